@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
-_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 # Keywords whose value is data, not a schema.
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
@@ -34,7 +34,7 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
         return schema
     mapped: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in _NAMED and isinstance(value, (dict, Mapping)):
+        if keyword in NAMED and isinstance(value, (dict, Mapping)):
             mapped[keyword] = {name: map_schemas(part, rewrite) for name, part in value.items()}
         else:
             mapped[keyword] = value if keyword in _DATA else map_schemas(value, rewrite)

@@ -7,6 +7,7 @@ Files, each importing only those below it:
     properties   properties of a schema of type object: its own, and those that other keywords add
     validator    JSON Schema to a validator of JSON text
     keywords     what each keyword means for pydantic-core
+    syntax       the values that each keyword may have
     patterns     regular expressions of ECMAScript for the engines there are
     checks       checks in Python, where pydantic-core has none
     references   JSON pointers, anchors and references; a part of a schema as a schema of its own

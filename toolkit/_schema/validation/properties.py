@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit._messages import META
-from toolkit._schema.validation.keywords import TYPES
+from toolkit._schema.json_schema import TYPES
 from toolkit._schema.validation.references import SchemaDocument, join_pointer
+from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit.errors import DefinitionError
 
-# Keywords that may add properties to those in `properties`.
-_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
-# Those keywords, and those beside `if`, by their kind of value.
+# Applicators, and those beside `if`, by their kind of value.
 _LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
 # Keywords whose value may look like the schema of a parameter.
 _OBJECTS = frozenset(
@@ -35,7 +34,7 @@ def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     _refuse_misplaced(schema)
     properties, required = schema.get("properties", {}), schema.get("required", [])
-    if schema.keys() & _ELSEWHERE:
+    if schema.keys() & APPLICATORS:
         return {**schema, "type": "object", "properties": properties}
     if not isinstance(required, list):
         raise DefinitionError(f"required={required!r} is no list of names.")

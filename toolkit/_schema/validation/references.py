@@ -15,12 +15,12 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from pydantic_core import from_json, to_json
 
+from toolkit._schema.json_schema import NAMED
 from toolkit.errors import DefinitionError
 
 MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
-# Keywords whose value maps names to schemas, and those whose value is data.
-_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+# Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
 
 
@@ -150,7 +150,7 @@ def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not is_names and part.keys() & {"$id", "$anchor", "$dynamicAnchor"}:
             yield place, part
         inner = [(key, value) for key, value in part.items() if is_names or key not in _DATA]
-        waiting += [(join_pointer(place, key), value, key in _NAMED and not is_names) for key, value in inner]
+        waiting += [(join_pointer(place, key), value, key in NAMED and not is_names) for key, value in inner]
 
 
 def _find_resource(resources: Mapping[str, str], place: str) -> str:

@@ -1,0 +1,123 @@
+"""The values that each keyword of JSON Schema may have, and the keywords that are not supported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolkit._schema.json_schema import TYPES, is_number
+from toolkit._schema.validation.references import join_pointer, refuse
+
+# Applicators for the same value: what a schema says of it may stand in any of them.
+APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+_DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
+_VOCABULARIES = "https://json-schema.org/draft/2020-12/vocab/"
+_UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
+
+
+def _is_count(value: Any) -> bool:
+    return is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_types(value: Any) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return bool(names) and _is_names(names) and TYPES.keys() >= {*names}
+
+
+def _is_schemas(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, (dict, bool))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_Shape = tuple[Callable[[Any], bool], str]
+_COUNT: _Shape = (_is_count, "a whole number, at least 0")
+_NUMBER: _Shape = (is_number, "a number")
+_SCHEMA: _Shape = (_is_schema, "one schema")
+_SCHEMAS: _Shape = (_is_schemas, "a list of schemas")
+_OBJECT: _Shape = (_is_object, "an object")
+_TEXT: _Shape = (_is_text, "a string")
+
+_SHAPES: Mapping[str, _Shape] = {
+    "type": (_is_types, f"one of {', '.join(sorted(TYPES))}, or a list of these"),
+    "enum": (lambda value: isinstance(value, list), "a list"),
+    "required": (_is_names, "a list of names"),
+    "dependentRequired": (
+        lambda value: isinstance(value, dict) and all(map(_is_names, value.values())),
+        "lists of names",
+    ),
+    "multipleOf": (lambda value: is_number(value) and value > 0, "a number above 0"),
+    "pattern": _TEXT,
+    "$ref": _TEXT,
+    "description": _TEXT,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _COUNT),
+    **dict.fromkeys(("minProperties", "maxProperties"), _COUNT),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _OBJECT),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _SCHEMAS),
+    **dict.fromkeys(("items", "contains", "additionalProperties", "propertyNames"), _SCHEMA),
+    **dict.fromkeys(("not", "if", "then", "else"), _SCHEMA),
+}
+
+_REFUSED: Mapping[str, str] = {
+    "$dynamicRef": "Write $ref.",
+    "$recursiveRef": "Write $ref.",
+    "dependencies": "Write dependentRequired or dependentSchemas.",
+}
+
+
+def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """Check the keywords of one schema, and replace those that have a usual equivalent.
+
+    Raises:
+        DefinitionError: A keyword has an invalid value, or is not supported.
+    """
+    for keyword, value in schema.items():
+        if keyword in _REFUSED:
+            refuse(join_pointer(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
+        if keyword in _SHAPES and not _SHAPES[keyword][0](value):
+            refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
+    _check_vocabulary(schema, place)
+    return _replace_unevaluated(schema, place)
+
+
+def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
+    dialect = schema.get("$schema", _DIALECTS[0])
+    if not _is_text(dialect) or not dialect.startswith(_DIALECTS):
+        refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
+    needed = schema.get("$vocabulary")
+    unknown = [uri for uri, is_needed in needed.items() if is_needed] if isinstance(needed, dict) else []
+    unknown = [uri for uri in unknown if not uri.startswith(_VOCABULARIES)]
+    if unknown:
+        refuse(join_pointer(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
+
+
+def _replace_unevaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """Replace `unevaluated...` by the keyword that means the same where no applicator stands beside it."""
+    written = dict(schema)
+    for keyword, plain in _UNEVALUATED.items():
+        rest = written.pop(keyword, True)
+        if rest is True or plain in schema:
+            continue
+        if schema.keys() & APPLICATORS or "contains" in schema:
+            refuse(
+                join_pointer(place, keyword),
+                f"{keyword} is not supported beside $ref, allOf and their like",
+                f"Write {plain}.",
+            )
+        written[plain] = rest
+    return written
