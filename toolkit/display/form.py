@@ -22,10 +22,10 @@ from typing_extensions import override
 from toolkit._dialects.strict.state import without_null
 from toolkit._messages import replace_surrogates
 from toolkit._schema.argument_schema import ArgumentSchema
-from toolkit._schema.error_messages import format_path
+from toolkit._schema.error_messages import format_path, shorten
 from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._tools.tool import Tool
-from toolkit.display.formatting import escape_controls, shorten
+from toolkit.display.formatting import escape_text
 from toolkit.errors import InvalidArguments
 
 MAX_LABEL = 200  # characters
@@ -238,7 +238,7 @@ class Text(Control):
             return render_textarea(text, attributes)
         kind = "password" if self.schema.get("writeOnly") else _INPUTS.get(str(self.schema.get("format")), "text")
         is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
-        return render_tag("input", {"type": "text" if is_foreign else kind, "value": text, **attributes})
+        return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes})
 
     @override
     def _parse_value(self, texts: Texts) -> Any:
@@ -254,9 +254,7 @@ class Number(Control):
     def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
         step = 1 if self.schema.get("type") == "integer" else 0
         limits = {"step": step or "any", "min": self._bound("Minimum", step), "max": self._bound("Maximum", -step)}
-        return render_tag(
-            "input", {"type": "number", "value": "".join(texts[:1]), **attributes, **limits, **self._required}
-        )
+        return render_input({"type": "number", "value": "".join(texts[:1]), **attributes, **limits, **self._required})
 
     @override
     def _parse_value(self, texts: Texts) -> Any:
@@ -285,9 +283,7 @@ class Check(Control):
 
     @override
     def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        return render_tag(
-            "input", {"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(texts)}
-        )
+        return render_input({"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(texts)})
 
     @override
     def _parse_value(self, texts: Texts) -> Any:
@@ -427,9 +423,9 @@ def render_textarea(text: str, attributes: Mapping[str, Any]) -> str:
     return f"<textarea{render_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
 
 
-def render_tag(name: str, attributes: Mapping[str, Any]) -> str:
-    """Render an element without content."""
-    return f"<{name}{render_attributes(attributes)}>"
+def render_input(attributes: Mapping[str, Any]) -> str:
+    """Render an input."""
+    return f"<input{render_attributes(attributes)}>"
 
 
 def render_attributes(attributes: Mapping[str, Any]) -> str:
@@ -444,11 +440,6 @@ def render_title(label: str, *, is_required: bool) -> str:
     """Render a label, with a mark if a value is required."""
     mark = ' <span title="required">*</span>' if is_required else ""
     return f"<b>{escape_text(label, MAX_LABEL)}</b>{mark}"
-
-
-def escape_text(text: str, size: int) -> str:
-    """Cut a text, and escape markup and control characters."""
-    return escape(escape_controls(shorten(text, size)))
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -8,12 +8,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, TextIO
 from unicodedata import east_asian_width
 
 from pydantic_core import from_json
 
 from toolkit._messages import ToolCall
+from toolkit._schema.error_messages import shorten
 from toolkit.events import Event, SubAgentEvent, ToolCallStarted, ToolCallUpdated
 
 MARGIN = 10  # columns: the widest label and a space
@@ -100,9 +102,9 @@ def _escape_line_controls(text: str) -> str:
     return escape_controls(text).replace("\t", "    ")
 
 
-def shorten(text: str, size: int) -> str:
-    """Cut a text to `size` characters."""
-    return text if len(text) <= size else f"{text[: size - 1]}…"
+def escape_text(text: str, size: int) -> str:
+    """Cut a text, and escape markup and control characters."""
+    return escape(escape_controls(shorten(text, size)))
 
 
 def format_call(call: ToolCall) -> str:

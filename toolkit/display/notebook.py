@@ -9,11 +9,10 @@ import base64
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any
 
 from toolkit._messages import Image, ToolCall, Usage
-from toolkit.display.formatting import escape_controls, get_progress_text, shorten
+from toolkit.display.formatting import escape_text, get_progress_text
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -137,13 +136,13 @@ def _make_row(event: ToolCallFinished) -> _Row:
 def _render_card(answer: str, rows: Collection[_Row], about: Iterable[str], *, is_unfolded: bool) -> str:
     errors = sum(row.state == "error" for row in rows)
     counts = [_format_count(len(rows), "call"), *([_format_count(errors, "error")] if errors else [])]
-    summary = f'<span style="opacity:.7">{_escape(" · ".join(filter(None, [*counts, *about])), MAX_CELL)}</span>'
+    summary = f'<span style="opacity:.7">{escape_text(" · ".join(filter(None, [*counts, *about])), MAX_CELL)}</span>'
     table = (
         f"<details{' open' * is_unfolded}><summary>{summary}</summary>{_render_table(rows)}</details>"
         if rows
         else summary
     )
-    return f'<div><div style="{_TEXT};margin-bottom:.5em">{_escape(answer, MAX_ANSWER)}</div>{table}</div>'
+    return f'<div><div style="{_TEXT};margin-bottom:.5em">{escape_text(answer, MAX_ANSWER)}</div>{table}</div>'
 
 
 def _render_table(rows: Iterable[_Row]) -> str:
@@ -158,7 +157,7 @@ def _render_cells(row: _Row) -> Iterator[str]:
     pictures = "".join(map(_render_image, row.images))
     yield _render_cell(f"{_render_code(row.name, MAX_NAME)}{_render_note(row.title)}", _WORD)
     yield _render_cell(f"{_render_code(row.arguments, MAX_CELL)}{_render_note(row.reasoning)}", _TEXT)
-    yield _render_cell(f"{mark}{_escape(row.text, MAX_CELL)}{pictures}", _TEXT)
+    yield _render_cell(f"{mark}{escape_text(row.text, MAX_CELL)}{pictures}", _TEXT)
     yield _render_cell(seconds, _WORD)
 
 
@@ -175,15 +174,11 @@ def _render_image(image: Image) -> str:
 
 
 def _render_note(text: str) -> str:
-    return f'<div style="opacity:.7">{_escape(text, MAX_CELL)}</div>' if text else ""
+    return f'<div style="opacity:.7">{escape_text(text, MAX_CELL)}</div>' if text else ""
 
 
 def _render_code(text: str, size: int) -> str:
-    return f"<code>{_escape(text, size)}</code>"
-
-
-def _escape(text: str, size: int) -> str:
-    return escape(escape_controls(shorten(text, size)))
+    return f"<code>{escape_text(text, size)}</code>"
 
 
 def _format_tokens(usage: Usage) -> str:

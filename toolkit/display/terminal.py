@@ -17,7 +17,8 @@ from typing import Any, Protocol, TextIO, overload
 from typing_extensions import TypeVar
 
 from toolkit._messages import ToolCall
-from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text, shorten
+from toolkit._schema.error_messages import shorten
+from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text
 from toolkit.events import (
     ApprovalNeeded,
     Event,
