@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from itertools import count
-from types import TracebackType
 from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import Self, TypeVar, override
@@ -72,9 +71,7 @@ class RunStream(_Stream[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -106,9 +103,7 @@ class AsyncRunStream(_Stream[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException, parse_headers, responses
-from types import TracebackType
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from toolkit.testing import strict_chat, strict_responses
@@ -247,9 +246,7 @@ class FakeServer:
     def __enter__(self) -> FakeServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
         if kind is None:
             self.verify()

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
@@ -106,9 +105,7 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.check()
 

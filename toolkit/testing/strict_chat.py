@@ -167,6 +167,13 @@ def _find_repeated(at: str, ids: list[str], known_ids: set[str]) -> Iterator[Fau
 
 
 def _check_tools(body: dict[str, Any]) -> Iterator[Fault]:
+    yield from check_tool_list(body, _check_tool)
+    if "tool_choice" in body:
+        yield from check_choice(body["tool_choice"], {tool["function"]["name"] for tool in body["tools"]}, "function")
+
+
+def check_tool_list(body: dict[str, Any], check_tool: Callable[[str, Any], Iterator[Fault]]) -> Iterator[Fault]:
+    """Find the faults of each tool, and of keys that need tools."""
     if "tools" not in body:
         yield from find_needless(body, "tool_choice", "parallel_tool_calls")
         return
@@ -174,9 +181,7 @@ def _check_tools(body: dict[str, Any]) -> Iterator[Fault]:
     if not isinstance(tools, list) or not tools:
         yield Fault(param="tools", message="must be a list with at least one tool")
     for index, tool in enumerate(tools):
-        yield from _check_tool(f"tools[{index}]", tool)
-    if "tool_choice" in body:
-        yield from check_choice(body["tool_choice"], {tool["function"]["name"] for tool in tools}, "function")
+        yield from check_tool(f"tools[{index}]", tool)
 
 
 def check_choice(choice: Any, names: Collection[str], member: str = "") -> Iterator[Fault]:

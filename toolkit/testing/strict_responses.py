@@ -14,7 +14,7 @@ from toolkit.testing.strict_chat import (
     Fault,
     check_choice,
     check_strict_schema,
-    find_needless,
+    check_tool_list,
     is_filled,
     is_name,
     is_object_text,
@@ -178,14 +178,8 @@ def _check_namespaces(given: list[dict[str, Any]], tools: list[Any]) -> Iterator
 
 
 def _check_tools(body: dict[str, Any]) -> Iterator[Fault]:
-    if "tools" not in body:
-        yield from find_needless(body, "tool_choice", "parallel_tool_calls")
-        return
-    tools = body["tools"]
-    if not isinstance(tools, list) or not tools:
-        yield Fault(param="tools", message="must be a list with at least one tool")
-    for index, tool in enumerate(tools):
-        yield from _check_tool(f"tools[{index}]", tool)
+    yield from check_tool_list(body, _check_tool)
+    tools = body.get("tools", [])
     functions = [function for tool in tools for function in tool.get("tools", [tool])]
     if any(f.get("defer_loading") for f in functions) and not any(t["type"] == "tool_search" for t in tools):
         yield Fault(param="tools", message="tools with 'defer_loading' need the tool 'tool_search'")

@@ -59,7 +59,7 @@ def file_tools(
     """
     workspace = _make_workspace(root, private, guarded)
     tools = WorkspaceTools(workspace, hashes=options.check_type("hashes", hashes, bool))
-    write = _make_write_tool(workspace, tools.file_write, "Write File", hashes=hashes)
+    write = _make_write_tool(workspace, tools.file_write, hashes=hashes)
     return [tools.file_read, write, tools.file_list, _require_approval(workspace, tools.file_delete), tools.file_stat]
 
 
@@ -89,7 +89,7 @@ def coding_tools(
     workspace = replace(workspace, max_hashed=max(chosen.max_bytes, chosen.max_paged))
     editing = EditingTools(workspace, chosen, hashes=options.check_type("hashes", hashes, bool))
     finding = FindingTools(workspace, chosen)
-    write = _make_write_tool(workspace, editing.write_file, "Write File", hashes=hashes)
+    write = _make_write_tool(workspace, editing.write_file, hashes=hashes)
     return [
         editing.read_file,
         write,
@@ -104,10 +104,12 @@ def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str],
     return Workspace(options.open_root(root), private_patterns, Patterns(options.check_texts("guarded", guarded)))
 
 
-def _make_write_tool(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
+def _make_write_tool(workspace: Workspace, write: Callable[..., Any], *, hashes: bool) -> Tool[..., Any]:
     """Make the tool that writes; it has the parameter `expect_hash` only with `hashes`."""
     function = write if hashes else partial(write, expect_hash="")
-    write_tool: Tool[..., Any] = tool(function, name=write.__name__, title=title, effect="write", idempotent=not hashes)
+    write_tool: Tool[..., Any] = tool(
+        function, name=write.__name__, title="Write File", effect="write", idempotent=not hashes
+    )
     return _require_approval(workspace, write_tool)
 
 
