@@ -348,8 +348,9 @@ class ToolResult(NamedTuple):
     files: tuple[File, ...] = ()
 
     def __repr__(self) -> str:
-        values = zip(self._fields, self, self._field_defaults.values())
-        return f"ToolResult({', '.join(f'{name}={value!r}' for name, value, default in values if value != default)})"
+        values = zip(self._fields, self, self._field_defaults.values())  # not compared: `!=` of a table is a table
+        changed = (f"{name}={value!r}" for name, value, default in values if value is not default)
+        return f"ToolResult({', '.join(changed)})"
 
     @property
     def is_error(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit._messages import PendingApproval, UserMessage
+from toolkit.approvers import defer
 from toolkit.display import Story, ashow, follow, show
 from toolkit.display.notebook import render_result
 from toolkit.events import (
@@ -350,7 +351,7 @@ class Reader(HTMLParser):
 def carded(*script: object) -> Reader:
     """The card of a scripted run."""
     result = Runner([add, fail], model=ScriptedModel(script), max_turns=2).run("x")  # type: ignore[arg-type]
-    return Reader(render_result(result.output, result.calls, result.usage, result.finish_reason, result.model))
+    return Reader(result._repr_html_())
 
 
 def test_card_of_a_run() -> None:
@@ -366,7 +367,7 @@ def test_card_of_a_run() -> None:
 def test_reasoning_in_a_card() -> None:
     """Why the model made a call stands below its arguments."""
     made = ToolCallFinished(ToolCall(name="add", reasoning="They asked."), ToolResult(3, "3"), 0.1)
-    card = Reader(render_result("", [made], Usage(), "stop", "m"))
+    card = Reader(render_result("", [made], Usage(), "m"))
 
     assert ["add", "{}They asked.", "3"] == card.cells[:3]
 
@@ -380,9 +381,12 @@ def test_card_without_calls() -> None:
 
 def test_card_of_an_unusual_end() -> None:
     """A card says by what a run ended, and what it cost where that is known."""
-    html = render_result("", (), Usage(10, 5, 2), "max_turns", "m")
+    stopped = carded(call("add", a=1, b=2), call("add", a=1, b=2), "It is 3.")
+    paused = Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("x")
 
-    assert "0 calls · 10 tokens in, 5 out · m · ended by max_turns" == Reader(html).text
+    assert stopped.text.startswith("It is 3.\n[stopped: max_turns]2 calls · scripted")
+    assert '[paused: add({"a": 1, "b": 2}) waits for approval]0 calls · scripted' == Reader(paused._repr_html_()).text
+    assert "0 calls · 10 tokens in, 5 out · m" == Reader(render_result("", (), Usage(10, 5, 2), "m")).text
 
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="a()"> ![x](http://example.com/?q=1) \u202e\x1b[2J\ud83d'
@@ -392,7 +396,7 @@ def test_card_is_text() -> None:
     """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
     hostile_call = ToolCall(name=HOSTILE, arguments=HOSTILE, reasoning=HOSTILE)
     hostile = ToolCallFinished(hostile_call, ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
-    html = render_result(HOSTILE, [hostile], Usage(), HOSTILE, HOSTILE)
+    html = render_result(HOSTILE, [hostile], Usage(), HOSTILE)
 
     card = Reader(html)
     assert {"div", "details", "summary", "span", "table", "tr", "th", "td", "code", "b"} == set(card.tags)
@@ -403,7 +407,7 @@ def test_card_is_text() -> None:
 def test_pictures_in_a_card() -> None:
     """A tool's picture is shown from its bytes; what is no picture by its media type is not."""
     images = (Image(b"\x00", 'image/png; a="onload="b()"'), Image(b"\x00", "text/html"))
-    html = render_result("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "stop", "m")
+    html = render_result("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "m")
 
     assert ["data:image/png;base64,AA=="] == [value for name, value in Reader(html).attributes if name == "src"]
     assert "onload" not in html
@@ -413,7 +417,7 @@ def test_long_texts_in_a_card() -> None:
     """Long texts are cut: a notebook keeps what it shows."""
     done = ToolCallFinished(QUICK, ToolResult(text="y" * 10**6), 0.1)
 
-    assert len(render_result("x" * 10**6, [done] * 2, Usage(), "stop", "m")) < 40_000
+    assert len(render_result("x" * 10**6, [done] * 2, Usage(), "m")) < 40_000
 
 
 def test_story() -> None:

@@ -136,6 +136,8 @@ def test_file_that_is_no_model(tmp_path: Path) -> None:
 
     with pytest.raises(NoModelError, match=r"broken\.gguf could not be served"):
         embedded_model(file)
+    with pytest.raises(NoModelError, match=r"There is no file .*missing\.gguf\."):
+        embedded_model(tmp_path / "missing.gguf")
 
 
 def test_demonstration_in_a_pipe() -> None:

@@ -606,7 +606,7 @@ def test_chunk_without_choices(line: Line, odd: dict[str, Any], position: int) -
 @pytest.mark.parametrize("odd", NO_CHOICE.values(), ids=NO_CHOICE)
 def test_answer_without_choices(line: Line, odd: dict[str, Any]) -> None:
     """A29: a whole answer without choices is an error that shows what came."""
-    with pytest.raises(ModelError, match=r"The server's answer is not a chat completion: .*choices"):
+    with pytest.raises(ModelError, match=r"The server's answer is not a chat completion; check base_url: .*choices"):
         line.run(reply.body({"id": "x", "choices": None, **odd}), streamed=False)
 
 

@@ -286,7 +286,7 @@ def test_long_nonsense_is_shortened() -> None:
     with pytest.raises(ModelError) as caught:
         completed(OpenAIModel(Recorder("x" * 10_000), "fake"))
 
-    assert f"The server's answer is not a chat completion: {'x' * 299}…" == str(caught.value)
+    assert f"The server's answer is not a chat completion; check base_url: {'x' * 299}…" == str(caught.value)
 
 
 @pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
@@ -320,6 +320,8 @@ REPORTS = "The model's server reports an error."
 
 CONNECTION = "The model's server cannot be reached, or the connection broke; check base_url and that it runs."
 
+UNKNOWN = "The model's server does not know this model or address; check model and base_url (often with /v1)."
+
 ADVICE = {
     "APIConnectionError": CONNECTION,
     "APIError": REPORTS,
@@ -332,7 +334,7 @@ ADVICE = {
     "ContentFilterFinishReasonError": ASIDE,
     "InternalServerError": "The model's server failed.",
     "LengthFinishReasonError": ASIDE,
-    "NotFoundError": "The model's server does not know this model or address; check model and base_url.",
+    "NotFoundError": UNKNOWN,
     "OAuthError": KEY,
     "OpenAIError": ASIDE,
     "PermissionDeniedError": "The API key may not use this model.",
@@ -401,6 +403,12 @@ def test_status(status: int, advice: str) -> None:
 
     assert (status, True) == (error.status, advice in str(error))
     assert [1, 1, 1] == [str(error).count(part) for part in ("fake at http://127.0.0.1", str(status), "server's words")]
+
+
+def test_model_without_tools() -> None:
+    """Where a model has no tool calling, the error names the dialect that needs none."""
+    assert 'dialect="calls"' in str(asked_once(reply.error(400, "qwen does not support tools")))
+    assert 'dialect="calls"' not in str(asked_once(reply.error(400, "no such tool")))
 
 
 def test_traceback_is_short() -> None:

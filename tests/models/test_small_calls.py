@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Literal
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from toolkit import Tool, Toolbox, ToolCall, tool
-from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit import Image, ModelError, Tool, Toolbox, ToolCall, ToolResult, tool
+from toolkit._messages import (
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    collect_attachments,
+)
 from toolkit.models.local.prompt import SmallCalls, call_schema
 
 
@@ -77,6 +85,19 @@ def test_sentence_puts_question_and_result_together() -> None:
 
     assert "Question: Paint the north wall red.\nResult: north is red" == body["messages"][-1]["content"]
     assert "response_format" not in body
+
+
+def test_pictures() -> None:
+    """The model cannot see: what a result holds is left out, and what the user sends is refused."""
+    picture = Image(b"PNG")
+    request = answered("painted")
+    seen = collect_attachments([ToolResult(images=(picture,))])
+    drawn = replace(request, messages=(*request.messages, *seen))
+
+    assert SmallCalls().render_request(request) == SmallCalls().render_request(drawn)
+    assert SmallCalls().has_public_text(drawn)
+    with pytest.raises(ModelError, match="The embedded model cannot see images and files"):
+        SmallCalls().render_request(ModelRequest(messages=(UserMessage("What is it?", (picture,)),)))
 
 
 def test_failure_is_asked_for_as_a_failure() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Decision, DefinitionError, Limits, Runner, Tool, ToolContext, tool
+from toolkit import ApprovalError, Decision, DefinitionError, Limits, Runner, Tool, ToolContext, tool
 from toolkit.approvers import defer
 from toolkit.events import RunFinished
 from toolkit.testing import ScriptedModel, call
@@ -23,6 +23,23 @@ def test_bad_signature() -> None:
     """A tool that cannot be described to a model is refused when the runner is made."""
     with pytest.raises(DefinitionError, match=r"misnamed\(\).*'x'.*Nope"):
         Runner([misnamed], model=ScriptedModel([]))
+
+
+def test_result_in_the_place_of_its_parts() -> None:
+    """A result in the place of its messages or state, and one decision for all, are refused with what is taken."""
+    runner = Runner([look], model=ScriptedModel([call("look")]), approve=defer)
+    paused = runner.run("?")
+    given: Any = paused
+    all_of_them: Any = True
+
+    with pytest.raises(TypeError, match=r"a list of messages, such as result\.messages, not RunResult"):
+        runner.run("?", messages=given)
+    with pytest.raises(TypeError, match=r"a list of messages, such as result\.messages, not 'Hi\.'"):
+        runner.run("?", messages="Hi.")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"resume\(\) takes result\.state, .* not RunResult"):
+        runner.resume(given, {})
+    with pytest.raises(ApprovalError, match="Decisions are by call id"):
+        runner.resume(paused.state, all_of_them)
 
 
 def query(context: ToolContext[sqlite3.Connection]) -> str:

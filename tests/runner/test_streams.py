@@ -35,6 +35,16 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
+def test_repr() -> None:
+    """A stream and a handle say whether their run has ended."""
+    stream = Runner(model=ScriptedModel(["Hi."])).stream("x")
+    handle = Runner(model=ScriptedModel(["Hi."])).start("x")
+
+    assert "<RunStream, not ended: iterate over its events>" == repr(stream)
+    assert [*stream] and "<RunStream, ended: stop>" == repr(stream)
+    assert handle.result() and "<RunHandle, completed>" == repr(handle)
+
+
 def read_all(runner: Runner) -> list[Any]:
     with runner.stream("x") as events:
         return list(events)

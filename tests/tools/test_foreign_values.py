@@ -117,6 +117,7 @@ def test_text(value: Any, text: str) -> None:
     result = invoke(value)
 
     assert (text, value is result.value) == (result.text, True)
+    assert repr(result).startswith("ToolResult(")
 
 
 def test_large_array() -> None:

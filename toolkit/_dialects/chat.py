@@ -203,8 +203,10 @@ def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Messa
 
     Raises:
         ValueError: A message has no role or an unknown one, or lacks what messages of its role have.
-        TypeError: An entry is not a message.
+        TypeError: It is not a list, or an entry is not a message.
     """
+    if isinstance(messages, (str, Mapping)) or not isinstance(messages, Iterable):
+        raise TypeError(f"messages= takes a list of messages, such as result.messages, not {messages!r:.100}.")
     history: list[Message] = []
     names: dict[str, str] = {}
     for entry in messages:

@@ -323,10 +323,15 @@ class RecordedDecisions:
         otherwise: Approver | None = None,
     ) -> None:
         self._pending = {waiting.call.id: waiting for waiting in pending}
+        if not isinstance(decisions, Mapping):
+            raise ApprovalError(
+                f"Decisions are by call id, such as {{waiting.call.id: True for waiting in result.pending}}, not "
+                f"{decisions!r:.100}."
+            )
         for call_id, verdict in decisions.items():
             if call_id not in self._pending:
                 known = ", ".join(self._pending) or "none"
-                raise ApprovalError(f"No call {call_id!r} waits for a decision; these do: {known}.")
+                raise ApprovalError(f"No call {call_id!r:.100} waits for a decision; these do: {known}.")
             if not isinstance(verdict, (bool, Decision)):
                 raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
         self._verdicts = dict(decisions)

@@ -62,7 +62,7 @@ class RunResult(Generic[T]):
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_result  # only a notebook asks
 
-        return render_result(self.output, self.calls, self.usage, self.finish_reason, self.model)
+        return render_result(str(self), self.calls, self.usage, self.model)
 
     @property
     def is_paused(self) -> bool:

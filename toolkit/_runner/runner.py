@@ -311,6 +311,7 @@ class Runner(Controls):
         Raises:
             ConversationError: It is not the state of a run that can be resumed.
             ApprovalError: A decision is for a call that does not wait.
+            TypeError: It is neither a state nor a text.
         """
         return self.run(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
@@ -574,7 +575,10 @@ class Runner(Controls):
 
 
 def _read(state: RunState | str) -> RunState:
-    return RunState.from_json(state) if isinstance(state, str) else state
+    read = RunState.from_json(state) if isinstance(state, str) else state
+    if not isinstance(read, RunState):
+        raise TypeError(f"resume() takes result.state, or the text of its to_json(), not {state!r:.100}.")
+    return read
 
 
 def _refuse_reserved(names: Container[str]) -> None:

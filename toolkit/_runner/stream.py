@@ -51,6 +51,10 @@ class _Stream(_RunControls[T]):
         """
         return require_result(self._run.result)
 
+    def __repr__(self) -> str:
+        end = self._run.result and self._run.result.finish_reason
+        return f"<{type(self).__name__}, {f'ended: {end}' if end else 'not ended: iterate over its events'}>"
+
 
 class RunStream(_Stream[T]):
     """The events of a run: an iterator and a context manager, with a `result` once it has ended."""
@@ -127,6 +131,9 @@ class RunHandle(_RunControls[T]):
         self._waiting: list[Callable[[], None]] = []
         thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
+
+    def __repr__(self) -> str:
+        return f"<RunHandle, {self.status}>"
 
     @property
     def run_id(self) -> str:

@@ -47,14 +47,9 @@ class _Row:
     images: tuple[Image, ...] = ()
 
 
-def render_result(
-    output: object, calls: Iterable[ToolCallFinished], usage: Usage, finish_reason: str, model: str
-) -> str:
+def render_result(answer: str, calls: Iterable[ToolCallFinished], usage: Usage, model: str) -> str:
     """Render a result: the answer, and below it a folded table of the calls."""
-    end = f"ended by {finish_reason}" if finish_reason != "stop" else ""
-    return _render_card(
-        str(output), list(map(_make_row, calls)), [_format_tokens(usage), model, end], is_unfolded=False
-    )
+    return _render_card(answer, list(map(_make_row, calls)), [_format_tokens(usage), model], is_unfolded=False)
 
 
 @dataclass

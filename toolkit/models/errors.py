@@ -38,6 +38,8 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
         status = getattr(error, "status_code", None)
         advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
         public = _without_key(_read_message(error), client)
+        if status == 400 and re.search(r"not support (tool|function)", public):
+            advice += ' dialect="calls" is for models without tool calling.'
         shows_key = _without_key(_read_error(error), client) != _read_error(error)
         place = " at ".join(filter(None, (model, str(getattr(client, "base_url", None) or ""))))
         origin = ", ".join(filter(None, (place, f"status {status}" if status else type(error).__name__)))
@@ -57,7 +59,10 @@ def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
             "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
         ),
         (openai.PermissionDeniedError, "The API key may not use this model."),
-        (openai.NotFoundError, "The model's server does not know this model or address; check model and base_url."),
+        (
+            openai.NotFoundError,
+            "The model's server does not know this model or address; check model and base_url (often with /v1).",
+        ),
         (openai.RateLimitError, "The model's server refuses more requests for now."),
         (openai.BadRequestError, "The model's server refuses the request."),
         (openai.UnprocessableEntityError, "The model's server refuses the request."),

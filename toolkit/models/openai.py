@@ -32,7 +32,7 @@ class _CompletionBuilder(ResponseBuilder):
         builder = cls()
         choice = get_first_choice(reply)
         if choice is None:
-            raise ModelError(f"The server's answer is not a chat completion: {excerpt(reply)}")
+            raise ModelError(f"The server's answer is not a chat completion; check base_url: {excerpt(reply)}")
         message = get_member(choice, "message")
         _check_calls(message)
         builder._read_metadata(reply, choice)

@@ -34,13 +34,15 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
         path: Another GGUF file; the embedded SmolLM2-135M-Instruct by default.
 
     Raises:
-        NoModelError: The extra is not installed, the weights cannot be fetched, or the server does not start.
+        NoModelError: The extra or the file is missing, the weights cannot be fetched, or the server does not start.
     """
     if find_spec("xllamacpp") is None:
         raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
     import openai
 
     file = Path(path).resolve() if path else get_weights()
+    if not file.is_file():
+        raise NoModelError(f"There is no file {file}.")
     server = shared.get(file)
     client = openai.OpenAI(base_url=server.base_url, api_key=server.api_key)
     return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)

@@ -18,14 +18,27 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import filterfalse, takewhile
 from typing import Any
 
 from toolkit._dialects.base import render_output_format
 from toolkit._dialects.calls import Calls, render_plain_message, reply_schema, response_format
-from toolkit._messages import META, Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
+from toolkit._messages import (
+    FILES_TEXT,
+    IMAGES_TEXT,
+    META,
+    Message,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
 from toolkit._schema.json_schema import map_schemas
+from toolkit.errors import ModelError
 
+OTHER = "For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=."
 TASK = "Answer each request with one JSON call of the right tool."
 
 
@@ -109,17 +122,23 @@ class SmallCalls(Calls):
     """A dialect of one call, by grammar, then one sentence."""
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Request a call after a user message, and a sentence or structured output after a tool message."""
+        """Request a call after a user message, and a sentence or structured output after a tool message.
+
+        Raises:
+            ModelError: The user sent images or files.
+        """
         question, results = _last_question(request.messages), _last_results(request.messages)
+        if question.images or question.files:
+            raise ModelError(f"The embedded model cannot see images and files. {OTHER}")
         output_format = render_output_format(request.output, self.form)
         if results:
             sampling = CALL_SAMPLING if output_format else ANSWER_SAMPLING
-            return {**sampling, "messages": answer_messages(question, results), **output_format}
+            return {**sampling, "messages": answer_messages(question.text, results), **output_format}
         if not request.tools:
             return {**CALL_SAMPLING, "messages": list(map(render_plain_message, request.messages)), **output_format}
         if not _is_call_due(request):
-            return {**ANSWER_SAMPLING, "messages": talk_messages(question, _join_instructions(request.messages))}
-        messages = call_messages(request.tools, question, _join_instructions(request.messages))
+            return {**ANSWER_SAMPLING, "messages": talk_messages(question.text, _join_instructions(request.messages))}
+        messages = call_messages(request.tools, question.text, _join_instructions(request.messages))
         return {**CALL_SAMPLING, "messages": messages, "response_format": response_format(call_schema(request.tools))}
 
     def has_public_text(self, request: ModelRequest) -> bool:
@@ -136,7 +155,7 @@ class SmallCalls(Calls):
 def _is_call_due(request: ModelRequest) -> bool:
     """Return whether the first reply is a call: it is small talk otherwise, unless a call or an output is required."""
     is_free = request.choice in (None, "auto") and request.output is None
-    return not is_free or is_task(_last_question(request.messages), request.tools)
+    return not is_free or is_task(_last_question(request.messages).text, request.tools)
 
 
 def is_task(question: str, tools: Sequence[ToolSpec]) -> bool:
@@ -201,13 +220,19 @@ def _join_instructions(messages: Sequence[Message]) -> str:
     return " ".join(message.text for message in messages if isinstance(message, SystemMessage))
 
 
-def _last_question(messages: Sequence[Message]) -> str:
-    return next((message.text for message in reversed(messages) if isinstance(message, UserMessage)), "")
+def _last_question(messages: Sequence[Message]) -> UserMessage:
+    asked = (message for message in reversed(messages) if isinstance(message, UserMessage))
+    return next(filterfalse(_is_of_results, asked), UserMessage(""))
 
 
 def _last_results(messages: Sequence[Message]) -> list[ToolMessage]:
-    last = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    last = takewhile(lambda message: isinstance(message, ToolMessage), filterfalse(_is_of_results, reversed(messages)))
     return [message for message in reversed(list(last)) if isinstance(message, ToolMessage)]
+
+
+def _is_of_results(message: Message) -> bool:
+    """Return whether a message has the images and files of results, which the model cannot see."""
+    return isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
 
 
 def _list_turns(pairs: Iterator[tuple[str, str]]) -> Iterator[dict[str, Any]]:
