@@ -75,7 +75,8 @@ class Toolbox:
     returns have the handlers that execute them now: see `bind`.
 
     Args:
-        tools: Tools, functions, and objects.
+        tools: Tools, functions, objects, and sources such as `toolkit.sources.mcp.MCP`, whose changes are taken over
+            when a run starts.
         strict: Whether providers are to enforce the schemas of tools that have no `strict` of their own, where that is
             lossless.
         references: Whether calls may refer to the results of other calls: `_outputPath` stores a result under a path,

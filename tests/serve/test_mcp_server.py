@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import textwrap
@@ -10,11 +11,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp import Client
+from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, FatalError, File, Image, Toolbox, ToolContext, ToolError, tool
 from toolkit.approvers import approve_all
@@ -327,12 +329,13 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_command(file: Path) -> None:
+def test_command(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """`toolkit serve FILE` serves over standard input and output, whatever the file prints."""
     with MCP(
         [sys.executable, "-m", "toolkit", "serve", file], name="t", env={"PYTHONPATH": ":".join(sys.path)}
     ) as server:
         assert "3" == server.tools[0].invoke({"a": 1, "b": 2}).text
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.timeout(60)

@@ -28,6 +28,7 @@ NAMES = [
     "refuse",
     "huge",
     "storm",
+    "leave",
 ]
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 
@@ -79,7 +80,7 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
     if name == "die":
         os._exit(3)
     if name == "flood":
-        for number in range(20_000):
+        for number in range(3_000):
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
     if name == "noise":
         sys.stdout.write("Starting up...\n\n{]\n\x00\n[1, 2]\n{}\n")
@@ -135,6 +136,8 @@ def main() -> None:
             send({"id": request["id"], "error": {"code": -32601, "message": "I will not"}})
         elif (result := answer(request)) is not None:
             send({"id": request["id"], "result": result})
+        if request.get("params", {}).get("name") == "leave":
+            return
     while "stubborn" in SWITCHES:
         time.sleep(0.1)
 

@@ -32,7 +32,7 @@ SERVER = [sys.executable, HERE / "mcp_server.py"]
 def liar(silent: str = "never", *switches: str, **options: Any) -> MCP:
     """Return a server that means no good."""
     command = [sys.executable, str(HERE / "mcp_liar.py"), silent, *switches]
-    everything: Any = {"name": "liar", "timeout": 10, **options}
+    everything: Any = {"name": "liar", "timeout": 30, **options}
     return MCP(command, **everything)
 
 
@@ -238,7 +238,8 @@ def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
         (["npx", "-y", "@scope/files", "/data"], "files"),
         ([sys.executable, "servers/weather.py"], "weather"),
         (["python", "-m", "my_server"], "my_server"),
-        ("my-server --fast", "my-server"),
+        ("my-server --fast yes", "my-server"),
+        ("/usr/bin/python3.12 server.py", "server"),
         ("https://user:key@mcp.example.com/mcp?token=1", "mcp_example_com"),
     ],
 )
@@ -310,6 +311,19 @@ def test_server_that_dies() -> None:
         assert "done" == box.call("mcp_liar_echo").text
 
 
+@pytest.mark.timeout(60)
+def test_server_that_leaves(tmp_path: Path) -> None:
+    """A server that ended between two calls is started anew for the second one, which is not lost."""
+    with liar("never", str(tmp_path)) as server:
+        box = Toolbox([server])
+        box.call("mcp_liar_leave")
+        while is_running(str(tmp_path)):
+            threading.Event().wait(0.05)
+        threading.Event().wait(0.5)
+
+        assert "done" == box.call("mcp_liar_echo").text
+
+
 def test_refusal() -> None:
     """A call that the server refuses by an error of the protocol is an error with its text."""
     with liar() as server:
@@ -342,7 +356,7 @@ def test_misbehaviour(name: str, text: str) -> None:
 
 
 def test_flood() -> None:
-    """A server cannot report without end: of 20,000 updates 1,000 arrive."""
+    """A server cannot report without end: of 3,000 updates 1,000 arrive."""
     model = ScriptedModel([[call("mcp_liar_flood")], "done"])
     with liar() as server, Runner([server], model=model).stream("go") as events:
         updates = [event for event in events if isinstance(event, ToolCallUpdated)]

@@ -33,7 +33,7 @@ from toolkit._schema.error_messages import shorten
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
-from toolkit.errors import DefinitionError, Failed, TimedOut
+from toolkit.errors import DefinitionError, Failed
 
 try:
     from toolkit.sources.mcp.results import make_result
@@ -215,7 +215,10 @@ class MCP:
         async with self._lock:
             if self._is_closed:
                 raise Failed(f"The MCP server {self.name!r} was closed.")
-            if self._session is None or self._session.has_ended:
+            if self._session is not None and self._session.has_ended:
+                self._session.close_soon()
+                self._session = None
+            if self._session is None:
                 self._session = await self._open_session()
             return self._session
 
@@ -295,14 +298,11 @@ class MCP:
 
         Raises:
             Failed: The server cannot be reached, was lost, or refused the call.
-            TimedOut: It did not answer in time.
         """
         session = await self._get_session()
         try:
             return make_result(tool, await session.call(name, arguments, context))
         except MCPError as error:
-            if error.code == types.REQUEST_TIMEOUT:
-                raise TimedOut(f"The MCP server {self.name!r} did not answer within {self._timeout:g} s.") from error
             if error.code != types.CONNECTION_CLOSED and error.message != SESSION_GONE:
                 raise Failed(f"The MCP server {self.name!r} refused the call: {_describe(error)}") from error
             session.close_soon()

@@ -7,10 +7,11 @@ import atexit
 import contextvars
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ GRACE = 8.0
 
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
+_LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
 Answer = TypeAdapter[Any](types.CallToolResult | types.InputRequiredResult)
 
 
@@ -98,12 +100,13 @@ class Address:
 
     @property
     def short_name(self) -> str:
-        """A name for the server, from its address alone: a host, or the first word of a command that names it."""
+        """A name for the server, from its address alone: a host, a program, or what a launcher starts."""
         if isinstance(self.server, str):
             return httpx2.URL(self.server).host
         if isinstance(self.server, list):
-            words = [word for word in self.server[1:] if not word.startswith("-")]
-            return Path((words or self.server)[0]).stem
+            program = Path(self.server[0]).stem
+            started = [word for word in self.server[1:] if not word.startswith("-")] if _LAUNCHER.match(program) else []
+            return Path(started[0]).stem if started else program
         return str(getattr(self.server, "name", "") or "server")
 
     @asynccontextmanager
@@ -117,9 +120,29 @@ class Address:
             elif isinstance(self.server, list):
                 env = None if self.env is None else dict(self.env)
                 started = StdioServerParameters(command=self.server[0], args=self.server[1:], env=env, cwd=self.cwd)
-                yield stdio_client(started, errlog=sys.__stderr__ or sys.stderr)  # that of a notebook is no file
+                yield Pipes(stdio_client(started, errlog=sys.__stderr__ or sys.stderr))  # that of a notebook is no file
             else:
                 yield self.server
+
+
+class Pipes(AbstractAsyncContextManager[Any]):
+    """The streams of a command, which know when the command has ended."""
+
+    def __init__(self, streams: AbstractAsyncContextManager[Any]) -> None:
+        self._streams = streams
+        self._received: Any = None
+
+    async def __aenter__(self) -> Any:
+        self._received, sent = await self._streams.__aenter__()
+        return self._received, sent
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._streams.__aexit__(*error)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command has closed its standard output."""
+        return self._received is not None and self._received.statistics().open_send_streams == 0
 
 
 @dataclass(eq=False)
@@ -161,11 +184,14 @@ class Session:
         self._client: asyncio.Future[Client] = self._loop.create_future()
         self._closing, self._changed, self._scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
+        self._server: object = None
+        self._process = os.getpid()
 
     @property
     def has_ended(self) -> bool:
         """Whether no call can be made any more."""
-        return self._closing.is_set() or self._owner is None or self._owner.done()
+        is_over = self._closing.is_set() or self._owner is None or self._owner.done()
+        return is_over or (isinstance(self._server, Pipes) and self._server.has_ended)
 
     async def start(self) -> None:
         """Connect and list the tools.
@@ -181,6 +207,7 @@ class Session:
         try:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
+                    self._server = server
                     client = Client(
                         server,
                         read_timeout_seconds=self._timeout,
@@ -305,5 +332,6 @@ class Session:
             self._scope.cancel()
 
     def _close_at_exit(self) -> None:
-        with suppress(BaseException):
-            private_loop.run(self.close)
+        if self._process == os.getpid():  # a forked process has its own
+            with suppress(Exception):
+                private_loop.run(self.close)
