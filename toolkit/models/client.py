@@ -1,4 +1,4 @@
-"""Models behind a client of the openai package: send a request, limit and cancel its answer, build the response.
+"""Models behind a client of the openai package: make a client, send a request, limit and cancel its answer.
 
 An answer is read only up to a limit: a server may send without end, or a gigabyte in a compressed kilobyte. Counted are
 the bytes after decompression, where the client reads them, so nothing above the limit is ever held.
@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import socket
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
@@ -355,3 +356,25 @@ def _shut_down(response: httpx2.Response) -> None:
         with suppress(OSError):
             # Closing it would not wake its reader; a TLS socket's own shutdown would take its state from the reader.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
+    """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
+    import openai
+
+    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [limit_response]})
+    client = openai.OpenAI(base_url=base_url, api_key=api_key, http_client=http)
+    weakref.finalize(client, http.close)
+    return client
+
+
+def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
+    """Make a client for `arun` and `astream`, to be used and closed in one event loop."""
+    import openai
+
+    http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_alimit_response]})
+    return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http)
+
+
+async def _alimit_response(response: httpx2.Response) -> None:
+    limit_response(response)

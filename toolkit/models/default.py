@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,7 +23,7 @@ from toolkit._dialects.base import RunDialect
 from toolkit._dialects.catalog import APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.client import ServerModel, limit_response
+from toolkit.models.client import ServerModel, async_client, sync_client
 from toolkit.models.errors import translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
@@ -32,7 +31,6 @@ from toolkit.models.responses import ResponsesModel
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    import httpx2
     import openai
 
 
@@ -236,25 +234,3 @@ def _find_model(client: Any) -> str:
     if not name:
         raise NoModelError(f'The server at {client.base_url} lists no model. Pass model="...", or set TOOLKIT_MODEL.')
     return name
-
-
-def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
-    """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
-    import openai
-
-    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [limit_response]})
-    client = openai.OpenAI(base_url=base_url, api_key=api_key, http_client=http)
-    weakref.finalize(client, http.close)
-    return client
-
-
-def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
-    """Make a client for `arun` and `astream`, to be used and closed in one event loop."""
-    import openai
-
-    http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_alimit_response]})
-    return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http)
-
-
-async def _alimit_response(response: httpx2.Response) -> None:
-    limit_response(response)

