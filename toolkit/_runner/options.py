@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -253,7 +253,7 @@ class RunRequest:
     output_type: Any
     messages: History = ()
     deps: Any = None
-    decisions: Decisions = NO_DECISIONS
+    decisions: Decisions = field(default_factory=lambda: NO_DECISIONS)
     shared: Values = None
     allowed_tools: Sequence[str] | None = None
     streams: bool = False
