@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,7 +138,8 @@ def parse_address(address: str) -> tuple[str, int]:
 
 async def _serve_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (receive, send):
-        await server.run(receive, send, server.create_initialization_options())
+        with redirect_stdout(sys.stderr):  # what tools print, which would else be written to the client at the end
+            await server.run(receive, send, server.create_initialization_options())
 
 
 def _render_tool(tool: AnyTool, schema: dict[str, Any]) -> types.Tool:
