@@ -36,7 +36,7 @@ def get_dialect(name: str, *, strict: bool = False) -> Dialect:
         ValueError: No dialect has this name.
     """
     if name not in DIALECTS:
-        raise _unknown(name, DIALECTS)
+        raise _explain_unknown(name, DIALECTS)
     return DIALECTS[name](strict=strict)
 
 
@@ -49,11 +49,11 @@ def get_run_dialect(name: str, *, strict: bool = False, api: str = "chat") -> Ru
     if api not in APIS:
         raise ValueError(f"api={api!r} is not one of {', '.join(map(repr, APIS))}.")
     if name not in APIS[api]:
-        raise _unknown(name, APIS[api])
+        raise _explain_unknown(name, APIS[api])
     return APIS[api][name](strict=strict)
 
 
-def _unknown(name: object, names: Collection[str]) -> ValueError:
+def _explain_unknown(name: object, names: Collection[str]) -> ValueError:
     message = f"{name!r} is not one of the dialects {', '.join(map(repr, names))}."
     if name == "openai":
         return ValueError(f'{message} OpenAI has two APIs: Chat Completions is "chat", Responses is "responses".')

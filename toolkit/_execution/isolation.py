@@ -117,7 +117,7 @@ def submit_call(
     except DefinitionError:
         raise
     except Exception as error:
-        raise _not_sent(tool) from error
+        raise _explain_unsent(tool) from error
 
 
 class NotStarted(TimedOut):
@@ -229,7 +229,7 @@ def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
     return bare
 
 
-def _not_sent(tool: Tool[..., Any]) -> Failed:
+def _explain_unsent(tool: Tool[..., Any]) -> Failed:
     return Failed(f"{tool.name} was not run: it could not be sent to where it runs.")
 
 
@@ -252,7 +252,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
     try:
         call = pickle.dumps((bare, values, select_portable(context)))
     except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
-        raise _not_sent(tool) from pickle.PicklingError(
+        raise _explain_unsent(tool) from pickle.PicklingError(
             f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
             "Let parameters and deps be what pickles: plain data, or of classes at the top of a module."
         )

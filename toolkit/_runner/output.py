@@ -51,13 +51,13 @@ class Output(Generic[T]):
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
-        return self._checked(strip_fence(text)) if self.spec else self.validate(text)
+        return self._validate_json(strip_fence(text)) if self.spec else self.validate(text)
 
     def is_call(self, name: str) -> bool:
         """Return whether a call of this name is the answer."""
         return self.spec is not None and self.spec.by_tool and self.spec.spec.name == name
 
-    def _checked(self, text: str) -> T:
+    def _validate_json(self, text: str) -> T:
         try:
             return self.validate(text)
         except ValidationError as error:

@@ -525,9 +525,10 @@ class Runner(Controls):
         for made in tools.values():
             if deps is None and made._needs_deps:
                 raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
-        if self._options.get("approve") is not None or (parent and parent.dispatcher.approvers):
-            return tools
         changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
+        has_approver = self._options.get("approve") is not None or (parent and parent.dispatcher.approvers)
+        if has_approver or not changing:
+            return tools
         if self._model_choice.is_fallback:
             return {**tools, **{tool.name: _require_approval(tool) for tool in changing}}
         unasked = [tool for tool in changing if tool.settings.approve is False]

@@ -274,11 +274,8 @@ _NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_cod
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
-def _marked() -> None: ...
-
-
 # The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
-_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
+_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_does_nothing)
 _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 

@@ -108,11 +108,11 @@ class FunctionHandler:
         """Return the function that arranges the values and calls the function."""
         function, arrange = self.function, self.signature.arrange
 
-        def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+        def call(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
             by_position, by_keyword = arrange(values, context or ToolContext(deps=None))
             return function(*by_position, **by_keyword)
 
-        return arranged
+        return call
 
     def in_class(self, owner: type | None = None) -> FunctionHandler:
         """Return the handler of the function as a method, whose first parameter is the instance."""
