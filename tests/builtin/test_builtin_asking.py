@@ -30,14 +30,14 @@ async def later(question: Question) -> str:
 
 
 class Polite:
-    """An approver that approves everything; `heard` has the requests."""
+    """An approver that approves everything; `questions` has the requests."""
 
     def __init__(self) -> None:
-        self.heard: list[Question] = []
+        self.questions: list[Question] = []
 
     def __call__(self, question: Question) -> str:
         """Say yes."""
-        self.heard.append(question)
+        self.questions.append(question)
         return "yes"
 
 
@@ -110,9 +110,9 @@ def test_question() -> None:
     Runner([tool], model=ScriptedModel([call("ask_user", question=" Red? ", options=["yes", "no"]), "."])).run("Paint.")
     expected = {"text": "Red?", "options": ("yes", "no"), "multi_select": False}
 
-    assert expected == {name: getattr(person.heard[0], name) for name in expected}
-    assert {"agent": "painter", "source": "llm"} == person.heard[0].metadata
-    assert "ask_user" == person.heard[0].context.tool_name
+    assert expected == {name: getattr(person.questions[0], name) for name in expected}
+    assert {"agent": "painter", "source": "llm"} == person.questions[0].metadata
+    assert "ask_user" == person.questions[0].context.tool_name
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_refused(arguments: dict[str, Any]) -> None:
     person = Polite()
 
     assert "invalid_arguments" == ask(ask_user_tool(person), **arguments)[1]
-    assert [] == person.heard
+    assert [] == person.questions
 
 
 def test_reason() -> None:

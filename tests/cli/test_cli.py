@@ -47,7 +47,7 @@ def test_demonstration_by_options() -> None:
 
 
 def test_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A server that cannot be reached is told in a line on standard error, with exit code 1."""
+    """A server that cannot be reached is reported in a line on standard error, with exit code 1."""
     assert 1 == main(["demo", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"])
     assert capsys.readouterr().err.startswith("toolkit: The model's server cannot be reached")
 

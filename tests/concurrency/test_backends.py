@@ -217,7 +217,7 @@ def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
 @BOTH
 @LEAVES
 def test_iterate_what_cannot_be_closed(through: Callable[..., Any], is_async: bool) -> None:
-    """A source that has no aclose is drawn to its end all the same."""
+    """A source that has no aclose is read to its end all the same."""
     assert [1, 2] == through(lambda backend: all_of(backend.iterate(Bare(), is_async=is_async)))
 
 
@@ -363,13 +363,13 @@ def test_called_off(through: Callable[..., Any], is_async: bool, release: thread
 @BOTH
 def test_too_late_to_begin(through: Callable[..., Any]) -> None:
     """A sync leaf does not begin when its time is over."""
-    begun: list[int] = []
+    started: list[int] = []
 
     async def begin() -> None:
-        begun.append(1)
+        started.append(1)
 
     assert "TimedOut" == through(lambda backend: outlasted(backend, begin, Cancellation(0), is_async=False))
-    assert [] == begun
+    assert [] == started
 
 
 @pytest.mark.parametrize("cancellation", [None, Cancellation()], ids=["no end", "no deadline"])
@@ -503,14 +503,14 @@ def test_told(through: Callable[..., Any], count: int, apart: bool) -> None:
     """What a job tells comes before its end, in its order; every job ends."""
 
     async def run(backend: Backend) -> list[Any]:
-        told = backend.channel()
+        events = backend.channel()
 
         async def job(number: int) -> int:
-            told.put(f"{number} begins")
-            told.put(f"{number} ends")
+            events.put(f"{number} begins")
+            events.put(f"{number} ends")
             return number
 
-        return await all_of(backend.run_all([partial(job, n) for n in range(count)], 9, told, own_thread=apart))
+        return await all_of(backend.run_all([partial(job, n) for n in range(count)], 9, events, own_thread=apart))
 
     news = through(run)
 
@@ -521,22 +521,22 @@ def test_told(through: Callable[..., Any], count: int, apart: bool) -> None:
 
 @BOTH
 def test_told_at_once(through: Callable[..., Any]) -> None:
-    """What is told by a job on a thread is given while the job is at work."""
-    heard = threading.Event()
+    """What a job emits on a thread is given while the job is at work."""
+    received = threading.Event()
 
     async def run(backend: Backend) -> list[Any]:
-        told, items = backend.channel(), []
+        events, items = backend.channel(), []
 
         async def work() -> bool:
-            told.put("begun")
-            return heard.wait(10)
+            events.put("started")
+            return received.wait(10)
 
-        async for item in backend.run_all([partial(backend.call, work, is_async=False)], 1, told, own_thread=True):
+        async for item in backend.run_all([partial(backend.call, work, is_async=False)], 1, events, own_thread=True):
             items.append(item)
-            heard.set()
+            received.set()
         return items
 
-    assert ["begun", True] == through(run)
+    assert ["started", True] == through(run)
 
 
 @BOTH
@@ -595,7 +595,7 @@ def test_many_threads() -> None:
 
 
 def test_system_without_threads() -> None:
-    """Where the system gives no thread, a job is carried out on the caller's."""
+    """Where the system gives no thread, a job runs on the caller's."""
     before = threading.stack_size(1 << 45)
     try:
         threads = through_sync(lambda backend: all_of(backend.run_all([here, here], 2)))
@@ -642,7 +642,7 @@ def test_drop(through: Callable[..., Any]) -> None:
     ended = threading.Event()
 
     async def hang() -> None:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -650,14 +650,14 @@ def test_drop(through: Callable[..., Any]) -> None:
 
     async def begin(backend: Backend) -> bool:
         handle = backend.start(partial(backend.call, hang, is_async=True))
-        while not begun.is_set():
+        while not started.is_set():
             await backend.sleep(0.001)
         handle.cancel()
         while not ended.is_set():
             await backend.sleep(0.001)
         return ended.is_set()
 
-    begun = threading.Event()
+    started = threading.Event()
 
     assert through(begin)
 
@@ -763,10 +763,10 @@ def test_private_loop_closes() -> None:
 
 def test_private_loop_closes_over_a_waiting_thread() -> None:
     """Whoever waits for the private loop when it is closed is cancelled."""
-    loop, begun, seen = PrivateLoop(), threading.Event(), []
+    loop, started, seen = PrivateLoop(), threading.Event(), []
 
     async def endless() -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     def wait() -> None:
@@ -777,7 +777,7 @@ def test_private_loop_closes_over_a_waiting_thread() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    begun.wait(10)
+    started.wait(10)
     loop.close()
     thread.join(10)
 
@@ -796,15 +796,15 @@ def test_task_that_cancels_itself() -> None:
 
 def test_private_loop_that_is_stuck() -> None:
     """Closing does not wait for ever for a coroutine that blocks the loop."""
-    loop, begun, release = PrivateLoop(), threading.Event(), threading.Event()
+    loop, started, release = PrivateLoop(), threading.Event(), threading.Event()
 
     async def block() -> None:
-        begun.set()
+        started.set()
         release.wait(10)
 
     waiting = threading.Thread(target=lambda: loop.run(block))
     waiting.start()
-    begun.wait(10)
+    started.wait(10)
     loop.close()
 
     assert waiting.is_alive()

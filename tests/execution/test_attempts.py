@@ -664,7 +664,7 @@ def test_progress_comes_at_once(go: Callable[..., Any]) -> None:
 
     def work(context: ToolContext) -> bool:
         """Work."""
-        context.progress("begun")
+        context.progress("started")
         return received.wait(10)
 
     runner = Runner([work], model=ScriptedModel([[call("work")], "Done."]))
@@ -697,29 +697,29 @@ def received_in(go: Callable[..., Any], runner: Runner, received: threading.Even
 @STREAMS
 def test_update_of_an_attempt_that_has_ended(go: Callable[..., Any]) -> None:
     """An update of an abandoned attempt does not count as the next one's."""
-    said, started = threading.Event(), threading.Event()
+    answered, started = threading.Event(), threading.Event()
 
     def work(context: ToolContext) -> str:
         """Say something too late."""
         if context.attempt:
             started.set()
-            said.wait(10)
+            answered.wait(10)
             return "second"
         started.wait(10)
         context.progress("too late")
-        said.set()
+        answered.set()
         return "first"
 
     events = happened(go, tool(work, timeout=SOON, retries=1, effect="read"), calls=[call("work")])
 
-    assert said.is_set()
+    assert answered.is_set()
     assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]
 
 
 @STREAMS
 def test_update_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
     """An update of a function whose call was abandoned is dropped."""
-    said = threading.Event()
+    answered = threading.Event()
 
     def late(context: ToolContext) -> None:
         """Say something too late."""
@@ -727,15 +727,15 @@ def test_update_of_a_call_that_has_ended(go: Callable[..., Any], release: thread
             release.wait(0.001)
         release.wait(0.05)
         context.progress("too late")
-        said.set()
+        answered.set()
 
     def wait() -> bool:
         """Wait for it."""
-        return said.wait(10)
+        return answered.wait(10)
 
     events = happened(go, tool(late, timeout=SOON), tool(wait), calls=[call("late"), call("wait")])
 
-    assert said.is_set()
+    assert answered.is_set()
     assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]
 
 

@@ -456,7 +456,7 @@ def test_redacts_lists(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"secrets": ["abc"]}, "a secret of fewer than 4 characters"),
         ({"secrets": [SECRET, ""]}, "a secret of fewer than 4 characters"),
@@ -464,9 +464,9 @@ def test_redacts_lists(options: dict[str, Any]) -> None:
     ],
     ids=["short", "empty", "greedy"],
 )
-def test_refuses_to_blot_out_everything(options: dict[str, Any], said: str) -> None:
+def test_refuses_to_blot_out_everything(options: dict[str, Any], message: str) -> None:
     """A secret or a pattern that would be found in ordinary text is refused."""
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         redact(**options)
 
 

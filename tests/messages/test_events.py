@@ -159,9 +159,9 @@ WITH_REASONING = [ToolCallStarted(REASONED), ApprovalNeeded(PendingApproval(call
 @pytest.mark.parametrize("event", WITH_REASONING, ids=lambda event: type(event).__name__)
 def test_reasoning_of_a_call(event: Event) -> None:
     """The model's reason for a call stands beside its arguments."""
-    told = event_to_dict(event)
+    written = event_to_dict(event)
 
-    assert ("{}", "They asked.") == (told["arguments"], told["reasoning"])
+    assert ("{}", "They asked.") == (written["arguments"], written["reasoning"])
 
 
 def test_every_kind_has_a_form() -> None:
@@ -198,12 +198,12 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "told"), VALUES.values(), ids=VALUES)
-def test_values_are_strict_json(value: Any, told: Any) -> None:
+@pytest.mark.parametrize(("value", "written"), VALUES.values(), ids=VALUES)
+def test_values_are_strict_json(value: Any, written: Any) -> None:
     """Values that JSON lacks are replaced, and every JSON writer takes the result."""
     form = event_to_dict(OutputDelta(value))
 
-    assert told == form["value"]
+    assert written == form["value"]
     assert form == json.loads(json.dumps(form, allow_nan=False).encode().decode())
 
 
@@ -225,9 +225,9 @@ def test_a_run_as_json() -> None:
     with Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).stream("x") as events:
         lines = [json.dumps(event_to_dict(event), allow_nan=False) for event in events]
 
-    told = [json.loads(line) for line in lines]
+    written = [json.loads(line) for line in lines]
     assert [
         "runStarted", "turnStarted", "turnFinished", "toolCallStarted", "toolCallFinished", "resultsAdded",
         "turnStarted", "textDelta", "turnFinished", "runFinished",
-    ] == [event["type"] for event in told]  # fmt: skip
-    assert ("3", False) == (told[4]["text"], told[4]["isError"])
+    ] == [event["type"] for event in written]  # fmt: skip
+    assert ("3", False) == (written[4]["text"], written[4]["isError"])

@@ -300,7 +300,7 @@ def whole(calls: list[tuple[str, str]], text: str) -> list[Any]:
 
 def items(calls: list[tuple[str, str]], text: str) -> list[dict[str, Any]]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    said = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
+    spoken = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
     thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
     made = [
         {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": name, "arguments": given}
@@ -308,7 +308,7 @@ def items(calls: list[tuple[str, str]], text: str) -> list[dict[str, Any]]:
     ]
     return [
         {**thought, "encrypted_content": "gAAAA"},
-        *([said] if text else []),
+        *([spoken] if text else []),
         *({**call, "status": "completed"} for call in made),
     ]
 

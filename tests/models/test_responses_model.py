@@ -147,33 +147,33 @@ def test_options_of_the_application() -> None:
 @EVERY_WAY
 def test_items_go_back(through: Callable[[FakeServer], RunResult[Any]]) -> None:
     """Reasoning and items that nobody here knows go back as they came, in their order, with the calls."""
-    said: list[dict[str, Any]] = [THOUGHT, PROGRAM, called(), UNKNOWN, COMPACTION]
-    with FakeServer([reply.output(*said), HI]) as server:
+    output: list[dict[str, Any]] = [THOUGHT, PROGRAM, called(), UNKNOWN, COMPACTION]
+    with FakeServer([reply.output(*output), HI]) as server:
         through(server)
 
-        assert [*said, {"type": "function_call_output", "call_id": "call_1", "output": "1"}] == (
+        assert [*output, {"type": "function_call_output", "call_id": "call_1", "output": "1"}] == (
             server.requests[1].body["input"][1:]
         )
 
 
 def test_items_survive_json() -> None:
     """A state saved as JSON keeps what the provider sent, and another run sends it again."""
-    said = [THOUGHT, called(), UNKNOWN]
-    with FakeServer([reply.output(*said), HI, reply.text("More.")]) as server, client_of(server) as client:
+    output = [THOUGHT, called(), UNKNOWN]
+    with FakeServer([reply.output(*output), HI, reply.text("More.")]) as server, client_of(server) as client:
         runner = Runner([add], model="m", client=client, api="responses")
         state = RunState.from_json(runner.run("x").state.to_json())
         runner.run("y", messages=state.messages)
 
-        assert said == server.requests[2].body["input"][1:4]
+        assert output == server.requests[2].body["input"][1:4]
 
 
 def test_phase_of_a_message() -> None:
     """What a message is, beside its text, goes back with it."""
-    said = [message("Let me see.", phase="commentary"), called()]
-    with FakeServer([reply.output(*said), HI]) as server:
+    output = [message("Let me see.", phase="commentary"), called()]
+    with FakeServer([reply.output(*output), HI]) as server:
         whole(server)
 
-        assert said == server.requests[1].body["input"][1:3]
+        assert output == server.requests[1].body["input"][1:3]
 
 
 def test_answer_goes_to_who_asked() -> None:
@@ -186,13 +186,13 @@ def test_answer_goes_to_who_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [[{**THOUGHT, "encrypted_content": None}, called()], [called(), {**THOUGHT}]],
     ids=["kept by the server", "followed by nothing"],
 )
-def test_reasoning_that_cannot_go_back(said: list[Any]) -> None:
+def test_reasoning_that_cannot_go_back(output: list[Any]) -> None:
     """Reasoning that only the server could read, or that led to nothing, does not go back."""
-    with FakeServer([reply.output(*said), HI]) as server:
+    with FakeServer([reply.output(*output), HI]) as server:
         whole(server)
 
         assert ["function_call", "function_call_output"] == [i["type"] for i in server.requests[1].body["input"][1:]]
@@ -239,8 +239,8 @@ def test_messages_are_written_once() -> None:
 
 def test_pictures_and_files_of_the_user() -> None:
     """Pictures and files are in the user's message."""
-    said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(said,)))
+    sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
+    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(sent,)))
 
     assert [
         {"type": "input_text", "text": "See."},
@@ -254,14 +254,14 @@ def test_pictures_of_a_tool() -> None:
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
     messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
-    said = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=messages))["input"]
+    sent = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=messages))["input"]
 
-    assert ["function_call_output"] * 2 == [item["type"] for item in said[2:4]]
+    assert ["function_call_output"] * 2 == [item["type"] for item in sent[2:4]]
     assert [
         [{"type": "input_image", "image_url": "data:image/png;base64,YQ=="}],
         [{"type": "input_image", "image_url": "data:image/png;base64,Yg=="}],
         "Go on.",
-    ] == [item.get("output", item.get("content")) for item in said[2:]]
+    ] == [item.get("output", item.get("content")) for item in sent[2:]]
 
 
 # -- groups, and tools that are loaded later
@@ -426,8 +426,8 @@ def test_calls_dialect(through: Any) -> None:
 
 def test_calls_dialect_with_pictures() -> None:
     """In that dialect pictures and files are the user's."""
-    said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("calls", api="responses").render_request(ModelRequest(messages=(said,)))
+    sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
+    body = get_run_dialect("calls", api="responses").render_request(ModelRequest(messages=(sent,)))
 
     assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
 
@@ -551,8 +551,8 @@ def test_other_reason_for_an_end() -> None:
 @BOTH
 def test_refusal(through: Any) -> None:
     """What the model says instead of an answer is its answer."""
-    said = message("", content=[{"type": "refusal", "refusal": "No."}])
-    with FakeServer([reply.output(said)]) as server:
+    refusal = message("", content=[{"type": "refusal", "refusal": "No."}])
+    with FakeServer([reply.output(refusal)]) as server:
         assert "No." == through(server).output
 
 

@@ -1,4 +1,4 @@
-"""Fetching the embedded model's weights: what is kept, what is refused, what is said."""
+"""Fetching the embedded model's weights: what is cached, what is refused, what is reported."""
 
 from __future__ import annotations
 

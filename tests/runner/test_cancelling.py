@@ -720,7 +720,7 @@ def test_stream_left_beside_a_running_call() -> None:
     @tool
     def transfer(context: ToolContext) -> None:
         """Transfer."""
-        context.progress("begun")
+        context.progress("started")
         release.wait(10)
 
     with Runner([transfer], model=ScriptedModel([[call("transfer"), call("transfer")]])).stream("go") as stream:

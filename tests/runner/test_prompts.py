@@ -98,7 +98,7 @@ def refuse(parts: Any, kind: type[Exception]) -> str:
 
 
 def test_files_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong with a file is said before any request: it is missing, a directory, too large, of another type."""
+    """What is wrong with a file is reported before any request: missing, a directory, too large, another type."""
     archive, pipe, large = tmp_path / "a.zip", tmp_path / "pipe", tmp_path / "large.csv"
     archive.write_bytes(b"PK\x03\x04\0\0")
     large.write_text("x" * 11)

@@ -200,9 +200,9 @@ WRONG = [
 @pytest.mark.parametrize(("edit", "why"), WRONG, ids=lambda edit: getattr(edit, "__name__", ""))
 def test_no_run(edit: Callable[[RunState], RunState], why: str, form: Callable[[RunState], RunState | str]) -> None:
     """A state in which no run can be is refused, as an object and as a text, before anything runs."""
-    said, paid = refused(form(edit(PAUSED)))
+    text, paid = refused(form(edit(PAUSED)))
 
-    assert (True, []) == (f"This is not the state of a run: {why}" in said, paid)
+    assert (True, []) == (f"This is not the state of a run: {why}" in text, paid)
 
 
 def test_no_digest() -> None:

@@ -233,9 +233,9 @@ def test_clear_all_runs() -> None:
         first.steer("now")
         second.follow_up("then")
         runner.clear()
-        said = [(list(events), texts(events.result))[1] for events in (first, second)]
+        read = [(list(events), texts(events.result))[1] for events in (first, second)]
 
-    assert [["a", "ok"], ["b", "ok"]] == said
+    assert [["a", "ok"], ["b", "ok"]] == read
 
 
 def test_message_of_the_user() -> None:

@@ -64,7 +64,7 @@ def boss(worker: Runner, *replies: ModelReply, **options: Any) -> Runner:
     return Runner([worker.as_tool("clerk", "books")], model=model, **options)
 
 
-def said(text: str, *calls: ToolCall, tokens: int) -> ModelResponse:
+def respond(text: str, *calls: ToolCall, tokens: int) -> ModelResponse:
     return ModelResponse(text=text, calls=calls, usage=Usage(tokens, 0, 1))
 
 
@@ -203,10 +203,10 @@ def test_event_as_json() -> None:
 @BOTH_WAYS
 def test_usage(go: Callable[[Runner], RunResult]) -> None:
     """What a sub-agent uses counts in the usage of the runs above it."""
-    worker = Runner(model=ScriptedModel([said("Yes.", tokens=100)]))
-    middle = boss(worker, said("", call("clerk", query="?"), tokens=10), said("Yes.", tokens=20))
-    first = said("", call("middle", query="?"), tokens=1)
-    result = go(Runner([middle.as_tool("middle", "all")], model=ScriptedModel([first, said("Yes.", tokens=2)])))
+    worker = Runner(model=ScriptedModel([respond("Yes.", tokens=100)]))
+    middle = boss(worker, respond("", call("clerk", query="?"), tokens=10), respond("Yes.", tokens=20))
+    first = respond("", call("middle", query="?"), tokens=1)
+    result = go(Runner([middle.as_tool("middle", "all")], model=ScriptedModel([first, respond("Yes.", tokens=2)])))
 
     assert Usage(133, 0, 5) == result.usage == result.state.usage
 
@@ -214,8 +214,8 @@ def test_usage(go: Callable[[Runner], RunResult]) -> None:
 @BOTH_WAYS
 def test_tokens_of_the_run_above(go: Callable[[Runner], RunResult]) -> None:
     """A sub-agent ends with an answer when the tokens of the run above are used up, and then so does that run."""
-    again = [said("", call("count_books"), tokens=40) for _ in range(9)]
-    worker = clerk(*again[:3], said("I have seen enough.", tokens=1), limits=Limits(max_turns=None))
+    again = [respond("", call("count_books"), tokens=40) for _ in range(9)]
+    worker = clerk(*again[:3], respond("I have seen enough.", tokens=1), limits=Limits(max_turns=None))
     result = go(boss(worker, call("clerk", query="?"), "Done.", limits=Limits(max_tokens=100)))
 
     assert ("I have seen enough.", "Done.", "max_tokens") == (
@@ -239,7 +239,7 @@ def test_calls_of_the_run_above() -> None:
 
 def test_raised_limit_names_its_value() -> None:
     """A sub-agent whose limits raise fails with the limit of the run above that was reached."""
-    worker = clerk(said("", call("count_books"), tokens=100), limits=Limits(on_limit="raise"))
+    worker = clerk(respond("", call("count_books"), tokens=100), limits=Limits(on_limit="raise"))
     result = boss(worker, limits=Limits(max_tokens=50)).run("go")
 
     assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: The run has reached max_tokens=50.")

@@ -94,7 +94,7 @@ def test_events() -> None:
     ids=str,
 )
 def test_status(reason: str | None, expected: Any) -> None:
-    """Why an answer ended is said in the words of Responses."""
+    """Why an answer ended is reported as Responses do."""
     with (
         FakeServer([reply.text("Hi", finish_reason=reason)]) as server,
         openai.OpenAI(base_url=server.base_url, api_key="test") as client,

@@ -84,7 +84,7 @@ def test_call() -> None:
 
 
 def test_call_says_something_about_itself() -> None:
-    """What is said about a call becomes its fields, as when a real model says it; its output stays an argument."""
+    """Meta fields of a call become its fields, as those of a real model do; its output stays an argument."""
     made = call("say", n=1, _reasoningForCall="why", _outputPath="p", _instance="i", _imports=["a"], _output=2)
 
     assert made == ToolCall(

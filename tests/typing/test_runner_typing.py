@@ -56,10 +56,10 @@ def test_text() -> None:
 def test_bare_result() -> None:
     """A result without a type in brackets is one of text."""
 
-    def said(result: RunResult) -> str:
+    def read_output(result: RunResult) -> str:
         return assert_type(result.output, str)
 
-    assert "Hi." == said(runner("Hi.").run("x"))
+    assert "Hi." == read_output(runner("Hi.").run("x"))
 
 
 def test_str() -> None:
