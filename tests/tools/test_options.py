@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from toolkit import Decision, Limits, OpenAIModel, Prices, Runner, Tool, Toolbox, tool
-from toolkit._runner.options import RunnerOptions
+from toolkit._runner.options import RunnerOptions, RunOptions, RunRequest
 from toolkit._tools.options import ToolOptions, ToolSettings
 from toolkit.approvers import Console, allow, ask_when
 from toolkit.builtin import bash_tool, file_tools, http_tool
@@ -25,6 +25,7 @@ from toolkit.testing import ScriptedModel
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 TOOL = ("name", "title", "description", *ToolOptions.__annotations__)
+RUN = ("prompt", "output_type", *RunOptions.__annotations__)
 RUNNER = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
 
 
@@ -67,6 +68,17 @@ def test_signature_of_the_runner() -> None:
     assert ["self", *RUNNER] == keywords(Runner.__init__)
 
 
+@pytest.mark.parametrize("method", [Runner.run, Runner.arun, Runner.stream, Runner.astream, Runner.start])
+def test_signature_of_a_run(method: Callable[..., Any]) -> None:
+    """Every option of a run is a keyword of each method that starts one, with the default that it has."""
+    shown = inspect.signature(method).parameters
+
+    assert ["self", *RUN] == keywords(method)
+    assert {field.name: field.default for field in fields(RunRequest) if field.name in RunOptions.__annotations__} == {
+        name: shown[name].default for name in RunOptions.__annotations__
+    }
+
+
 def test_signatures_that_check_names() -> None:
     """What refuses misspelt names shows the signature that it checks."""
     assert [field.name for field in fields(Limits)] == keywords(Limits)
@@ -101,11 +113,11 @@ def test_defaults_of_a_runner() -> None:
 
 @pytest.mark.parametrize(
     ("documented", "name"),
-    [*((tool, name) for name in TOOL), *((Runner, name) for name in RUNNER)],
+    [*((tool, name) for name in TOOL), *((Runner, name) for name in RUNNER), *((Runner.run, name) for name in RUN)],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_option_is_described(documented: Any, name: str) -> None:
-    """An option is described in the docstring of `tool` or Runner, which `help` shows with its name."""
+    """An option is described in the docstring of `tool`, Runner or `run`, which `help` shows with its name."""
     assert re.search(rf"^ +{name}: \S", str(documented.__doc__), re.MULTILINE)
     assert re.search(rf"\b{name}\b", pydoc.plain(pydoc.render_doc(documented)))
 
