@@ -23,7 +23,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._dialects.base import Dialect, DialectName
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import find_dialect, get_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
@@ -358,6 +358,9 @@ class Toolbox:
 
         Returns:
             The messages that answer the calls, one for each; none where there are no calls.
+
+        Raises:
+            ValueError: The reply has no calls in this dialect, but in another.
         """
         renderer = self._dialect(dialect, strict=strict)
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
@@ -521,6 +524,8 @@ class Toolbox:
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
         specs = [made._spec for made in self]
         calls = dialect.parse_calls(reply, specs)
+        if not calls and (other := find_dialect(reply)):
+            raise ValueError(f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}.")
         results = await parallel.all(calls)
         shown = map(parallel.dispatcher.truncate, calls, results)
         return dialect.render_results([*zip(calls, shown)], specs)

@@ -29,6 +29,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
+from toolkit.approvers import Console
 from toolkit.testing import ScriptedModel
 
 BackendName = Literal["sync", "async"]
@@ -442,6 +443,8 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
     "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
+    "class": ({"approve": Console}, TypeError, r"^approve=<class '.*Console'> is not a function\.$"),
+    "hooks": ({"hooks": 5}, TypeError, r"^hooks=5 is not a list of hooks\.$"),
     "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
     "raise_errors": ({"raise_errors": 1}, TypeError, r"^raise_errors=1 is not True or False\.$"),
     "early": ({"early": 1}, TypeError, r"^early=1 is not True or False\.$"),

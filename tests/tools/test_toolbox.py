@@ -703,6 +703,21 @@ def test_call_with_approval(references: bool) -> None:
         box.call("erase", WIPE.arguments, approve=True)  # type: ignore[arg-type]
 
 
+def test_answer_in_another_dialect() -> None:
+    """A reply whose calls are of another dialect is refused, not taken for one without calls."""
+    box = Toolbox([add])
+    wanted = {"type": "function", "id": "c", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+    ours = {"role": "assistant", "content": None, "tool_calls": [wanted]}
+    theirs = {"content": [{"type": "tool_use", "id": "c", "name": "add", "input": {"a": 1, "b": 2}}]}
+
+    with pytest.raises(ValueError, match="The calls in this reply are of the dialect 'anthropic', not 'chat'"):
+        box.answer(theirs)
+    with pytest.raises(ValueError, match="The calls in this reply are of the dialect 'chat', not 'anthropic'"):
+        box.answer(ours, "anthropic")
+    assert 1 == len(box.answer(ours)) == len(box.answer(theirs, "anthropic"))
+    assert [] == box.answer({"role": "assistant", "content": "Hi."})
+
+
 def test_answer_with_approval() -> None:
     """The calls of a reply are asked about, too; a model reads nothing of the application's options."""
     box, reply = Toolbox([erase]), {"tool_calls": [{"id": "1", "function": vars(WIPE) | {"id": "1"}}]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from toolkit._dialects.anthropic import Anthropic
 from toolkit._dialects.base import Dialect, RunDialect
@@ -38,6 +39,12 @@ def get_dialect(name: str, *, strict: bool = False) -> Dialect:
     if name not in DIALECTS:
         raise _explain_unknown(name, DIALECTS)
     return DIALECTS[name](strict=strict)
+
+
+def find_dialect(reply: Any) -> str | None:
+    """Return the name of the provider's dialect in which a reply has calls; None if there is none."""
+    kinds = (Chat, Responses, Anthropic, Gemini)
+    return next((kind.name for kind in kinds if kind().parse_calls(reply, ())), None)
 
 
 def get_run_dialect(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import isclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -186,8 +187,12 @@ def _is_ledger(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("write", "read"))
 
 
+def _is_function(value: object) -> bool:
+    return callable(value) and not isclass(value)  # `Console` instead of `Console()`
+
+
 def _are_functions(value: object) -> bool:
-    return isinstance(value, Sequence) and all(map(callable, value))
+    return isinstance(value, Sequence) and all(map(_is_function, value))
 
 
 def _accept(_: object) -> bool:
@@ -197,7 +202,7 @@ def _accept(_: object) -> bool:
 # Of an option: is it of its kind, is it in bounds, and what it has to be. The others are checked where they are used.
 _Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
 _ANY: _Rule = (_accept, _accept, "")
-_FUNCTION: _Rule = (_optional(callable), _accept, "a function")
+_FUNCTION: _Rule = (_optional(_is_function), _accept, "a function")
 _TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
 _RULES: Mapping[str, _Rule] = {
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
@@ -211,6 +216,7 @@ _RULES: Mapping[str, _Rule] = {
     "ledger": (_is_ledger, _accept, "a ledger, with write and read, such as MemoryLedger()"),
     "checkpoint": _FUNCTION,
     "middleware": (_are_functions, _accept, "a list of functions"),
+    "hooks": (lambda value: isinstance(value, Iterable), _accept, "a list of hooks"),
     "early": _TRUTH,
     "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
     "format_error": _FUNCTION,
