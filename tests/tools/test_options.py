@@ -71,12 +71,10 @@ def test_signature_of_the_runner() -> None:
 @pytest.mark.parametrize("method", [Runner.run, Runner.arun, Runner.stream, Runner.astream, Runner.start])
 def test_signature_of_a_run(method: Callable[..., Any]) -> None:
     """Every option of a run is a keyword of each method that starts one, with the default that it has."""
-    shown = inspect.signature(method).parameters
+    request = RunRequest(prompt=None, output_type=str)
 
     assert ["self", *RUN] == keywords(method)
-    assert {field.name: field.default for field in fields(RunRequest) if field.name in RunOptions.__annotations__} == {
-        name: shown[name].default for name in RunOptions.__annotations__
-    }
+    assert {name: getattr(request, name) for name in RUN} == defaults(method, RUN)
 
 
 def test_signatures_that_check_names() -> None:
