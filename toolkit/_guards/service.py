@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from toolkit._guards.client import HttpClient
 
 USER_AGENT = f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2"
-MAX_BYTES = 1024 * 1024
 TIMEOUT = 10.0  # seconds
 MAX_TEXT = 2000  # characters
 # Invisible, and yet part of how Persian, the scripts of India and emoji are written.
@@ -64,7 +63,7 @@ class JsonService:
         """
         import httpx2  # it takes longer to load than all of the tools
 
-        from toolkit._guards.client import HttpError, HttpTimeout
+        from toolkit._guards.client import MAX_BYTES, HttpError, HttpTimeout
 
         headers = {
             "User-Agent": self.user_agent,
@@ -95,7 +94,7 @@ class JsonService:
 
         from toolkit._guards.client import HttpClient
 
-        return HttpClient.for_server(httpx2.URL(self.base_url), timeout=self.timeout, max_bytes=MAX_BYTES)
+        return HttpClient.for_server(httpx2.URL(self.base_url), timeout=self.timeout)
 
 
 def check_base_url(parameter: str, url: str) -> str:
