@@ -33,7 +33,7 @@ from toolkit._schema.error_messages import shorten
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import DefinitionError, Failed, TimedOut
 
 try:
     from toolkit.sources.mcp.results import make_result
@@ -298,11 +298,14 @@ class MCP:
 
         Raises:
             Failed: The server cannot be reached, was lost, or refused the call.
+            TimedOut: It did not answer in time.
         """
         session = await self._get_session()
         try:
             return make_result(tool, await session.call(name, arguments, context))
         except MCPError as error:
+            if error.code == types.REQUEST_TIMEOUT:  # as the tool's own time limit, which passes in the same moment
+                raise TimedOut(f"Timed out after {self._timeout:g} s.") from error
             if error.code != types.CONNECTION_CLOSED and error.message != SESSION_GONE:
                 raise Failed(f"The MCP server {self.name!r} refused the call: {_describe(error)}") from error
             session.close_soon()
