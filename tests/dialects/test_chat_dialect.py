@@ -224,5 +224,7 @@ def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> Non
 @pytest.mark.parametrize("messages", ["hello", [5], [None]], ids=str)
 def test_history_of_something_else(messages: Any) -> None:
     """What is no message at all is refused by name."""
-    with pytest.raises(TypeError, match="is not a message: pass those of another result, or dicts in"):
+    with pytest.raises(
+        TypeError, match="messages= takes a list of messages|is not a message: pass those of another result"
+    ):
         parse_history(messages)
