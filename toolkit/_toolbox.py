@@ -564,7 +564,7 @@ class Toolbox:
         """
         if approve is not None and not callable(approve):
             raise TypeError(
-                f"approve={approve!r} is no function of an ApprovalRequest, such as Console() or approve_all."
+                f"approve={approve!r} is not a function of an ApprovalRequest, such as Console() or approve_all."
             )
         return Dispatcher(
             tools=self.bindings._compose(),
@@ -625,10 +625,10 @@ def _as_tools(item: Addable) -> Iterable[AnyTool]:
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
     if hasattr(item, "as_tool"):
-        raise DefinitionError(f"{item!r:.100} is no tool by itself: write ....as_tool(name, description).")
+        raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
     if not callable(item):
         raise DefinitionError(
-            f"{item!r:.100} is no tool. Pass a function; an object with methods that are decorated with @tool; or one "
-            f"with name, parameters and execute."
+            f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
+            "one with name, parameters and execute."
         )
     return [tool(item)]

@@ -126,7 +126,7 @@ def _edit(console: Console, *_: object) -> Verdict | None:
     try:
         arguments = json.loads(console.read_line("All arguments, as JSON: "))
     except ValueError as error:
-        console.write(f"That is no JSON: {error}")
+        console.write(f"That is not JSON: {error}")
         return None
     if isinstance(arguments, dict):
         return Decision.modify(arguments)
@@ -358,10 +358,10 @@ def _refuse_unknown(effects: Sequence[object]) -> None:
     known = get_args(Effect)
     for effect in effects:
         if effect not in known:
-            raise DefinitionError(f"effects: {effect!r} is no effect; these are: {', '.join(known)}.")
+            raise DefinitionError(f"effects: {effect!r} is not an effect; these are: {', '.join(known)}.")
 
 
 def _refuse_uncallable(**options: object) -> None:
     for name, value in options.items():
         if not callable(value):
-            raise DefinitionError(f"{name}={value!r} is no function of an ApprovalRequest.")
+            raise DefinitionError(f"{name}={value!r} is not a function of an ApprovalRequest.")

@@ -135,14 +135,14 @@ def object(  # noqa: A001  the standard's own word
 def _refuse_other(kind: str, schemas: Mapping[str, Any]) -> None:
     wrong = next((name for name, each in schemas.items() if not isinstance(each, dict)), None)
     if wrong is not None:
-        raise DefinitionError(f"schema.{kind}(): {wrong}={schemas[wrong]!r} is no schema, such as schema.string().")
+        raise DefinitionError(f"schema.{kind}(): {wrong}={schemas[wrong]!r} is not a schema, such as schema.string().")
 
 
 def _list(names: Any) -> list[str]:
     if isinstance(names, (list, tuple)):
         return list(names)
     raise DefinitionError(
-        f"schema.object(): required={names!r} is no list of names. A property that is called so is described by "
+        f"schema.object(): required={names!r} is not a list of names. A property that is called so is described by "
         f'schema.object("", {{"required": ...}}).'
     )
 

@@ -854,7 +854,7 @@ def test_no_secrets(place: Path) -> None:
 @pytest.mark.parametrize("option", ["private", "guarded"])
 @pytest.mark.parametrize("options", [".env", None, [1], [""], 5], ids=repr)
 def test_patterns_that_are_no_list(place: Path, option: str, options: Any) -> None:
-    """One text, or something else, is no list of patterns: it would protect nothing."""
+    """One text, or something else, is not a list of patterns: it would protect nothing."""
     with pytest.raises(DefinitionError, match=f"{option}=.* is not a list of texts"):
         file_tools(place, **{option: options})
 

@@ -143,6 +143,7 @@ def vote(yes: bool) -> str:
         (["vote", "--yes"], "", 1, "no terminal to ask at"),
         (["pay", "--amount", "70"], "y\n", 0, "paid 70\n"),
         (["pay", "--amount", "70"], "n too much\n", 1, "rejected by the user. Reason: too much"),
+        (["pay", "--amount", "70"], "s too much\n", 1, "toolkit: Not run: the run was stopped"),
     ],
 )
 def test_call_with_approval(

@@ -267,7 +267,7 @@ def openai_faults(schema: dict[str, Any]) -> list[str]:
         *["an array without items" for node in nodes if node.get("type") == "array" and "items" not in node],
         *["an open object" for node in objects if node.get("additionalProperties") is not False],
         *["an optional property" for node in objects if list(node["properties"]) != node["required"]],
-        *["a root that is no object" for _ in [1] if schema.get("type") != "object" or "anyOf" in schema],
+        *["a root that is not an object" for _ in [1] if schema.get("type") != "object" or "anyOf" in schema],
     ]
 
 

@@ -217,7 +217,7 @@ def test_a_foreign_keyword_is_left_out(rules: Rules) -> None:
     form = make_form(around({"type": "string", "x-order": 1}), rules)
 
     assert {"type": "string"} == form.schema["properties"]["p"]
-    assert "x-order is left out: it is no keyword of JSON Schema" in [note.text for note in form.notes]
+    assert "x-order is left out: it is not a keyword of JSON Schema" in [note.text for note in form.notes]
 
 
 def test_a_foreign_keyword_stays_without_rules() -> None:

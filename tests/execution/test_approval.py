@@ -358,7 +358,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], Approver], str]] = {
     "no name": (lambda person: ask_when(person, names=[]), "give names=, effects= or when="),
     "no such effect": (
         lambda person: ask_when(person, effects=["execute"]),  # type: ignore[list-item]
-        "'execute' is no effect; these are: read, write, destructive",
+        "'execute' is not an effect; these are: read, write, destructive",
     ),
     "a tool for a name": (
         lambda person: ask_when(person, names=[pay]),  # type: ignore[list-item]
@@ -366,15 +366,15 @@ MISTAKES: dict[str, tuple[Callable[[Any], Approver], str]] = {
     ),
     "a truth for a condition": (
         lambda person: ask_when(person, when=True),  # type: ignore[arg-type]
-        "when=True is no function of an ApprovalRequest",
+        "when=True is not a function of an ApprovalRequest",
     ),
     "nobody to ask when": (
         lambda _: ask_when(None, names=["pay"]),  # type: ignore[arg-type]
-        "approver=None is no function",
+        "approver=None is not a function",
     ),
     "a module to ask": (
         lambda _: allow("pay", otherwise=sys),  # type: ignore[arg-type]
-        "otherwise=<module 'sys'.*> is no function",
+        "otherwise=<module 'sys'.*> is not a function",
     ),
     "a list in the list": (
         lambda person: allow(["pay"], otherwise=person),  # type: ignore[arg-type]

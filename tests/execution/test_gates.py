@@ -211,7 +211,7 @@ def test_denied_with_a_reason(gate: GateName, later: bool) -> None:
     "reason", [None, 5, "", "  ", b"no", Truthful()], ids=["None", "number", "empty", "blank", "bytes", "object"]
 )
 def test_reason_that_is_none(gate: GateName, reason: Any) -> None:
-    """A reason that is no text is left out."""
+    """A reason that is not text is left out."""
     verdict = Deny(reason) if gate == "authorize" else Decision(approved=False, reason=reason)
 
     assert REFUSED[gate] == sent(Post(), **{gate: lambda *_: verdict}).text

@@ -201,7 +201,7 @@ def test_invalid_output_path() -> None:
     """A call whose result cannot be stored is not executed."""
     (result,) = BOX.call_many([call("walk", to="a..b", miles=3)])
 
-    assert (result.text or "").startswith("Invalid arguments: _outputPath: 'a..b' is no path: ")
+    assert (result.text or "").startswith("Invalid arguments: _outputPath: 'a..b' is not a path: ")
 
 
 @ways

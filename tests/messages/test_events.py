@@ -193,7 +193,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "half a character as a key": ({"\ud83d": 1}, "<dict>"),
     "a cycle": (CYCLE, "<list>"),
     "a number of many digits": (10**30, 10**30),
-    "a key that is no text": ({1: 2}, {"1": 2}),
+    "a key that is not text": ({1: 2}, {"1": 2}),
     "something else": (Exception, "<class 'Exception'>"),
 }
 

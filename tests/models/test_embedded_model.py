@@ -93,7 +93,7 @@ def test_tool_with_and_one_without_a_function(model: OpenAIModel) -> None:
 
 
 def test_stream_gives_the_sentence_in_pieces(model: OpenAIModel) -> None:
-    """The answer streams; the call before it is no text."""
+    """The answer streams; the call before it is not text."""
     with Runner([add, convert, weather], model=model).stream(QUESTIONS[2]) as stream:
         words = [event.text for event in stream if isinstance(event, TextDelta)]
 

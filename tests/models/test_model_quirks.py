@@ -1055,7 +1055,7 @@ def test_ready_calls_on_demand() -> None:
 
 
 def test_the_call_that_is_the_answer_is_not_ready() -> None:
-    """Where the answer is to be a call, that call is no tool's, so nobody can begin with it."""
+    """Where the answer is to be a call, that call is not a tool's, so nobody can begin with it."""
     pieces = pieces_of(
         [chunk(piece('{"text": "x"}', "say", id="a", index=0))],
         tools=(need._spec,),

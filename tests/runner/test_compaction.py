@@ -164,7 +164,7 @@ def test_summary_of_a_function(go: Go, later: bool) -> None:
 
 
 def test_a_summary_must_be_text() -> None:
-    """What is no text ends the run with an error that names the function."""
+    """What is not text ends the run with an error that names the function."""
     hook = Compaction(1_000, keep_recent=0, summarize=lambda messages: 5)  # type: ignore[arg-type, return-value]
     model = ScriptedModel([*([call("read_page", number=n)] for n in range(9)), "Read."])
 

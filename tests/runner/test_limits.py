@@ -247,7 +247,7 @@ def test_impossible_price(name: str, price: Any) -> None:
 
 def test_per_tool_without_its_tool() -> None:
     """A bound for a tool that there is not is refused, and the tool that may be meant is named."""
-    with pytest.raises(ValueError, match=r"max_calls_per_tool=.* has 'ad', which is no tool here.*add"):
+    with pytest.raises(ValueError, match=r"max_calls_per_tool=.* has 'ad', which is not a tool here.*add"):
         Runner([add], model=ScriptedModel(adding), limits=Limits(max_calls_per_tool={"ad": 1})).run("go")
 
 

@@ -55,9 +55,9 @@ def test_allowed_in_one_run(go: Go) -> None:
 
 
 def test_unknown_in_one_run() -> None:
-    """A name that is no tool is refused before the model is called."""
+    """A name that is not a tool is refused before the model is called."""
     model = ScriptedModel([])
-    with pytest.raises(ValueError, match="allowed_tools has 'raed', which is no tool here; did you mean 'read'"):
+    with pytest.raises(ValueError, match="allowed_tools has 'raed', which is not a tool here; did you mean 'read'"):
         Runner([read], model=model).run("go", allowed_tools=["raed"])
 
     assert [] == model.requests

@@ -229,13 +229,13 @@ def test_state_is_plain() -> None:
 
 def test_impossible_type() -> None:
     """A type that no JSON can fill is refused before the model is called."""
-    with pytest.raises(DefinitionError, match=r"output_type=.*Callable.* is no type that JSON can fill: "):
+    with pytest.raises(DefinitionError, match=r"output_type=.*Callable.* is not a type that JSON can fill: "):
         Runner(model=ScriptedModel([])).run("x", output_type=Callable[[], int])
 
 
 def test_type_without_fields() -> None:
     """A type that can hold nothing, as `BaseModel` itself, is refused before the model is called."""
-    with pytest.raises(DefinitionError, match="BaseModel.* is no type that JSON can fill: it has no fields"):
+    with pytest.raises(DefinitionError, match="BaseModel.* is not a type that JSON can fill: it has no fields"):
         Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
 
 
@@ -607,7 +607,7 @@ def test_schema_that_is_not_met() -> None:
     ("schema", "why"),
     [
         ({"type": "objekt"}, "type is not one of"),
-        ({"type": "object", "properties": {"a": 5}}, "'#/properties/a': it is no schema"),
+        ({"type": "object", "properties": {"a": 5}}, "'#/properties/a': it is not a schema"),
         ({"type": "object", "properties": {}, "additionalProperties": False}, "it has no fields"),
         ({"$ref": "#/$defs/P"}, "there is nothing at"),
     ],
@@ -615,5 +615,5 @@ def test_schema_that_is_not_met() -> None:
 )
 def test_impossible_schema(schema: Mapping[str, Any], why: str) -> None:
     """What is no JSON Schema is refused before the model is called, with the place that is wrong."""
-    with pytest.raises(DefinitionError, match=f"is no type that JSON can fill: .*{re.escape(why)}"):
+    with pytest.raises(DefinitionError, match=f"is not a type that JSON can fill: .*{re.escape(why)}"):
         Runner(model=ScriptedModel([])).run("x", output_type=schema)

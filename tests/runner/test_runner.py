@@ -271,7 +271,7 @@ def test_unknown_option() -> None:
         ({"order": "random"}, 'invalid order \'random\': use "sequential", "parallel" or batched'),
         ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
         ({"max_runs": 0}, "max_runs=0 must be a whole number, at least 1"),
-        ({"max_parallel": 0}, "max_parallel=0 is no whole number of calls"),
+        ({"max_parallel": 0}, "max_parallel=0 is not a whole number of calls"),
         ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
     ],
     ids=["dialect", "order", "queue", "max_runs", "max_parallel", "max_turns"],

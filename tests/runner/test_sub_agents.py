@@ -482,7 +482,7 @@ def test_fatal_error() -> None:
 
 def test_runner_in_a_toolbox() -> None:
     """A runner that is put among tools is refused, with what to write."""
-    with pytest.raises(DefinitionError, match=r"is no tool by itself: write \.\.\.\.as_tool\(name, description\)"):
+    with pytest.raises(DefinitionError, match=r"is not a tool by itself: write \.\.\.\.as_tool\(name, description\)"):
         Toolbox([clerk()])
 
 

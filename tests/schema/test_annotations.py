@@ -466,7 +466,7 @@ MISUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("annotation", MISUSED.values(), ids=MISUSED)
 def test_misused(annotation: Any) -> None:
-    """What is no type of a value is refused, with function and parameter."""
+    """What is not a type of a value is refused, with function and parameter."""
 
     def function(at: Any) -> None: ...
 

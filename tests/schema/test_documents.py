@@ -291,7 +291,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
     ),
     "laughs": (chain("anyOf"), "more than 10,000 schemas apply to one value"),
     "type": ({"type": "int"}, "'#/type': type is not one of array, boolean"),
-    "no schema": ({"properties": {"a": 1}}, "'#/properties/a': it is no schema"),
+    "no schema": ({"properties": {"a": 1}}, "'#/properties/a': it is not a schema"),
     "no JSON": ({"default": object()}, "it is not JSON"),
     "not a number": ({"minimum": float("nan")}, "it is not JSON"),
     "huge": ({"type": "string", "minLength": 1e30}, "pydantic-core does not take it"),

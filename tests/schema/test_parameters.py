@@ -572,8 +572,8 @@ UNFIT: dict[str, tuple[Any, str]] = {
         Opaque,
         r"its type is .*Opaque.*Say what the model gives .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
     ),
-    "list of a type": ([int], r"its annotation \[<class 'int'>\] is no type.*Write a type such as list\[int\]"),
-    "function": (any, "its annotation <built-in function any> is no type"),
+    "list of a type": ([int], r"its annotation \[<class 'int'>\] is not a type.*Write a type such as list\[int\]"),
+    "function": (any, "its annotation <built-in function any> is not a type"),
     "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Write a type such as"),
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
 }

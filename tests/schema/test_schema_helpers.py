@@ -59,11 +59,11 @@ MADE = {
 REFUSED = {
     "enum of nothing": (lambda: schema.enum(), r"schema\.enum\(\) takes the texts that there are, one by one"),
     "enum of a list": (lambda: schema.enum(cast("Any", ["a", "b"])), r'schema\.enum\("asc", "desc"\)'),
-    "array of nothing": (lambda: schema.array(cast("Any", None)), r"schema\.array\(\): items=None is no schema"),
-    "array of a text": (lambda: schema.array(cast("Any", "x")), r"schema\.array\(\): items='x' is no schema"),
+    "array of nothing": (lambda: schema.array(cast("Any", None)), r"schema\.array\(\): items=None is not a schema"),
+    "array of a text": (lambda: schema.array(cast("Any", "x")), r"schema\.array\(\): items='x' is not a schema"),
     "required as a text": (
         lambda: schema.object(required=cast("Any", "ab"), a=schema.string(), b=schema.string()),
-        "required='ab' is no list of names",
+        "required='ab' is not a list of names",
     ),
     "required as a property": (
         lambda: schema.object(required=cast("Any", schema.boolean())),
@@ -73,7 +73,7 @@ REFUSED = {
         lambda: schema.object(required=["town"], city=schema.string()), "'town' is required and not described",
     ),
     "no schema": (
-        lambda: schema.object(city=cast("Any", "text")), r"city='text' is no schema, such as schema\.string\(\)",
+        lambda: schema.object(city=cast("Any", "text")), r"city='text' is not a schema, such as schema\.string\(\)",
     ),
 }  # fmt: skip
 

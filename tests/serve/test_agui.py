@@ -499,7 +499,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("resume", "message"), REFUSED.values(), ids=REFUSED)
 def test_no_decisions(resume: Any, message: str) -> None:
-    """What is no list of answers, one for each interrupt, decides nothing."""
+    """What is not a list of answers, one for each interrupt, decides nothing."""
     with pytest.raises(ValueError, match=message):
         agui.parse_decisions(resume)
 

@@ -278,7 +278,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         ({"openapi": "3.1.0", "x-a": object()}, {}, "plain values"),
         ("https://example.com/openapi.json", {}, r"httpx2.get\(...\).text"),
         (GET, {"include": "x"}, r"include=\['x'\]"),
-        (GET, {"include": ["y"]}, "'y' is no operation.*There are: x"),
+        (GET, {"include": ["y"]}, "'y' is not an operation.*There are: x"),
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
         (GET, {"methods": ["POST"]}, "1 operations none is left"),
         (GET, {"auth": {"key": "a"}}, "no security scheme 'key'. It has: none"),
@@ -294,7 +294,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"methods": "GET"}, r"methods=\['GET'\]"),
         (GET, {"include": [5]}, r"include=\[5\] is not a list of texts"),
         (GET, {"headers": "X: 1"}, "headers= maps names"),
-        (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is no name of a header"),
+        (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is not a name of a header"),
         (GET, {"auth": ("me",)}, "a user and password"),
         (GET, {"client": httpx2.AsyncClient(params={"v": "1"})}, "client= has params"),
         (GET, {"timeout": "5"}, "^openapi_tools: timeout='5'"),
@@ -306,8 +306,12 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
         (operation({}, path="/x?y=1"), {}, "neither"),
         (operation({"parameters": [{**IN_PATH, "name": "a/b"}]}, path="/{a/b}/c"), {}, "nor '/' in braces"),
-        (operation({"parameters": [{"name": "X-é", "in": "header"}]}), {}, "parameters: 'X-é' is no name of a header"),
-        (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is no media type"),
+        (
+            operation({"parameters": [{"name": "X-é", "in": "header"}]}),
+            {},
+            "parameters: 'X-é' is not a name of a header",
+        ),
+        (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is not a media type"),
         (operation({"parameters": [{"name": "a", "in": "mind"}]}), {}, "GET /x: parameters.in: Input should be"),
         (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' lies outside.*bundle"),
         (operation(body({"$ref": "https://example.com/a.json"})), {}, "lies outside.*bundle"),
@@ -515,7 +519,7 @@ BEARER = {"type": "http", "scheme": "bearer"}
         ({"a": {"type": "http", "scheme": "x y"}}, [{"a": []}], "'x y' takes no key"),
         ({"a": {"type": "apiKey", "in": "path", "name": "k"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
         ({"a": {"type": "apiKey", "in": "query"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
-        ({"a": {**HEADER_KEY, "name": "X: 1"}}, [{"a": []}], "'X: 1' of securitySchemes.a is no name of a header"),
+        ({"a": {**HEADER_KEY, "name": "X: 1"}}, [{"a": []}], "'X: 1' of securitySchemes.a is not a name of a header"),
         ({"a": {"$ref": "keys.yaml#/a"}}, [{"a": []}], "securitySchemes.a: 'keys.yaml#/a' lies outside"),
         ({"a": HEADER_KEY, "b": BEARER}, [{"b": []}], r"no operation asks for \['a'\]"),
         (
@@ -866,7 +870,7 @@ def test_a_media_type_of_the_caller(server: Server, media_type: str, received: s
 
 
 def test_a_form_of_no_object(server: Server) -> None:
-    """A form that is no object is refused, and not sent."""
+    """A form that is not an object is refused, and not sent."""
     declared = body({"oneOf": [{}]}, "application/x-www-form-urlencoded")
     text = call(make_tool(operation(declared, method="post"), base_url=server.base_url), body="a=1&b=2")
 

@@ -208,7 +208,7 @@ def test_forced_tool_is_shown() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"always": ["coook"]}, "always='coook' is no tool here; did you mean 'cook'"),
+        ({"always": ["coook"]}, "always='coook' is not a tool here; did you mean 'cook'"),
         ({"always": "cook"}, r"always='cook' is one text: write always=\['cook'\]"),
         ({"top_k": 0}, "top_k=0 is not a whole number from 1 on"),
     ],

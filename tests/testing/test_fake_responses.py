@@ -265,6 +265,6 @@ def test_refused_choice_in_chat(client: openai.OpenAI, choice: Any, expected: st
 
 
 def test_no_body(client: openai.OpenAI) -> None:
-    """A body that is no object is refused."""
+    """A body that is not an object is refused."""
     with pytest.raises(openai.BadRequestError, match="must be a JSON object"):
         post(client, [1])

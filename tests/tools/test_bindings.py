@@ -246,7 +246,7 @@ def test_tool_as_an_implementation() -> None:
     ids=["no function", "no name", "number", "method without its instance"],
 )
 def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
-    """An object that cannot be called, and a name that is no text, are refused at once."""
+    """An object that cannot be called, and a name that is not text, are refused at once."""
     box = Toolbox([weather])
 
     with pytest.raises(DefinitionError, match=text):
@@ -341,7 +341,7 @@ def test_environments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("choice", [5, True, ["a"]], ids=repr)
 def test_no_choice(choice: Any) -> None:
-    """A choice that is no name is refused: at once, or when a function returns it."""
+    """A choice that is not a name is refused: at once, or when a function returns it."""
     box = Toolbox([weather])
 
     with pytest.raises(DefinitionError, match="is not an activity for 'weather'"):

@@ -199,8 +199,8 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "no JSON": ({"properties": {"a": {"default": object()}}}, "it is not JSON"),
     "not a number": ({"properties": {"a": {"default": float("nan")}}}, "it is not JSON"),
     "half a character": ({"description": "\ud800"}, "it is not JSON"),
-    "description": ({"description": 5}, "description=5 is no text"),
-    "properties": ({"properties": ["a"]}, r"properties=\['a'\] is no object of schemas by name"),
+    "description": ({"description": 5}, "description=5 is not text"),
+    "properties": ({"properties": ["a"]}, r"properties=\['a'\] is not an object of schemas by name"),
     "property": ({"properties": {"a": "string"}}, r"properties\.a is no JSON Schema: 'string'\. Write one, such as"),
     "property without values": ({"properties": {"a": False}}, r"properties\.a is no JSON Schema: False"),
     "type": ({"properties": {"a": {"type": "text"}}}, "'#/properties/a/type': type is not one of array, boolean"),
@@ -210,7 +210,7 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
         {"properties": {"a": {"$ref": "#/$defs/no"}}},
         "'#/properties/a': there is nothing at '#/\\$defs/no'. Correct the \\$ref, or define it in \\$defs",
     ),
-    "required": ({"properties": {"a": {}}, "required": "a"}, "required='a' is no list of names"),
+    "required": ({"properties": {"a": {}}, "required": "a"}, "required='a' is not a list of names"),
     "required, unknown": (
         {"properties": {"a": {}}, "required": ["b"]},
         "'b' is required and not among the properties. Add it, or drop it",
@@ -471,8 +471,8 @@ NO_MODELS: dict[str, tuple[Any, Any, str]] = {
     "mapping": (Mapping[str, Any], str, "has no members"),
     "model of a dict": (RootModel[dict[str, int]], str, "has no members"),
     "union": (Mail | Trip, str, "has no members"),
-    "value": (5, str, "5 is no type that JSON can fill"),
-    "name of nothing": ("Nowhere", str, "'Nowhere' is no type that JSON can fill"),
+    "value": (5, str, "5 is not a type that JSON can fill"),
+    "name of nothing": ("Nowhere", str, "'Nowhere' is not a type that JSON can fill"),
     "private": (Private, str, "parameter '_city' begins with '_'"),
     "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): the input of a tool is a JSON Schema"),
     "schema, beside": ({"a": {"type": "string"}}, str, r"Tool\.from_models\('x'\): 'a' stands beside"),
@@ -650,7 +650,7 @@ def test_declared_method_is_bound() -> None:
 
 
 def test_declared_method_needs_its_instance() -> None:
-    """A declared method on its class is no tool of a toolbox."""
+    """A declared method on its class is not a tool of a toolbox."""
     with pytest.raises(DefinitionError, match="is a method and needs its instance"):
         Toolbox([Atlas.capital])
 

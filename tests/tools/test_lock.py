@@ -160,10 +160,10 @@ NO_LOCKS = ["", "[]", "{}", '{"version": 1}', '{"version": 2, "tools": {}}', '{"
 
 @pytest.mark.parametrize("text", NO_LOCKS)
 def test_no_lock(text: str, tmp_path: Path) -> None:
-    """A file that is no lock is refused, and stays as it is."""
+    """A file that is not a lock is refused, and stays as it is."""
     path = tmp_path / "lock"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(DefinitionError, match=r"lock (is no lock of tools|was written by another version)"):
+    with pytest.raises(DefinitionError, match=r"lock (is not a lock of tools|was written by another version)"):
         declared({}).lock(path)
 
     assert text == path.read_text(encoding="utf-8")

@@ -243,7 +243,7 @@ def test_options_that_belong_elsewhere(make: Callable[..., Any], name: str, hint
 @pytest.mark.parametrize("given", ["echo", echo, 5], ids=["name", "function", "number"])
 @pytest.mark.parametrize("make", [Runner, Toolbox])
 def test_no_list_of_tools(make: Callable[..., Any], given: object) -> None:
-    """What is no list of tools is refused with the way to write one."""
+    """What is not a list of tools is refused with the way to write one."""
     with pytest.raises(TypeError, match=r"not of .*: write Toolbox\(\[\.\.\.\]\) or Runner\(\[\.\.\.\]\), "):
         make(given)
 

@@ -35,7 +35,7 @@ def test_a_path() -> None:
 
 
 def test_the_last_one_wins() -> None:
-    """A value replaces the one at its path, and one above it that is no object."""
+    """A value replaces the one at its path, and one above it that is not an object."""
     shared = SharedValues({"trip": "Rome", "days": {"first": 1}})
     shared.set("trip.city", "Oslo")
     shared.set("days", 3)
@@ -50,7 +50,7 @@ def test_the_last_one_wins() -> None:
 @pytest.mark.parametrize("path", ["", ".", "a.", "a..b", "state.", ".".join("a" * 33), 1, None], ids=str)
 def test_no_path(path: Any) -> None:
     """A path has one to 32 names, and none of them is empty."""
-    with pytest.raises(ValueError, match="is no path: one to 32 names with dots between"):
+    with pytest.raises(ValueError, match="is not a path: one to 32 names with dots between"):
         SharedValues().set(path, 1)
 
 

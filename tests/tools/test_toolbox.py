@@ -355,10 +355,10 @@ def test_representation() -> None:
 
 
 def test_no_tool() -> None:
-    """What is no function is refused, and nothing is added."""
+    """What is not a function is refused, and nothing is added."""
     box = Toolbox()
 
-    with pytest.raises(DefinitionError, match="'add' is no tool"):
+    with pytest.raises(DefinitionError, match="'add' is not a tool"):
         box.add(double, "add")
     assert 0 == len(box)
 
@@ -477,7 +477,7 @@ def test_call_fails(backend: str) -> None:
 
 @BACKENDS
 def test_call_of_broken_arguments(backend: str) -> None:
-    """Arguments that are not JSON are an error, also where a server has decoded what is no text."""
+    """Arguments that are not JSON are an error, also where a server has decoded what is not text."""
     for words in ('{"city": 5', {"city": "\ud800"}, b'{"city": "\xff"}'):
         assert "invalid_arguments" == through(backend)(Toolbox([lookup]), "lookup", words).kind
 
@@ -576,7 +576,7 @@ def test_object() -> None:
         (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
         (
             object(),
-            "is no tool. Pass a function; an object with methods that are decorated with @tool; or one with",
+            "is not a tool. Pass a function; an object with methods that are decorated with @tool; or one with",
         ),
     ],
 )
@@ -699,7 +699,7 @@ def test_call_with_approval(references: bool) -> None:
     assert ["erased all"] * 4 == [result.text for result in call_erase(box, approve=approve_all)]
     assert [f"{ASKED} Pass approve=..., such as approve=Console()."] * 4 == [one.text for one in call_erase(box)]
     assert ["pending"] * 4 == [result.kind for result in call_erase(box, approve=defer)]
-    with pytest.raises(TypeError, match="approve=True is no function of an ApprovalRequest, such as Console"):
+    with pytest.raises(TypeError, match="approve=True is not a function of an ApprovalRequest, such as Console"):
         box.call("erase", WIPE.arguments, approve=True)  # type: ignore[arg-type]
 
 

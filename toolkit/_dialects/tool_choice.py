@@ -56,7 +56,7 @@ def _check_allowed(allowed: Iterable[str], names: Collection[str]) -> tuple[str,
         raise ValueError("allowed_tools=[] allows no tool: pass tool_choice='none' instead.")
     for name in listed:
         if not (isinstance(name, str) and name in names):
-            raise ValueError(f"allowed_tools has {name!r}, which is no tool here{suggest(str(name), names)}")
+            raise ValueError(f"allowed_tools has {name!r}, which is not a tool here{suggest(str(name), names)}")
     return tuple(dict.fromkeys(listed))
 
 

@@ -124,4 +124,4 @@ def _check_hook(hook: object) -> None:
     if inspect.isclass(hook):
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
     if not any(_has_method(hook, name) for name in NAMES):
-        raise TypeError(f"{hook!r} is no hook: it has none of the methods {', '.join(NAMES)}.")
+        raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")

@@ -176,7 +176,7 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
         raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
     if clients:
         name = sorted(clients)[0]
-        raise TypeError(f"{name!r} is no key of a request's body: set it on the client, client=OpenAI(...).")
+        raise TypeError(f"{name!r} is not a key of a request's body: set it on the client, client=OpenAI(...).")
 
 
 def _optional(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:

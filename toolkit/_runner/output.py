@@ -96,7 +96,7 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
         schema, validate = _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
         reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
-        raise DefinitionError(f"output_type={shown} is no type that JSON can fill: {reason}") from error
+        raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
     names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
     name = next(name for name in names if name not in taken)
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()

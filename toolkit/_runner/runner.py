@@ -440,7 +440,7 @@ class Runner(Controls):
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
-                    f"Limits(max_calls_per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}"
+                    f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
                 )
         own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
         choice, allowed = check_choice(
@@ -679,4 +679,4 @@ def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
 def _check_max_parallel(value: Any) -> int:
     if is_whole(value, 1):
         return value
-    raise ValueError(f"max_parallel={value!r} is no whole number of calls, at least 1.")
+    raise ValueError(f"max_parallel={value!r} is not a whole number of calls, at least 1.")

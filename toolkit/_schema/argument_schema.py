@@ -154,7 +154,7 @@ class TypeSchema(ArgumentSchema):
             adapter.rebuild(raise_errors=True)
         except Exception as error:  # pydantic and user types raise what they like while a schema is built
             why = str(error).partition("\n")[0]
-            raise DefinitionError(f"{self.kind!r} is no type that JSON can fill: {why}") from error
+            raise DefinitionError(f"{self.kind!r} is not a type that JSON can fill: {why}") from error
         return adapter
 
 

@@ -220,7 +220,7 @@ class Signature:
             else:
                 annotation, problem = Any, f"its annotation {annotation!r} cannot be resolved ({error})"
         if isinstance(annotation, _NO_TYPES):
-            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)} is no type"
+            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)} is not a type"
         default, info = declared.default, None
         if type(default).__name__ == "FieldInfo":
             default, info = _read_default(default), default

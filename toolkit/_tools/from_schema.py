@@ -84,7 +84,7 @@ def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, A
         raise DefinitionError('a tool is a JSON Schema {"type": "object", "properties": ...}.')
     properties = whole.get("properties", {})
     if not isinstance(properties, dict):
-        raise DefinitionError(f"properties={properties!r} is no object of schemas by name.")
+        raise DefinitionError(f"properties={properties!r} is not an object of schemas by name.")
     schemas = {_SYNONYMS.get(str(key), str(key)): _check_schema(key, value) for key, value in properties.items()}
     fields = {key: schemas[key] for key in META if key in schemas}
     return {key: schema for key, schema in schemas.items() if key not in META}, fields
@@ -107,7 +107,7 @@ def _make_interface(origin: str, document: Parts, whole: dict[str, Any], fields:
     """Make two documents of the schema: the parameters, and the output."""
     description, required = whole.pop("description", ""), whole.get("required")
     if not isinstance(description, str):
-        raise DefinitionError(f"description={description!r} is no text.")
+        raise DefinitionError(f"description={description!r} is not text.")
     if isinstance(required, list):
         whole["required"] = [key for key in required if key not in (*META, *_SYNONYMS)]
     bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})

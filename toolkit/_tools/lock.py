@@ -87,7 +87,7 @@ def _read_lock(path: str | os.PathLike[str]) -> dict[str, Any]:
         is_known = data["version"] == VERSION and all(isinstance(each["digest"], str) for each in tools.values())
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DefinitionError(
-            f"{os.fspath(path)} is no lock of tools: {error!r}. Delete it, and write it anew."
+            f"{os.fspath(path)} is not a lock of tools: {error!r}. Delete it, and write it anew."
         ) from None
     if not is_known:
         raise DefinitionError(f"{os.fspath(path)} was written by another version. Delete it, and write it anew.")

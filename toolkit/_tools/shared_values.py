@@ -180,7 +180,9 @@ def parse_path(text: str) -> Path:
     """
     steps = tuple(text.removeprefix(STATE).split(".")) if isinstance(text, str) else ("",)
     if len(steps) > MAX_DEPTH or not all(steps):
-        raise ValueError(f"{text!r:.100} is no path: one to {MAX_DEPTH} names with dots between, such as 'trip.city'.")
+        raise ValueError(
+            f"{text!r:.100} is not a path: one to {MAX_DEPTH} names with dots between, such as 'trip.city'."
+        )
     return steps
 
 

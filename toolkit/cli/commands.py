@@ -412,7 +412,7 @@ def _read_prompt() -> str | None:
 
 def _describe_error(name: str, result: ToolResult) -> str | None:
     """Return what went wrong, to the person who wrote the tool: of any exception also the message."""
-    if isinstance(result.exception, ToolError):
+    if result.kind != "failed" or isinstance(result.exception, ToolError):
         return result.text
     return f"{name} raised {type(result.exception).__name__}: {result.exception}"
 

@@ -124,7 +124,7 @@ def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[
         raise DefinitionError(f"always={names!r} is one text: write always=[{names!r}].")
     for name in names:
         if name not in tools:
-            raise DefinitionError(f"always={name!r} is no tool here{suggest(str(name), tools)}")
+            raise DefinitionError(f"always={name!r} is not a tool here{suggest(str(name), tools)}")
     return frozenset(names)
 
 

@@ -107,7 +107,7 @@ def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     if part.schema.get("type") == "string":
         raise NoFormError("", next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
-        state.add_note("", f"the root is no object: sent inside {ROOT!r}")
+        state.add_note("", f"the root is not an object: sent inside {ROOT!r}")
         part = Part(state.make_object({ROOT: part.schema}, [ROOT]), WrapperCodec(ROOT, part.codec))
     sent = part.schema
     if pointers := collect_references(sent, {"$defs": state.definitions}):

@@ -116,7 +116,7 @@ class RewriteState:
             if support == "sent" and keyword not in _HOLDERS:
                 sent[keyword] = value
             elif support is None:
-                self.add_note(path, f"{keyword} is left out: it is no keyword of JSON Schema")
+                self.add_note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
             elif support != "noise" and keyword in WORDS:
                 self.add_note(path, f"{keyword} goes into the description")
                 texts.append(describe_keyword(keyword, drop_noise(value)))

@@ -77,7 +77,7 @@ class KeywordWriter:
         if schema is False:
             return {"type": "function-plain", "function": no_info(refuse_value)}
         if not isinstance(schema, dict):
-            refuse(place, "it is no schema", "A schema is an object, true or false.")
+            refuse(place, "it is not a schema", "A schema is an object, true or false.")
         self.places.add(place)
         if len(self.places) > MAX_PARTS:
             refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")

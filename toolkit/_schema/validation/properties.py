@@ -37,7 +37,7 @@ def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.keys() & APPLICATORS:
         return {**schema, "type": "object", "properties": properties}
     if not isinstance(required, list):
-        raise DefinitionError(f"required={required!r} is no list of names.")
+        raise DefinitionError(f"required={required!r} is not a list of names.")
     missing = next((name for name in required if name not in [*properties]), None)
     if missing is not None:
         raise DefinitionError(f"{missing!r} is required and not among the properties. Add it, or drop it.")

@@ -241,7 +241,9 @@ class _Sender:
 
     def __post_init__(self) -> None:
         if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
-            raise DefinitionError(f"client={self.client!r} is no httpx2.AsyncClient; the sync backends take that too.")
+            raise DefinitionError(
+                f"client={self.client!r} is not an httpx2.AsyncClient; the sync backends take that too."
+            )
         if self.client is not None and self.client.params:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
         if not (isinstance(self.auth, (httpx2.Auth, type(None))) or _is_pair(self.auth)):

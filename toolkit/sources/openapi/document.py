@@ -306,7 +306,7 @@ def _check_selectors(option: str, selectors: Collection[str], operations: list[O
         if not any(operation.matches(word) for operation in operations):
             names = ", ".join(operation.name for operation in operations[:20])
             raise DefinitionError(
-                f"{option}: {word!r} is no operation, no tag, and no path that begins with '/'. There are: {names}."
+                f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'. There are: {names}."
             )
 
 
@@ -349,7 +349,7 @@ def _apply_relative_server(base_url: str, server: str) -> str:
         joined = urljoin(base_url, server)
         is_elsewhere = origin(httpx2.URL(joined)) != origin(httpx2.URL(base_url))
     except (ValueError, httpx2.InvalidURL) as error:
-        raise DefinitionError(f"The server {server!r} is no address: {error}.") from error
+        raise DefinitionError(f"The server {server!r} is not an address: {error}.") from error
     return base_url if is_elsewhere else check_server_url(joined)
 
 

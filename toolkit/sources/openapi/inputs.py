@@ -400,7 +400,7 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
 def _check_types(media_types: list[str]) -> None:
     bad = next((each for each in media_types if HEADER_VALUE.fullmatch(each) is None), None)
     if bad is not None:
-        raise DefinitionError(f"requestBody: {bad!r} is no media type. Mend the document there.")
+        raise DefinitionError(f"requestBody: {bad!r} is not a media type. Mend the document there.")
 
 
 def _choose_media_type(name: str) -> str:

@@ -256,7 +256,7 @@ def check_sendable(label: str, secret: Any) -> None:
     """
     if not isinstance(secret, str) or HEADER_VALUE.fullmatch(secret) is None:
         raise DefinitionError(
-            f"{label} is no text of visible ASCII characters. Where it was read from a file, use strip()."
+            f"{label} is not text of visible ASCII characters. Where it was read from a file, use strip()."
         )
 
 
@@ -267,4 +267,4 @@ def check_name(label: str, name: Any) -> None:
         DefinitionError: It cannot be.
     """
     if not isinstance(name, str) or TOKEN.fullmatch(name) is None:
-        raise DefinitionError(f"{label} is no name of a header: letters, digits and '-', without ':' and blanks.")
+        raise DefinitionError(f"{label} is not a name of a header: letters, digits and '-', without ':' and blanks.")
