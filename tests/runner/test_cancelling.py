@@ -601,6 +601,50 @@ def cancel_task_of_stream(subject: Interrupted) -> RunResult:
     return asyncio.run(main())
 
 
+@pytest.mark.parametrize(("catches", "text"), [(True, '["first","last"]'), (False, "Cancelled")])
+def test_values_of_an_interrupted_generator(catches: bool, text: str) -> None:
+    """An async generator that catches its cancellation keeps its values; one that does not is cancelled."""
+    started = threading.Event()
+
+    async def count() -> AsyncIterator[str]:
+        """Count."""
+        yield "first"
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if not catches:
+                raise
+            yield "last"
+
+    handle = Runner([count], model=ScriptedModel([call("count"), "never"])).start("go")
+    assert started.wait(10)
+    handle.cancel()
+
+    assert [text] == [end.result.text for end in handle.result(10).calls]
+
+
+def test_slow_returns_of_interrupted_calls() -> None:
+    """Calls that take a while to return after a cancellation keep their results, all of them."""
+    started = threading.Semaphore(0)
+
+    async def wait() -> str:
+        """Wait."""
+        started.release()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.25)
+        return "partial"
+
+    handle = Runner([wait], model=ScriptedModel([[call("wait")] * 4, "never"])).start("go")
+    for _ in range(4):
+        assert started.acquire(timeout=10)
+    handle.cancel()
+
+    assert ["partial"] * 4 == [end.result.text for end in handle.result(10).calls]
+
+
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("end", [leave_stream, cancel_handle, cancel_async_stream, cancel_task, cancel_task_of_stream])
 def test_what_interrupted_calls_return(end: Callable[[Interrupted], RunResult], calls: int) -> None:

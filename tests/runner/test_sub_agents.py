@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,14 @@ def test_answer(go: Callable[[Runner], RunResult]) -> None:
     assert ["Be brief.", "How many books?"] == [message.text for message in model.requests[0].messages]
 
 
+@pytest.mark.parametrize("arg", ["self", "request", "parent"])
+def test_any_parameter_name(arg: str) -> None:
+    """The parameter may have any name."""
+    subject = clerk("There are 7.").as_tool("clerk", "books", arg=arg)
+
+    assert "There are 7." == Toolbox([subject]).call("clerk", {arg: "How many?"}).text
+
+
 def test_schema() -> None:
     """The model sees one parameter for the task, and what the sub-agent is good at."""
     subject = clerk().as_tool("ask_clerk", "books and their prices", arg="task")
@@ -158,9 +167,22 @@ def test_sync_run_stays_on_its_thread() -> None:
     assert [threading.get_ident()] == threads
 
 
-@pytest.mark.parametrize(("tools", "effect"), [([], "read"), ([Shop().count_books], "read"), ([Shop()], "destructive")])
-def test_effect(tools: Any, effect: str) -> None:
-    """The effect of a sub-agent is the worst of its tools'; that of one with unlabelled tools is unknown."""
+@tool(effect="write")
+def write_note() -> None:
+    """Write a note."""
+
+
+@tool
+def look() -> None:
+    """Look."""
+
+
+EFFECTS = [([], None), ([Shop().count_books], None), ([write_note], "write"), ([write_note, look], None)]
+
+
+@pytest.mark.parametrize(("tools", "effect"), [*EFFECTS, ([Shop(), look], "destructive")])
+def test_effect(tools: Any, effect: str | None) -> None:
+    """The effect of a sub-agent is the worst label of its tools; unknown with unlabelled ones, and never `read`."""
     assert effect == Runner(tools, model=ScriptedModel([])).as_tool("clerk", "books").settings.effect
 
 
@@ -468,6 +490,53 @@ def test_failure(go: Callable[[Runner], RunResult]) -> None:
     assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: ")
 
 
+@pytest.mark.parametrize("limits", [Limits(max_turns=1, on_limit="stop"), None])
+def test_no_answer(limits: Limits | None) -> None:
+    """A sub-agent that ends without an answer has failed."""
+    replies = [call("count_books"), "never"] if limits else ["", ""]
+    result = boss(clerk(*replies, limits=limits or Limits())).run("go").calls[0].result
+
+    assert result.is_error
+    assert str(result.text).startswith("Sub-agent execution failed: it ended without an answer (")
+
+
+def test_missing_deps() -> None:
+    """A tool of a sub-agent that needs deps is found before the first request."""
+
+    def who(context: ToolContext[str]) -> str:
+        """Say who is asking."""
+        return context.deps
+
+    model = ScriptedModel([])
+    with pytest.raises(TypeError, match="takes a ToolContext with deps: pass deps= to the run"):
+        Runner([Runner([who], model=model).as_tool("clerk", "books")], model=model).run("go")
+    assert [] == model.requests
+
+
+@BOTH_WAYS
+def test_timeout_of_the_delegation(go: Callable[[Runner], RunResult]) -> None:
+    """A delegation that is out of time cancels the sub-agent: nothing begins after that."""
+    ran, ended = list[str](), threading.Event()
+
+    def first() -> str:
+        """Wait for longer than the delegation may take."""
+        ended.wait(0.3)
+        return "late"
+
+    def second() -> str:
+        """Begin too late."""
+        ran.append("second")
+        return "done"
+
+    worker = Runner([first, second], model=ScriptedModel([call("first"), call("second"), "Done."]))
+    timed = tool(worker.as_tool("clerk", "books"), timeout=0.1)
+    result = go(Runner([timed], model=ScriptedModel([call("clerk", query="?"), "Done."])))
+    ended.set()
+    time.sleep(0.1)
+
+    assert ("timed_out", []) == (result.calls[0].result.kind, ran)
+
+
 def test_fatal_error() -> None:
     """A FatalError of a tool ends the runs above as well."""
 
@@ -493,7 +562,7 @@ def test_options_of_the_tool() -> None:
     assert "There are 7." == Runner([direct], model=ScriptedModel([call("clerk", query="?")])).run("go").output
 
 
-@pytest.mark.parametrize("arg", ["context", "_task", "the task", ""])
+@pytest.mark.parametrize("arg", ["context", "class", "_task", "the task", ""])
 def test_parameter_name(arg: str) -> None:
     """A name that no parameter can have is refused."""
     with pytest.raises(DefinitionError, match="cannot be the name of the parameter of 'clerk'"):

@@ -177,15 +177,17 @@ def _end(events: SimpleQueue[Any], number: int, outcome: Outcome[Any]) -> None:
 
 def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> None:
     """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return what they have."""
-    ends = monotonic() + PATIENCE
+    ends, idle = monotonic() + PATIENCE + 2 * MOMENT, set[int]()
     while waits and monotonic() < ends:
         item: Any = Empty
         with suppress(Empty):
             item = events.get(timeout=MOMENT)
         if isinstance(item, JobEnd):
             waits.pop(item.number, None)
-        elif item is Empty:
-            waits = {number: wait for number, wait in waits.items() if wait.is_waiting()}
+        elif item is Empty:  # twice idle: the end of one whose leaf has just returned may be on its way
+            now_idle = {number for number, wait in waits.items() if not wait.is_waiting()}
+            waits = {number: wait for number, wait in waits.items() if number not in now_idle & idle}
+            idle = now_idle
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

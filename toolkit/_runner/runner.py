@@ -55,7 +55,7 @@ from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
-from toolkit._runner.sub_agent import MAX_DEPTH, check_nesting, make_sub_agent
+from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, walk_tools
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Addable, Toolbox
@@ -158,8 +158,7 @@ class Runner(Controls):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         _refuse_reserved(self.toolbox.names)
-        check_nesting(self.toolbox)
-        for made in self.toolbox:
+        for made in walk_tools(self.toolbox):
             _ = made._spec  # a tool that cannot be described is found here, not in the first run
         self.instructions = instructions
         given = get_given_options(options)
@@ -355,7 +354,8 @@ class Runner(Controls):
         Each call is a run of this runner with a conversation of its own and the `deps` of the run above. What it uses
         counts in the usage, the calls and the limits of the run above; its calls pass the gates and the middleware of
         that run, too; its events arrive there as `SubAgentEvent`s; it is cancelled with it. A call of it that would
-        have to wait for approval fails. The tool's effect is the worst of this runner's tools.
+        have to wait for approval fails. The tool's effect is `destructive` or `write` where one of this runner's tools
+        has that label now, and else unknown.
 
         Args:
             name: The tool's name.
@@ -520,9 +520,7 @@ class Runner(Controls):
         """
         tools = dict(self.toolbox.snapshot())
         _refuse_reserved(tools)
-        if parent is None:
-            check_nesting(tools.values())
-        for made in tools.values():
+        for made in walk_tools(tools.values()):
             if deps is None and made._needs_deps:
                 raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
         changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]

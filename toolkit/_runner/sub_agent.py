@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
+from keyword import iskeyword
 from typing import Annotated, Any, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import ToolResult
@@ -18,7 +21,7 @@ from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._tools.decorator import tool
-from toolkit._tools.options import find_worst_effect
+from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool, find_instance
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
 from toolkit.events import SubAgentEvent
@@ -59,7 +62,7 @@ class SubAgent:
         max_depth: int,
         output_type: Any,
     ) -> None:
-        if not arg.isidentifier() or arg.startswith("_") or arg == "context":
+        if not arg.isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
             raise DefinitionError(f"arg={arg!r} cannot be the name of the parameter of {name!r}.")
         if type(max_depth) is not int or max_depth < 1:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
@@ -73,7 +76,7 @@ class SubAgent:
             ]
         )
 
-    def __call__(self, *, context: ToolContext[Any], **arguments: str) -> Any:
+    def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
         parent = parent_call.get()
         if parent is not None and parent.run.depth > self.max_depth:
@@ -85,13 +88,16 @@ class SubAgent:
             streams=parent is not None and parent.run.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):
-            return self._run(request, parent, AsyncBackend())
-        return run_sync(self._run(request, parent, SyncBackend()))
+            return self._run(request, parent, context.cancellation, AsyncBackend())
+        return run_sync(self._run(request, parent, context.cancellation, SyncBackend()))
 
-    async def _run(self, request: RunRequest, parent: ParentCall | None, backend: Backend) -> Any:
+    async def _run(
+        self, request: RunRequest, parent: ParentCall | None, cancellation: Cancellation, backend: Backend
+    ) -> Any:
         emit = parent.emit if parent else discard
         try:
-            run = self.create_run(request)
+            with use_cancellation(cancellation):
+                run = self.create_run(request)
             async with aclosing(run.events(backend)) as events:
                 async for event in events:
                     if parent:
@@ -108,7 +114,7 @@ class SubAgent:
 
         Raises:
             Cancelled: The run was cancelled.
-            Failed: It waits for an approval.
+            Failed: It waits for an approval, or ended without an answer.
         """
         if result.finish_reason == "cancelled":
             raise Cancelled
@@ -118,6 +124,8 @@ class SubAgent:
         if result.finish_reason == "paused":
             waiting = ", ".join(pending.call.name for pending in result.state.pending)
             raise Failed(FAILED.format(f"{waiting} needs approval, and a sub-agent cannot wait for that."))
+        if result.output is None or result.output == "":
+            raise Failed(FAILED.format(f"it ended without an answer ({result.finish_reason})."))
         return result.output
 
 
@@ -131,19 +139,27 @@ def make_sub_agent(
     max_depth: int,
     output_type: Any,
 ) -> Tool[..., Any]:
-    """Make the tool that runs a runner; its effect is the worst of the runner's tools."""
+    """Make the tool that runs a runner."""
     sub_agent = SubAgent(create_run, list_tools, name=name, arg=arg, max_depth=max_depth, output_type=output_type)
     made: Tool[..., Any] = tool(
         sub_agent,
         name=name,
         description=DESCRIPTION.format(description),
-        effect=find_worst_effect(list_tools()),
+        effect=_find_effect(list_tools()),
     )
     return made
 
 
-def check_nesting(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()) -> None:
-    """Check the sub-agents among tools, and theirs.
+def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
+    """Find the effect of what may do as any of some tools, and of others that join: `read` is never certain."""
+    effects = {made.settings.effect for made in tools}
+    if "destructive" in effects:
+        return "destructive"
+    return "write" if "write" in effects and None not in effects else None
+
+
+def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()) -> Iterator[Tool[..., Any]]:
+    """Give tools, those of the sub-agents among them, and so on.
 
     Args:
         tools: The tools of a runner.
@@ -152,7 +168,9 @@ def check_nesting(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] =
     Raises:
         DefinitionError: They form a circle, or are nested too deeply.
     """
-    for sub_agent in map(find_instance, tools):
+    for made in tools:
+        yield made
+        sub_agent = find_instance(made)
         if not isinstance(sub_agent, SubAgent):
             continue
         nested = (*above, sub_agent)
@@ -163,4 +181,4 @@ def check_nesting(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] =
             raise DefinitionError(
                 f"The sub-agents are nested too deeply: {path}. The last one allows max_depth={sub_agent.max_depth}."
             )
-        check_nesting(sub_agent.list_tools(), nested)
+        yield from walk_tools(sub_agent.list_tools(), nested)

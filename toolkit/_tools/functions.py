@@ -175,23 +175,23 @@ def _collect_sync(values: Iterator[Any], context: ToolContext[Any] | None) -> li
 
 def _emit_each(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any]:
     for value in values:
-        _emit(value, context)
+        context.update(value)
+        if context.cancellation.reason == CANCELLED:  # at a deadline the wait for the call ends by itself
+            raise Cancelled
         yield value
 
 
-def _emit(value: Any, context: ToolContext[Any]) -> None:
-    context.update(value)
-    if context.cancellation.reason == CANCELLED:  # at a deadline the wait for the call ends by itself
-        raise Cancelled
-
-
 async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+    import asyncio
+
     collected: list[Any] = []
     try:
         async for value in values:
-            if context:
-                _emit(value, context)
             collected.append(value)
+            if context:
+                context.update(value)
+                if context.cancellation.reason == CANCELLED:  # raised here, unless the generator has caught it before
+                    await asyncio.sleep(0)
             if len(collected) == MAX_ITEMS:
                 break
     finally:

@@ -7,7 +7,7 @@ of `tool`. A test compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from inspect import isawaitable, isfunction
@@ -135,11 +135,6 @@ def find_method(value: object, owner: type) -> str:
 
 # From the most to the least that the library does by itself.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
-
-
-def find_worst_effect(tools: Iterable[Any]) -> Effect | None:
-    """Return the effect of doing what any of some tools does; that of an unlabelled tool is unknown."""
-    return max([made.settings.effect for made in tools], key=_EFFECTS.index, default="read")
 
 
 def _join_authorizers(outer: Callable[..., Any] | None, inner: Callable[..., Any] | None) -> Callable[..., Any] | None:
