@@ -37,7 +37,7 @@ class ToolContext(Generic[Deps]):
         emit: Receives the arguments of `progress` and `update`; tools call those.
     """
 
-    deps: Deps
+    deps: Deps = field(repr=False)
     run_id: str = ""
     call_id: str = ""
     provider_call_id: str = ""

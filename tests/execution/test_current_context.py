@@ -133,3 +133,8 @@ def test_attempts() -> None:
     """A repeated attempt has its own, and a failed call leaves none behind."""
     assert 1 == Toolbox([fail_once]).call("fail_once").value
     assert ToolContext.current() is None
+
+
+def test_repr_hides_deps() -> None:
+    """The repr of a context does not show the deps, which may hold secrets."""
+    assert "secret" not in repr(ToolContext(deps={"password": "secret"}))

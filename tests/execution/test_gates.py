@@ -143,6 +143,14 @@ def test_junk(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
     assert (NOT_AN_ANSWER[gate], []) == (result.text, post.sent)
 
 
+def test_junk_of_an_authorizer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An authorizer that returns nothing denies the call, and its fault is logged."""
+    result = sent(Post(), authorize=answering(lambda: None, later=False))
+
+    assert DENIED == result.text
+    assert "returned a NoneType, no bool and no Deny: the call is denied." in caplog.text
+
+
 def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """An approver that returns nothing is a fault of the application, which is logged, and no rejection by the user."""
     result = sent(Post(), approve=answering(lambda: None, later=False))

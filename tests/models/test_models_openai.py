@@ -405,6 +405,30 @@ def test_status(status: int, advice: str) -> None:
     assert [1, 1, 1] == [str(error).count(part) for part in ("fake at http://127.0.0.1", str(status), "server's words")]
 
 
+def test_address_without_secrets() -> None:
+    """The address in an error has no user and no password."""
+    with FakeServer([reply.error(401, "no")]) as server:
+        host = server.base_url.removeprefix("http://")
+        runner = Runner(base_url=f"http://ann:secret@{host}", api_key="a-key-of-mine", model="m")
+        with pytest.raises(ModelError, match="m at http://127.0.0.1") as caught:
+            runner.run("Hello.")
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_account_of_the_environment(is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment says of an account at OpenAI is not sent to another server."""
+    monkeypatch.setenv("OPENAI_ORG_ID", "secret-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "secret-2")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-One: secret-3\nX-Two: secret-4")
+    with FakeServer([reply.text("Hello.")]) as server:
+        runner = Runner(base_url=server.base_url, api_key="a-key-of-mine", model="m")
+        assert "Hello." == (asyncio.run(runner.arun("Hi.")) if is_async else runner.run("Hi.")).output
+
+    assert "secret" not in str(server.requests[0].headers)
+
+
 def test_model_without_tools() -> None:
     """Where a model has no tool calling, the error names the dialect that needs none."""
     assert 'dialect="calls"' in str(asked_once(reply.error(400, "qwen does not support tools")))

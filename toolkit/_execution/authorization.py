@@ -118,7 +118,7 @@ async def authorize(
     The authorizer has `timeout` seconds, by default as long as the run takes. A late answer does not count.
 
     Raises:
-        Denied: The authorizer returned anything but True.
+        Denied: The authorizer returned anything but True; what is neither a bool nor a Deny is logged.
         Unanswered: It raised, or did not answer in time.
         Cancelled: The run was cancelled first.
     """
@@ -135,5 +135,8 @@ async def authorize(
         raise Late(FAILED.format(tool.name, "it was not answered in time")) from None
     finally:
         cancellation.close()
+    if type(verdict) not in (bool, Deny):
+        kind = type(verdict).__name__
+        logger.error("The authorizer %r returned a %s, no bool and no Deny: the call is denied.", authorizer, kind)
     if verdict is not True:
         raise Denied(DENIED + format_reason(verdict.reason if type(verdict) is Deny else ""))

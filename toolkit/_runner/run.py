@@ -427,5 +427,5 @@ class Run(Generic[T]):
 
 def _log_call(event: Event) -> None:
     if isinstance(event, ToolCallFinished):
-        call = event.call
+        call = event.ran or event.call
         logger.debug("Call %s(%s) gave %r in %.3f s", call.name, call.arguments, event.result.text, event.seconds)

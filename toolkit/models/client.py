@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import socket
 import weakref
 from abc import ABC, abstractmethod
@@ -18,7 +19,8 @@ from copy import copy
 from functools import partial
 from operator import attrgetter
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from typing_extensions import Self
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     import openai
 
 logger = logging.getLogger("toolkit")
+ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
 
 # Bytes. The longest answers of today's models have about half a megabyte of text, as ten megabytes of events.
 MAX_ANSWER = 64 * 2**20
@@ -363,9 +366,11 @@ def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     import openai
 
     http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [limit_response]})
-    client = openai.OpenAI(base_url=base_url, api_key=api_key, http_client=http)
+    client = openai.OpenAI(
+        base_url=base_url, api_key=api_key, http_client=http, default_headers=_omit_headers(base_url)
+    )
     weakref.finalize(client, http.close)
-    return client
+    return _forget_account(client)
 
 
 def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
@@ -373,7 +378,29 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     import openai
 
     http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_alimit_response]})
-    return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http)
+    headers = _omit_headers(base_url)
+    return _forget_account(
+        openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, default_headers=headers)
+    )
+
+
+def _is_openai(base_url: Any) -> bool:
+    return not base_url or urlsplit(str(base_url)).hostname == "api.openai.com"
+
+
+def _omit_headers(base_url: Any) -> dict[str, Any]:
+    """Omit the headers that the environment sets for OpenAI (OPENAI_CUSTOM_HEADERS) from requests to another server."""
+    import openai
+
+    lines = [] if _is_openai(base_url) else os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+    return {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
+
+
+def _forget_account(client: ClientT) -> ClientT:
+    """Forget OPENAI_ORG_ID and OPENAI_PROJECT_ID, unless the server is OpenAI."""
+    if not _is_openai(client.base_url):
+        client.organization = client.project = None
+    return client
 
 
 async def _alimit_response(response: httpx2.Response) -> None:

@@ -24,7 +24,7 @@ from toolkit._dialects.catalog import APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.client import ServerModel, async_client, sync_client
-from toolkit.models.errors import translate_errors
+from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 
@@ -232,5 +232,7 @@ def _find_model(client: Any) -> str:
         models = client.models.list().data
         name = str(models[0].id) if models else ""
     if not name:
-        raise NoModelError(f'The server at {client.base_url} lists no model. Pass model="...", or set TOOLKIT_MODEL.')
+        raise NoModelError(
+            f'The server at {show_address(client.base_url)} lists no model. Pass model="...", or set TOOLKIT_MODEL.'
+        )
     return name

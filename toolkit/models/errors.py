@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from toolkit.errors import ModelError
 
@@ -41,7 +42,7 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
         if status == 400 and re.search(r"not support (tool|function)", public):
             advice += ' dialect="calls" is for models without tool calling.'
         shows_key = _without_key(_read_error(error), client) != _read_error(error)
-        place = " at ".join(filter(None, (model, str(getattr(client, "base_url", None) or ""))))
+        place = " at ".join(filter(None, (model, show_address(getattr(client, "base_url", None) or ""))))
         origin = ", ".join(filter(None, (place, f"status {status}" if status else type(error).__name__)))
         raise ModelError(f"{advice} ({origin}: {excerpt(public)})", status, None if shows_key else error) from None
 
@@ -71,6 +72,12 @@ def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
         (openai.APIError, "The model's server reports an error."),
         (openai.OpenAIError, "The openai package could not send the request."),
     )
+
+
+def show_address(url: object) -> str:
+    """Return the address of a server without what may be secret: user, password, query."""
+    parts = urlsplit(str(url))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def refuses_format(error: ModelError) -> bool:
