@@ -240,6 +240,8 @@ def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
         (["python", "-m", "my_server"], "my_server"),
         ("my-server --fast yes", "my-server"),
         ("/usr/bin/python3.12 server.py", "server"),
+        ("uv run server.py", "server"),
+        (["env", "TOKEN=key", "python", "server.py"], "env"),
         ("https://user:key@mcp.example.com/mcp?token=1", "mcp_example_com"),
     ],
 )
@@ -249,6 +251,39 @@ def test_name(server: Any, name: str) -> None:
 
     assert name == made.name
     assert "key" not in repr(made) and "token" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        ["python", "--token", "key"],
+        ["python", "-u", "-W", "key", "server.py"],
+        ["npx", "--registry", "https://key@h/", "files"],
+        "uvx --index key server",
+        ["uvx", "git+https://key@example.com/server"],
+        ["uv", "run", "TOKEN=key"],
+        ["python3"],
+    ],
+)
+def test_name_that_may_be_a_key(server: Any) -> None:
+    """Where an option or an address stands before what a launcher starts, a name has to be given."""
+    with pytest.raises(DefinitionError, match=r"Pass name=\.") as caught:
+        MCP(server)
+
+    assert "key" not in f"{caught.value}"
+    assert "given" == MCP(server, name="given").name
+
+
+@pytest.mark.parametrize(
+    "server", [["env", "TOKEN=key", "python", "x.py"], ["srv", "--token", "key"], "http://u:key@h/x?token=key#key"]
+)
+def test_texts_have_no_keys(server: Any) -> None:
+    """Of a command the program alone is shown, of a URL neither user nor query."""
+    wrong: Any = {"headers": {}} if isinstance(server, list) else {"cwd": "/"}
+    with pytest.raises(DefinitionError) as caught:
+        MCP(server, **wrong)
+
+    assert "key" not in f"{caught.value} {MCP(server)!r} {MCP(server).name}"
 
 
 @pytest.mark.parametrize(

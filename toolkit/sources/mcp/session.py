@@ -49,6 +49,7 @@ GRACE = 8.0
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
+_SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value besides what is launched
 Answer = TypeAdapter[Any](types.CallToolResult | types.InputRequiredResult)
 
 
@@ -88,25 +89,34 @@ class Address:
         others = [name for name, value in options.items() if value is not None and name not in own]
         if others:
             kind = "a URL" if is_url else "a command" if isinstance(server, list) else "a server object"
-            raise DefinitionError(f"MCP({server!r:.100}): {others[0]}= does not go with {kind}.")
+            raise DefinitionError(f"MCP() of {cls(server=server)}: {others[0]}= does not go with {kind}.")
         return cls(server=server, **options)
 
     def __str__(self) -> str:
+        """Return what may be shown: of a command the program, since arguments may be keys."""
         if isinstance(self.server, list):
-            return shlex.join(self.server)
+            return str(self.server[0])
         if isinstance(self.server, str):
-            return str(httpx2.URL(self.server).copy_with(userinfo=b"", query=None))
+            return str(httpx2.URL(self.server).copy_with(userinfo=b"", query=None, fragment=None))
         return type(self.server).__name__
 
     @property
     def short_name(self) -> str:
-        """A name for the server, from its address alone: a host, a program, or what a launcher starts."""
+        """A name for the server, from its address alone: a host, a program, or what a launcher starts.
+
+        Raises:
+            DefinitionError: It cannot be told from an argument that may be a key.
+        """
         if isinstance(self.server, str):
             return httpx2.URL(self.server).host
         if isinstance(self.server, list):
             program = Path(self.server[0]).stem
-            started = [word for word in self.server[1:] if not word.startswith("-")] if _LAUNCHER.match(program) else []
-            return Path(started[0]).stem if started else program
+            if not _LAUNCHER.match(program):
+                return program
+            started = next((word for word in self.server[1:] if word not in _SWITCHES), "-")
+            if started.startswith("-") or any(mark in started for mark in ("=", "?", "://")):
+                raise DefinitionError(f"MCP() of {self}: what it starts has no plain name. Pass name=.")
+            return Path(started).stem
         return str(getattr(self.server, "name", "") or "server")
 
     @asynccontextmanager
