@@ -6,23 +6,18 @@ Measuring is no check, so it is done on request: `nox -s benchmarks -- --quick`.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import nox
 
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))  # from its classifiers
 
-nox.options.sessions = ["tests", "lint", "types", "examples"]
+nox.options.sessions = ["tests", "lint", "types", "docs"]
 nox.options.default_venv_backend = "venv"
 nox.options.error_on_missing_interpreters = False  # on a build server too, where nox would else fail
-
-# What would lead an example to a model at some server, and away from the one that it brings.
-MODEL_SETTINGS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL")
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests."""
+    """Run the tests, with the examples."""
     session.install("-e", ".[dev]")
     session.run("pytest", *session.posargs)
 
@@ -44,11 +39,10 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
-def examples(session: nox.Session) -> None:
-    """Run every example, with the model that it brings or the embedded one."""
+def docs(session: nox.Session) -> None:
+    """Build the documentation as a site; a link that leads nowhere is an error."""
     session.install("-e", ".[dev]")
-    for example in sorted(Path("examples").glob("*.py")):
-        session.run("python", str(example), env=dict.fromkeys(MODEL_SETTINGS))
+    session.run("zensical", "build", "--clean", "--strict")
 
 
 @nox.session

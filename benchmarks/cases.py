@@ -220,9 +220,19 @@ def conversation(port: int, *, turns: int, calls: int, stream: bool = False) -> 
 
 
 def aconversation(
-    loop: asyncio.AbstractEventLoop, port: int, *, turns: int, calls: int, stream: bool = False, crowd: int = 1
+    loop: asyncio.AbstractEventLoop,
+    port: int,
+    *,
+    turns: int,
+    calls: int,
+    stream: bool = False,
+    crowd: int = 1,
+    own_client: bool = False,
 ) -> Conversation:
-    """Make a conversation with an async client and a coroutine function, in `loop`; many of them at once."""
+    """Make a conversation with an async client and a coroutine function, in `loop`; many of them at once.
+
+    With `own_client` the runner makes its client itself.
+    """
     clock: list[float] = []
 
     async def add(a: int, b: int) -> int:
@@ -230,8 +240,10 @@ def aconversation(
         clock.append(process_time())
         return a + b
 
-    client = openai.AsyncOpenAI(base_url=address(port, turns, calls), api_key="none", max_retries=0)
-    runner = Runner([add], client=client, model="scripted", max_turns=1000)
+    url = address(port, turns, calls)
+    client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=60)
+    server: dict[str, Any] = {"base_url": url} if own_client else {"client": client}
+    runner = Runner([add], model="scripted", max_turns=1000, **server)
     schemas, by_name = runner.toolbox.schemas(), {"add": limits.acalled(add)}
 
     async def by_runner() -> None:

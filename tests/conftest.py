@@ -7,7 +7,7 @@ import io
 import os
 import signal
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,11 @@ VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 
 
 def pytest_configure() -> None:
-    """Handle Ctrl-C as in a terminal: background jobs of a script and their children inherit an ignored SIGINT."""
+    """Handle Ctrl-C as in a terminal, and let the programs that tests start keep what they compile."""
+    # Background jobs of a script and their children inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Compiling the package takes each of them half a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # No test depends on how busy the machine is: neither one example nor making them has a time limit.
@@ -39,9 +42,23 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one worker per CPU and at least two, as many tests wait; none for tests that are named one by one."""
+    """Return three workers for two CPUs, as many tests wait; none for tests that are named one by one."""
     named = [argument for argument in config.args if "::" in argument]
-    return 0 if named else max(2, os.cpu_count() or 1)
+    return 0 if named else max(2, (os.cpu_count() or 1) * 3 // 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Replace what no UTF-8 can carry, half a character for example: a worker could not send the report of its test."""
+    report = yield
+    report.sections = [(title, _make_sendable(text)) for title, text in report.sections]
+    if report.failed and (text := str(report.longrepr)) != _make_sendable(text):
+        report.longrepr = _make_sendable(text)
+    return report
+
+
+def _make_sendable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,6 +81,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Sets an environment variable until the test ends."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TOOLKIT_SESSIONS", "")  # the command keeps no conversations
     return monkeypatch.setenv
 
 

@@ -1,4 +1,7 @@
-"""What the documentation says, run: README, pages, docstrings, examples."""
+"""What the documentation says, run: README, pages, docstrings, examples.
+
+A block ```python of a page is run, a block ```py only compiled: it needs a package that the tests do not have.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit import errors
 from toolkit.cli import main
 from toolkit.models.default import FALLBACK
 from toolkit.models.local.weights import NAME
@@ -24,8 +28,11 @@ MODULES = [
     "toolkit._toolbox",
     "toolkit._runner.runner",
     "toolkit.compaction",
+    "toolkit.telemetry",
     "toolkit.display.terminal",
     "toolkit.testing.scripted",
+    "toolkit.testing.cassette",
+    "toolkit.testing.trajectory",
 ]
 MODULES += ["toolkit.serve.agui", "toolkit.schema", "toolkit.display.notebook", "toolkit.events"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -44,15 +51,23 @@ def blocks_with_output(page: Path, language: str = "python") -> list[tuple[str, 
 
 
 def blocks(page: Path) -> list[str]:
-    """The Python blocks of a page, in order."""
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    """The Python blocks of a page, in order, those that are not run too."""
+    return re.findall(r"```py(?:thon)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, in lower case, with hyphens for spaces, without punctuation."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ["command-line", "cookbook"])
 def test_commands_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each command of the page that has an output prints it; the page's Python is the file that they are about."""
-    page = ROOT / "docs" / "command-line.md"
+    """Each command of the page that has an output prints it; the page's first block is the file that they are about."""
+    page = ROOT / "docs" / f"{name}.md"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "tools.py").write_text(blocks(page)[0], encoding="utf-8")
@@ -64,6 +79,35 @@ def test_commands_of_the_page(
     sys.modules.pop("tools")
 
 
+def test_site_has_every_page() -> None:
+    """The navigation of the site, and the list for language models, have every page."""
+    shown = re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    listed = re.findall(r"\]\((\S+)\)", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8"))
+
+    assert sorted(pages) == sorted(shown)
+    assert sorted(re.sub(r"(/index)?\.md$", "/", page) for page in pages - {"index.md"}) == sorted(listed)
+
+
+def test_reference_has_every_public_name() -> None:
+    """The reference describes every public module; of one that loads its names later, each name."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    entries = (ROOT / "toolkit").iterdir()
+    modules = {f"toolkit.{entry.stem}" for entry in entries if entry.stem[0] != "_" and entry.suffix in ("", ".py")}
+    names = {
+        f"{name}.{each}"
+        for name in ("toolkit", "toolkit.builtin", "toolkit.durable", "toolkit.stores")
+        for each in vars(importlib.import_module(name))["__all__"]
+        if each not in errors.__all__
+    }
+
+    assert [] == sorted(names - described)
+    assert ["toolkit.cli"] == sorted(  # a page of its own describes the commands
+        module for module in modules if not any(f"{each}.".startswith(f"{module}.") for each in described)
+    )
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_of_the_pages_compiles(page: Path) -> None:
     """Every Python block of the documentation is Python."""
@@ -71,35 +115,45 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "functions",
-        "providers",
-        "middleware",
-        "results",
-        "events",
-        "running",
-        "approval",
-        "schema-first",
-        "shared-values",
-        "built-in-tools",
-        "web",
-        "mcp",
-        "knowledge",
-        "schedules",
-    ],
-)
+# Pages whose blocks need a model, a server or another file; and those whose blocks continue each other, as they say.
+NOT_RUN = {"README", "durable", "embedded-model", "getting-started"}
+CONTINUED = ("a2a", "knowledge", "schedules", "schema-first")
+WHOLE = [page.stem for page in PAGES if page.stem not in {*NOT_RUN, *CONTINUED} and blocks_with_output(page)]
+
+
+@pytest.mark.parametrize("name", CONTINUED)
 def test_pages_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The blocks of a page that needs no model run one after the other; each prints just the text block after it."""
+    """The blocks of a page that says so continue each other; each prints just the text block after it."""
     monkeypatch.chdir(tmp_path)
-    space: dict[str, object] = {}
-    for block, expected in blocks_with_output(ROOT / "docs" / f"{name}.md"):
+    page, space = ROOT / "docs" / f"{name}.md", dict[str, object]()
+    assert " continues those above it." in page.read_text(encoding="utf-8")
+    for block, expected in blocks_with_output(page):
         exec(block, space)
 
         assert expected == capsys.readouterr().out, block
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_each_block_runs_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each block can be copied: it is a whole program, which prints just the text block after it."""
+    for number, (block, expected) in enumerate(blocks_with_output(ROOT / "docs" / f"{name}.md")):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        exec(block, {"__name__": "__main__"})
+
+        assert expected == capsys.readouterr().out, block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_anchors_lead_somewhere(page: Path) -> None:
+    """Every link to a heading, of this page or of another one, finds it."""
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+
+    assert [] == [(path, at) for path, at in links if at not in anchors(page.parent / path if path else page)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -108,6 +162,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
 
     assert [] == [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tests_that_are_named(page: Path) -> None:
+    """Every test that a page names exists."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`", page.read_text(encoding="utf-8"))
+
+    assert [] == [(path, name) for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
 
 
 def test_readme_is_short() -> None:
@@ -133,8 +195,9 @@ def test_examples_of_docstrings(name: str) -> None:
 def test_examples_run(example: Path) -> None:
     """An example runs as it is, without a key; standard error has nothing but which model answers."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}
+    open_files = "ignore:unclosed database:ResourceWarning"  # a store's file stays open until the end of the process
     ran = subprocess.run(
-        [sys.executable, "-W", "error", str(example)],
+        [sys.executable, "-W", "error", "-W", open_files, str(example)],
         env=environment, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 

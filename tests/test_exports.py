@@ -57,16 +57,21 @@ def loaded_by(statement: str) -> set[str]:
 PUBLIC: dict[str, str] = {
     "toolkit": """
         ApprovalError ApprovalRequest BusyError Cancelled Decision DefinitionError Denied Deny
-        DuplicateToolError Failed FatalError File Halt Image InvalidArguments Ledger LimitError Limits MemoryLedger
-        ModelError NoModelError NotFound OpenAIModel PendingApproval Prices RunError RunHandle RunResult
-        RunState Runner SQLiteLedger TimedOut Tool ToolCall ToolContext ToolError ToolResult Toolbox
-        ToolNotFoundError ToolkitError Usage batched repair_history tool
+        DuplicateToolError Failed FallbackModel FatalError File Fingerprint Halt Image InvalidArguments Ledger
+        LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
+        RateLimitedModel RunError RunHandle RunResult RunState Runner SQLiteLedger SQLiteRuns SQLiteSession Session
+        TimedOut Tool ToolCall ToolContext ToolError
+        ToolResult ToolNotFoundError Toolbox ToolkitError Usage batched repair_history tool
     """,
-    "toolkit.approvers": "ApprovalQueue Console Notebook allow approve_all ask_when defer",
+    "toolkit.adapters": """
+        from_anthropic from_langchain from_openai_agents from_pydantic_ai from_smolagents
+        to_anthropic to_langchain to_openai_agents to_pydantic_ai to_smolagents
+    """,
+    "toolkit.approvers": "ApprovalQueue Console Notebook after_foreign allow approve_all ask_when defer",
     "toolkit.builtin": """
         Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Dialer Firing
         FiringOutcome Memories MemorySchedule Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
-        SharedState Todos WebOptions ask_user_tool bash_tool calculate coding_tools current_time
+        SharedState Todos WebOptions ask_user_tool bash_tool calculate code_tool coding_tools current_time
         current_time_tool data_tools default_tools fetch file_tools http_tool ingest_file ingest_message
         ingest_text ingest_url knowledge_tools memory_tool next_run plan_tool planned_only random_tool
         schedule_tools search_tool shared_state_tool shell_tool todo_tool weather_tool web_search_tool
@@ -76,10 +81,12 @@ PUBLIC: dict[str, str] = {
     "toolkit.cli": "demo main",
     "toolkit.compaction": "Compaction estimate_tokens",
     "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
+    "toolkit.durable": "DevServer DurableRun DurableRunner RunStatus Worker",
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
-        FatalError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunError StoreError
-        TimedOut ToolError ToolNotFoundError ToolkitError UnknownActivity UnknownTool
+        FatalError FingerprintError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunEndedError
+        RunError RunExistsError RunNotFoundError StoreError TimedOut ToolError ToolNotFoundError ToolkitError
+        UnknownActivity UnknownTool
     """,
     "toolkit.events": """
         ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta ResultsAdded
@@ -90,10 +97,12 @@ PUBLIC: dict[str, str] = {
     "toolkit.models": "CallReady Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",
     "toolkit.models.local": "EmbeddedModel embedded_model",
     "toolkit.schema": "FromJson array boolean enum integer number object string",
-    "toolkit.serve": "agui mcp",
+    "toolkit.serve": "a2a agui mcp",
+    "toolkit.serve.a2a": "make_app serve",
     "toolkit.serve.agui": "AGUIEvent AGUIStream AsyncAGUIStream encode_events parse_decisions",
     "toolkit.serve.mcp": "make_server serve",
-    "toolkit.sources": "mcp openapi retrievers search",
+    "toolkit.sources": "a2a mcp openapi retrievers search",
+    "toolkit.sources.a2a": "A2A",
     "toolkit.sources.mcp": "MCP",
     "toolkit.sources.openapi": "openapi_tools",
     "toolkit.sources.retrievers": "Prefetch retriever_tool",
@@ -102,7 +111,10 @@ PUBLIC: dict[str, str] = {
         Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings MemoryKnowledge OpenAIEmbeddings
         SQLiteKnowledge StoreError
     """,
-    "toolkit.testing": "FakeServer ModelReply Reply Request ScriptError ScriptedModel call reply",
+    "toolkit.telemetry": "Telemetry",
+    "toolkit.testing": """
+        Cassette FakeServer ModelReply Reply Request ScriptError ScriptedModel assert_calls call dry_run reply
+    """,
 }
 
 each_module = pytest.mark.parametrize("name", PUBLIC)
@@ -191,7 +203,7 @@ def test_unknown() -> None:
         exec("from toolkit import Tolbox")  # noqa: S102
 
 
-DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): ..."
+DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): return a"
 LOADED = {
     "nothing": (
         "import toolkit",

@@ -18,9 +18,9 @@ PACKAGE = Path(__file__).parent.parent / "toolkit"
 # From top to bottom. A room may import what stands below it, or beside it in its own row.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli"),
-    ("builtin", "serve", "sources", "testing"),
+    ("adapters", "builtin", "durable", "serve", "sources", "testing"),
     ("_runner",),
-    ("_toolbox", "approvers", "calls"),
+    ("_toolbox", "approvers", "calls", "telemetry"),
     ("_execution",),
     ("compaction", "display", "middleware", "stores"),
     ("_tools",),
@@ -30,7 +30,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_context", "events"),
     ("_messages",),
     ("_concurrency",),
-    ("_lazy", "_options", "errors"),
+    ("_lazy", "_options"),
+    ("_tracebacks",),
+    ("errors",),
 )
 ROWS = {room: number for number, row in enumerate(LAYERS) for room in row}
 LISTING = "Files, each importing only those below it"

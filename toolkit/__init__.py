@@ -31,10 +31,14 @@ if TYPE_CHECKING:
     from toolkit._runner.limits import Prices as Prices
     from toolkit._runner.result import RunResult as RunResult
     from toolkit._runner.runner import Runner as Runner
+    from toolkit._runner.saved_runs import SQLiteRuns as SQLiteRuns
+    from toolkit._runner.session import Session as Session
+    from toolkit._runner.session import SQLiteSession as SQLiteSession
     from toolkit._runner.state import RunState as RunState
     from toolkit._runner.stream import RunHandle as RunHandle
     from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
+    from toolkit._tools.fingerprint import Fingerprint as Fingerprint
     from toolkit._tools.tool import Tool as Tool
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
     from toolkit.errors import ToolNotFoundError as ToolNotFoundError
+    from toolkit.models.combined import FallbackModel as FallbackModel
+    from toolkit.models.combined import RateLimitedModel as RateLimitedModel
     from toolkit.models.openai import OpenAIModel as OpenAIModel
 
 __version__ = "0.2.0.dev0"
@@ -88,10 +94,16 @@ _HOMES = {
     ),
     "toolkit._runner.result": ("RunResult",),
     "toolkit._runner.runner": ("Runner",),
+    "toolkit._runner.session": (
+        "SQLiteSession",
+        "Session",
+    ),
+    "toolkit._runner.saved_runs": ("SQLiteRuns",),
     "toolkit._runner.state": ("RunState",),
     "toolkit._runner.stream": ("RunHandle",),
     "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
+    "toolkit._tools.fingerprint": ("Fingerprint",),
     "toolkit._tools.tool": ("Tool",),
     "toolkit.errors": (
         "ApprovalError",
@@ -113,6 +125,10 @@ _HOMES = {
         "ToolError",
         "ToolkitError",
         "ToolNotFoundError",
+    ),
+    "toolkit.models.combined": (
+        "FallbackModel",
+        "RateLimitedModel",
     ),
     "toolkit.models.openai": ("OpenAIModel",),
 }

@@ -1,4 +1,4 @@
-"""Lazy loading of a package's public names."""
+"""Lazy loading: of a package's public names, and of what displays a value in a notebook."""
 
 from __future__ import annotations
 
@@ -25,3 +25,9 @@ def lazy_names(
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names
+
+
+def render_html(value: object, renderer: str) -> str:
+    """Render a value by a function of `toolkit.display.cards`, which is loaded when a notebook asks."""
+    html: str = getattr(import_module("toolkit.display.cards"), renderer)(value)
+    return html

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from math import isfinite
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -19,6 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_ori
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._lazy import render_html
 from toolkit.errors import ToolError
 
 # Finish reasons of a run whose last text is not an answer.
@@ -27,6 +29,8 @@ REASONS_WITHOUT_ANSWER = frozenset({"cancelled", "error", "paused", "stopped"})
 # Texts in front of the attachments of tools, for providers whose tool messages hold text alone.
 IMAGES_TEXT = "The images of the results above, in order."
 FILES_TEXT = "The files of the results above, in order: the images first."
+# The end of an error's text, where the model may not read the exception's message.
+REMEDY = "Try other arguments or another tool, or report that this did not work."
 
 
 class FrozenValue:
@@ -129,17 +133,29 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens, and the number of requests that they were spent on."""
+    """Tokens, and the number of requests that they were spent on.
+
+    Attributes:
+        input_tokens: Tokens that the model read.
+        output_tokens: Tokens that it wrote, its reasoning included.
+        requests: Requests.
+        cached_tokens: Those of the input tokens that the provider had in its cache, as it reports them.
+        reasoning_tokens: Those of the output tokens that the model spent on reasoning, as the provider reports them.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     requests: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.requests + other.requests,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -186,6 +202,7 @@ class ToolMessage(FrozenValue):
     """The result of one call as the model receives it: no details, no exception.
 
     Attributes:
+        foreign: The tools with `trust="foreign"` that the run had called by then; never sent to a model.
         timestamp: End of the call, in seconds since 1970, UTC; never sent to a model.
     """
 
@@ -196,6 +213,7 @@ class ToolMessage(FrozenValue):
     is_error: bool = False
     images: tuple[Image, ...] = ()
     files: tuple[File, ...] = ()
+    foreign: tuple[str, ...] = field(default=(), compare=False, repr=False)
     timestamp: float = field(default=0.0, compare=False, repr=False)
 
     def to_result(self) -> ToolResult:
@@ -302,11 +320,13 @@ class PendingApproval:
     Attributes:
         call: The call; a decision names its `id`.
         digest: SHA-256 that an approval is bound to: tool, definition, arguments and call.
-        arguments: The validated arguments as JSON, for people to read.
+        arguments: The arguments as JSON, for people to read: what the model wrote, and the defaults of what it left
+            out.
         title: The tool's name for people.
         effect: Effect of the tool: read, write or destructive; empty where it is not declared.
         reason: Why no decision was made at once.
         source: The function or schema that the tool was made of.
+        imports: The shared values that the call imports, as JSON by path; empty where it imports none.
     """
 
     call: ToolCall
@@ -316,6 +336,10 @@ class PendingApproval:
     effect: str = ""
     reason: str = ""
     source: str = ""
+    imports: str = ""
+
+    def _repr_html_(self) -> str:
+        return render_html(self, "render_pending")
 
 
 class ToolResult(NamedTuple):
@@ -352,6 +376,9 @@ class ToolResult(NamedTuple):
         changed = (f"{name}={value!r}" for name, value, default in values if value is not default)
         return f"ToolResult({', '.join(changed)})"
 
+    def _repr_html_(self) -> str:
+        return render_html(self, "render_tool_result")
+
     @property
     def is_error(self) -> bool:
         """True if the call failed."""
@@ -380,10 +407,12 @@ class ToolResult(NamedTuple):
         try:
             data = json.loads(text)
             values = {name: _READERS[name](value) if name in _READERS else value for name, value in data.items()}
-            if not all(type(values.get(name, "")) is str for name in ("text", "error", "kind")):
-                raise TypeError("text, error and kind are texts")  # noqa: TRY301  as if the constructor raised it
+            texts = [(name, data[name]) for name in ("text", "error", "kind") if name in data]
+            texts += [(f"repairs[{number}]", repair) for number, repair in enumerate(values.get("repairs", ()))]
+            if wrong := next((name for name, value in texts if type(value) is not str), ""):
+                raise TypeError(f"{wrong} is not a text")  # noqa: TRY301  as if the constructor raised it
             return cls(**values)
-        except (TypeError, AttributeError, KeyError, RecursionError) as error:
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"This is not a tool's result: {error}") from error
 
     @classmethod
@@ -548,15 +577,24 @@ def message_from_dict(data: Mapping[str, Any]) -> Message:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "usage": lambda usage: Usage(**usage),
     "calls": lambda calls: tuple(map(ToolCall.from_dict, calls)),
-    "images": lambda images: tuple(Image(**_decode_data(image)) for image in images),
-    "files": lambda files: tuple(File(**_decode_data(file)) for file in files),
+    "images": lambda images: tuple(_read_attachment(Image, *each) for each in enumerate(images)),
+    "files": lambda files: tuple(_read_attachment(File, *each) for each in enumerate(files)),
     "items": tuple,
     "repairs": tuple,
+    "foreign": tuple,
 }
 
 
-def _decode_data(attachment: Mapping[str, Any]) -> dict[str, Any]:
-    return {**attachment, "data": base64.b64decode(attachment["data"])}
+def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
+    place = f"{kind.__name__.lower()}s[{number}]"
+    try:
+        data = base64.b64decode(given["data"], validate=True)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{place}.data is not base64: {error!r}") from error
+    try:
+        return kind(**{**given, "data": data})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def check_fields(value: Any) -> None:
@@ -565,17 +603,23 @@ def check_fields(value: Any) -> None:
     Raises:
         ValueError: A field has another type.
     """
-    kinds = get_type_hints(type(value))
+    checks = _list_checks(type(value))  # type: ignore[arg-type]  # a class can be hashed
     for declared in fields(value):
         received = getattr(value, declared.name)
-        if not _make_check(kinds[declared.name])(received):
+        if not checks[declared.name](received):
             raise ValueError(f"{declared.name}={received!r:.100} is not of type {declared.type}.")
+
+
+@cache
+def _list_checks(kind: Any) -> Mapping[str, Callable[[Any], bool]]:
+    """List a predicate for each field of a dataclass; resolving its annotations takes milliseconds."""
+    return {name: _make_check(inner) for name, inner in get_type_hints(kind).items()}
 
 
 def _make_check(kind: Any) -> Callable[[Any], bool]:
     """Make a predicate for values of a type."""
     if is_dataclass(kind):
-        checks = {name: _make_check(inner) for name, inner in get_type_hints(kind).items()}
+        checks = _list_checks(kind)  # type: ignore[arg-type]  # likewise
         return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from functools import wraps
 from inspect import Parameter
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeGuard, TypeVar, cast
 
+from toolkit._tracebacks import hide_frames
+
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
+# The longest wait that every system supports.
+MAX_SECONDS = 1e6
 NO_HINTS: Mapping[str, str] = MappingProxyType({})
+
+
+def list_own_options(function: Callable[..., Any]) -> tuple[str, ...]:
+    """List the parameters of a function or class, without its `**options`."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(each.name for each in parameters if each.kind is not each.VAR_KEYWORD)
 
 
 def refuse_unknown_options(given: Collection[str], known: Collection[str], hints: Mapping[str, str] = NO_HINTS) -> None:
@@ -40,7 +49,7 @@ def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
     """Show the keys of a TypedDict in a function's signature, in the place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
-    signature that is set here. The function itself is not changed.
+    signature that is set here. What the function raises has a short traceback.
 
     Args:
         options: A TypedDict.
@@ -59,30 +68,28 @@ def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
             )
             for name, annotation in options.__annotations__.items()
         )
-        vars(function)["__signature__"] = signature.replace(parameters=[*own, *spelled])
-        return function
+        decorated = hide_frames(function)
+        vars(decorated)["__signature__"] = signature.replace(parameters=[*own, *spelled])
+        return decorated
 
     return decorate
 
 
 def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
-    """Decorate a function or method so that it refuses unknown keyword arguments by `refuse_unknown_options`."""
+    """Decorate a function or method so that it refuses unknown keyword arguments by `refuse_unknown_options`.
+
+    What it raises has a short traceback.
+    """
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     known = [name for name in taken if name != "self"]
     names = frozenset(known)
 
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
+    def check(options: dict[str, Any]) -> None:
         if not names >= options.keys():
             refuse_unknown_options(options, known, hints)
-        return function(*args, **options)
 
-    @wraps(function)
-    async def call_async(*args: Any, **options: Any) -> Any:
-        return await call(*args, **options)
-
-    return cast("F", call_async if inspect.iscoroutinefunction(function) else call)
+    return hide_frames(function, check)
 
 
 def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:

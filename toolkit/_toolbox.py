@@ -12,9 +12,20 @@ from inspect import Parameter
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, get_args, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+    overload,
+    runtime_checkable,
+)
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import Self
 
 from toolkit._concurrency.async_backend import AsyncBackend
@@ -39,8 +50,11 @@ from toolkit._tools.decorator import add_defaults, check_defaults, tool, tool_me
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.options import ToolOptions
 from toolkit._tools.shared_values import META_SCHEMAS, SharedValues, Values
-from toolkit._tools.tool import Tool, refuse_unbound, safe_name
+from toolkit._tools.tool import CONTEXT_REMEDY, Tool, check_deps, refuse_unbound, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
+
+if TYPE_CHECKING:
+    from toolkit._tools.fingerprint import Fingerprint
 
 logger = logging.getLogger("toolkit")
 
@@ -94,7 +108,7 @@ class Toolbox:
         DefinitionError: One of them cannot be a tool.
         TypeError: `tools` is no list, or there is no such option.
 
-    Example:
+    Examples:
         >>> def add(a: int, b: int) -> int:
         ...     '''Add two numbers.'''
         ...     return a + b
@@ -302,8 +316,7 @@ class Toolbox:
             self._schemas = tools, {}
         cache = self._schemas[1]
         if key not in cache:
-            rendered = [renderer.render_tool(made._spec) for made in tools.values()]
-            cache[key] = from_json(to_json(rendered))  # a copy, which shares nothing with the tools
+            cache[key] = [_render(renderer, made) for made in tools.values()]
         return list(cache[key])
 
     def check(self, dialect: DialectName = "chat") -> CheckReport:
@@ -335,6 +348,17 @@ class Toolbox:
                 f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
                 f"If they are right, write it anew: lock(..., update=True), or `toolkit lock --update`."
             )
+
+    def fingerprint(self) -> Fingerprint:
+        """Make digests of the tools and of this toolbox's settings, by which two processes can be compared.
+
+        Raises:
+            DefinitionError: A tool cannot be described to a model.
+        """
+        from toolkit._tools.fingerprint import make_fingerprint
+
+        settings = {"references": self.references or None, "check_output": self.check_output or None}
+        return make_fingerprint(self.snapshot().values(), {"strict": self.strict, **settings})
 
     def answer(
         self,
@@ -403,6 +427,7 @@ class Toolbox:
         Raises:
             FatalError: The tool raised it.
             DefinitionError: The tool cannot be described to a model.
+            TypeError: The tool takes `ToolContext[X]`, and the context has no such deps.
         """
         return run_sync(self._call(name, arguments, context, SyncBackend(), shared, approve))
 
@@ -449,7 +474,7 @@ class Toolbox:
 
         Raises:
             FatalError: A tool raised it.
-            TypeError: Something other than a ToolCall is among the calls.
+            TypeError: Something other than a ToolCall is among the calls, or a tool takes deps that the context lacks.
             ValueError: There is no such `wait`, or a shared value is not JSON.
         """
         parallel = _make_parallel(self._make_dispatcher(approve, HINT), context, SyncBackend(), shared)
@@ -493,6 +518,11 @@ class Toolbox:
 
     def __repr__(self) -> str:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
+
+    def _repr_html_(self) -> str:
+        from toolkit.display.cards import render_toolbox  # only a notebook asks
+
+        return render_toolbox(self)
 
     def _make_tools(self, items: Iterable[Addable]) -> list[AnyTool]:
         made = chain.from_iterable(map(_as_tools, items))
@@ -540,9 +570,12 @@ class Toolbox:
         approve: Approver | None,
     ) -> ToolResult:
         call, dispatcher = ToolCall(name=name, arguments=to_json_text(arguments)), self._make_dispatcher(approve, HINT)
-        if shared is not None or may_refer(dispatcher.tools.get(name)):
+        made = dispatcher.tools.get(name)
+        if shared is not None or may_refer(made):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        if made:
+            check_deps(made, own.deps, CONTEXT_REMEDY)
         return await dispatcher.dispatch(call, own, backend)
 
     async def _call_many(self, calls: Iterable[ToolCall], wait: Wait, parallel: ParallelCalls) -> list[ToolResult]:
@@ -580,9 +613,20 @@ def _make_parallel(
     return ParallelCalls(dispatcher, context or ToolContext(deps=None), backend, SharedValues.of(shared))
 
 
+def _render(dialect: Dialect, made: AnyTool) -> dict[str, Any]:
+    """Render a tool as plain data that shares nothing with it."""
+    try:
+        copy: dict[str, Any] = from_json(to_json(dialect.render_tool(made._spec)))
+    except (PydanticSerializationError, ValueError) as error:  # a schema whose references are replaced may be deep
+        raise DefinitionError(f"{made.origin}: its schema cannot be sent in this dialect: {error}") from None
+    return copy
+
+
 def _name_source(made: AnyTool) -> str:
     """Name the kind and the source of a tool."""
-    return f"the function {made.origin}" if isinstance(made.handler.interface, FunctionHandler) else made.origin
+    interface = made.handler.interface
+    is_function = isinstance(interface, FunctionHandler) and not interface.signature.origin
+    return f"the function {made.origin}" if is_function else made.origin
 
 
 def _is_source(item: object) -> TypeGuard[ToolSource]:

@@ -19,10 +19,9 @@ from toolkit._execution.approval import (
     Approver,
     Decision,
     Verdict,
-    digest_definition,
-    render_arguments,
-    shorten_middle,
 )
+from toolkit._execution.digests import digest_definition
+from toolkit._execution.shown_arguments import shorten_middle
 from toolkit._messages import PendingApproval
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
@@ -30,7 +29,7 @@ from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, DefinitionError
 
-__all__ = ["ApprovalQueue", "Console", "Notebook", "allow", "approve_all", "ask_when", "defer"]
+__all__ = ["ApprovalQueue", "Console", "Notebook", "after_foreign", "allow", "approve_all", "ask_when", "defer"]
 
 if TYPE_CHECKING:
     import asyncio
@@ -135,7 +134,7 @@ def _edit(console: Console, *_: object) -> Verdict | None:
 
 
 def _show_all(console: Console, request: ApprovalRequest, _: str) -> None:
-    console.write(render_arguments(request.arguments, indent=2))
+    console.write(_write_values(request))
 
 
 def _explain(console: Console, *_: object) -> None:
@@ -159,9 +158,16 @@ def _describe(request: ApprovalRequest) -> str:
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
     reason = shorten_middle(escape_confusable(request.call.reasoning), MAX_ARGUMENTS)
     reasoning = f"It gives this reason: {reason}\n" if reason else ""
-    arguments = shorten_middle(render_arguments(request.arguments, indent=2), MAX_ARGUMENTS)
+    arguments = shorten_middle(_write_values(request), MAX_ARGUMENTS)
     source = f"The tool is {escape_confusable(tool.origin)}.\n" if tool.origin != tool.name else ""
-    return f"The model asks for {tool.name}{title}{effect}:\n{source}{reasoning}{arguments}"
+    read = f"The run has read what others wrote, by {', '.join(request.foreign)}.\n" if request.foreign else ""
+    return f"The model asks for {tool.name}{title}{effect}:\n{source}{read}{reasoning}{arguments}"
+
+
+def _write_values(request: ApprovalRequest) -> str:
+    """Write what runs: the arguments, and the shared values that the call imports."""
+    arguments = request.render_arguments(indent=2)
+    return f"{arguments}\nIt imports these shared values: {request.imports_json}" if request.imports else arguments
 
 
 class ApprovalQueue:
@@ -330,6 +336,31 @@ def ask_when(
         return True
 
     return asking
+
+
+@check_options
+def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "destructive")) -> Approver:
+    """Ask an approver about changes once the run has called a tool with `trust="foreign"`, and approve the rest.
+
+    What others have written may be meant to steer the model. Foreign are the tools of MCP servers, those for the web,
+    and those that are declared so. Calls in earlier messages count, and those of sub-agents.
+
+    Calls that need approval by their tool's own `approve=` are always asked about.
+
+    Args:
+        approver: Approver for these calls.
+        effects: Effects that are asked about; a tool without an effect may have any of them.
+
+    Raises:
+        DefinitionError: There is no approver, or an effect that does not exist.
+    """
+    _refuse_text(effects=effects)
+    _refuse_unknown(effects)
+    _refuse_uncallable(approver=approver)
+    asked_about = {*effects, None}
+    return ask_when(
+        approver, when=lambda request: bool(request.foreign) and request.tool.settings.effect in asked_about
+    )
 
 
 def _is_named(request: ApprovalRequest, patterns: Sequence[str]) -> bool:

@@ -76,7 +76,7 @@ class Compaction:
         ValueError: A number is out of range.
         TypeError: `summarize` is not a function.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> runner = Runner(model="gpt-5-mini", hooks=[Compaction(max_tokens=50_000)])
     """

@@ -3,6 +3,7 @@
     ToolkitError
     ├── DefinitionError          the developer: a tool or an option is invalid
     │   ├── DuplicateToolError
+    │   ├── FingerprintError     two processes have other tools or settings
     │   └── ToolNotFoundError    a KeyError too
     ├── ToolError                the model: it receives the message
     │   ├── Failed
@@ -22,7 +23,10 @@
         ├── LimitError
         ├── BusyError
         ├── ApprovalError
-        └── ConversationError
+        ├── ConversationError
+        ├── RunNotFoundError     the server knows no such run
+        ├── RunEndedError        the run has ended already
+        └── RunExistsError       the server has a run of this id
 
 A paused run raises nothing.
 """
@@ -43,13 +47,17 @@ __all__ = [
     "DuplicateToolError",
     "Failed",
     "FatalError",
+    "FingerprintError",
     "Halt",
     "InvalidArguments",
     "LimitError",
     "ModelError",
     "NoModelError",
     "NotFound",
+    "RunEndedError",
     "RunError",
+    "RunExistsError",
+    "RunNotFoundError",
     "StoreError",
     "TimedOut",
     "ToolError",
@@ -61,7 +69,17 @@ __all__ = [
 
 
 class ToolkitError(Exception):
-    """Base class of every exception that this library defines for its users."""
+    """Base class of every exception that this library defines for its users.
+
+    Attributes:
+        cause: What led to it, where that is not part of the traceback. It is lost in a pickle.
+    """
+
+    cause: BaseException | None = None
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {**self.__dict__, "cause": None}
 
 
 class DefinitionError(ToolkitError):
@@ -73,6 +91,10 @@ class DefinitionError(ToolkitError):
 
 class DuplicateToolError(DefinitionError):
     """The toolbox already has a tool of this name."""
+
+
+class FingerprintError(DefinitionError):
+    """Two processes have other tools or settings; the message names them."""
 
 
 class ToolNotFoundError(DefinitionError, KeyError):
@@ -156,6 +178,11 @@ class TimedOut(ToolError):
 
     kind = "timed_out"
 
+    @property
+    def text(self) -> str:
+        """The text that the model receives."""
+        return str(self) or "Timed out."
+
 
 class FatalError(ToolkitError):
     """Raise it in a tool to end the run: `run` raises it unchanged, and the model receives nothing."""
@@ -186,10 +213,6 @@ class ModelError(RunError):
     def __str__(self) -> str:
         return str(self.args[0])
 
-    @override
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args, {**self.__dict__, "cause": None}
-
 
 class NoModelError(RunError):
     """Neither arguments, environment nor extras name a model; the message lists the ways to name one."""
@@ -209,3 +232,15 @@ class ApprovalError(RunError):
 
 class ConversationError(RunError):
     """A driver passed the conversation a step that it did not ask for."""
+
+
+class RunNotFoundError(RunError):
+    """There is no run of this id, or the server has deleted it."""
+
+
+class RunEndedError(RunError):
+    """The run has ended: it can neither be steered nor cancelled."""
+
+
+class RunExistsError(RunError):
+    """The server has a run of this id, which goes on or has ended."""

@@ -122,10 +122,12 @@ class ToolCallStarted:
 
     Attributes:
         title: The tool's name for people; empty without one.
+        source: Where a tool comes from that is no function here, such as an MCP server; else empty.
     """
 
     call: ToolCall
     title: str = ""
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -218,6 +220,11 @@ class ToolCallFinished:
 
     @property
     def name(self) -> str:
+        """Name of the tool that ran; of a call that did not run, as the model wrote it."""
+        return (self.ran or self.call).name
+
+    @property
+    def proposed_name(self) -> str:
         """Name of the tool, as the model wrote it."""
         return self.call.name
 
@@ -300,7 +307,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     Raises:
         TypeError: The value is not an event.
 
-    Example:
+    Examples:
         >>> from toolkit.events import TextDelta
         >>> event_to_dict(TextDelta("Hello."))
         {'type': 'textDelta', 'text': 'Hello.'}
@@ -335,6 +342,7 @@ def _approval_fields(approval: PendingApproval) -> dict[str, Any]:
         "effect": approval.effect,
         "reason": approval.reason,
         **({"source": approval.source} if approval.source else {}),
+        **({"imports": approval.imports} if approval.imports else {}),
     }
 
 
@@ -378,7 +386,9 @@ def _attachment_fields(attachment: Image | File) -> dict[str, Any]:
 
 
 def _usage_fields(usage: Usage) -> dict[str, int]:
-    return {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
+    reported = {"cachedTokens": usage.cached_tokens, "reasoningTokens": usage.reasoning_tokens}
+    counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
+    return counts | {name: count for name, count in reported.items() if count}
 
 
 def _class_name(error: BaseException | None) -> str | None:
@@ -394,7 +404,11 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     OutputDelta: lambda event: {"value": make_plain(event.value)},
     MessageAdded: lambda event: _content_fields(event.message),
     TurnFinished: _response_fields,
-    ToolCallStarted: lambda event: {**_call_fields(event.call), **_title_fields(event.title)},
+    ToolCallStarted: lambda event: {
+        **_call_fields(event.call),
+        **_title_fields(event.title),
+        **({"source": event.source} if event.source else {}),
+    },
     ToolCallUpdated: lambda event: {
         **_call_ids(event.call),
         "text": event.text,
@@ -410,11 +424,12 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     SubAgentEvent: lambda event: {**_call_ids(event.call), "event": event_to_dict(event.event)},
     ApprovalNeeded: lambda event: _approval_fields(event.approval),
     ToolCallFinished: lambda event: {
-        **_call_ids(event.call),
+        **_call_ids(event.ran or event.call),
         **_result_fields(event.result),
         "exception": _class_name(event.exception),
         "seconds": event.seconds,
         **({"arguments": event.arguments} if event.ran else {}),
+        **({"proposedToolName": event.proposed_name} if event.name != event.proposed_name else {}),
         **_title_fields(event.title),
     },
     ResultsAdded: lambda event: {"turn": event.turn, "results": list(map(_message_fields, event.messages))},

@@ -96,7 +96,13 @@ def compose(
 
 
 def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
-    return lambda call: wrapper(call, call_next)
+    async def handle(call: ToolCall) -> ToolResult:
+        try:
+            return await wrapper(call, call_next)
+        except SystemExit as error:  # it would end the process; a KeyboardInterrupt is meant to
+            raise RuntimeError("it raised SystemExit") from error
+
+    return handle
 
 
 def identify(call: ToolCall) -> tuple[str, str]:
@@ -157,7 +163,7 @@ async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, ca
 def _write_record(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next, ended: AuditRecord) -> None:
     try:
         write({**_describe_call(call, call_next), **ended})
-    except Exception:
+    except (Exception, SystemExit):
         logger.exception("The audit record of the call %s could not be written.", call.id)
 
 
@@ -289,12 +295,15 @@ _BACKSLASHES = rf"\\{{1,{MAX_ESCAPES}}}"
 _VARYING = {"+": "(?:[+-]|%2[Bb])", "/": "(?:[/_]|%2[Ff])"}
 _SIX_BITS = "(?:[A-Za-z0-9+/_-]|%2[BbFf])"
 
+# Between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
+_WRAPS = r"(?:\s|\\+[rnt])*"
+
 
 def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
     """Build the pattern that finds any of the texts, however they are escaped or encoded.
 
     It knows the escapes of JSON, URLs and HTML, each character by itself, so that mixed and repeated ones are found;
-    hex; and both alphabets of base64, wherever in the encoded bytes the text begins.
+    hex; and both alphabets of base64, wherever in the encoded bytes the text begins, and on several lines, too.
     """
     forms = [form for text in sorted(texts, key=len, reverse=True) for form in _iter_encodings(text)]
     return re.compile("|".join(forms))
@@ -303,7 +312,7 @@ def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
 def _iter_encodings(text: str) -> Iterator[str]:
     yield "".join(map(_match_escapes, re.findall(r"\\+|[^\\]", text)))
     data = text.encode("utf-8", "surrogatepass")
-    yield f"(?i:{data.hex()})"
+    yield f"(?i:{_WRAPS.join(data.hex())})"
     yield from filter(None, (_match_base64(data, shift) for shift in range(3)))
 
 
@@ -343,8 +352,9 @@ def _match_base64(data: bytes, shift: int) -> str:
     last = (shift + len(data)) * 8 // 6
     if last - first < MIN_ENCODED:
         return ""
-    whole = "".join(_VARYING.get(character, character) for character in encoded[first:last])
-    return f"{_SIX_BITS if shift else ''}{whole}{_SIX_BITS + '?' if len(encoded) > last else ''}"
+    shared = [_SIX_BITS] if shift else []
+    whole = [_VARYING.get(character, character) for character in encoded[first:last]]
+    return _WRAPS.join([*shared, *whole]) + (f"{_SIX_BITS}?" if len(encoded) > last else "")
 
 
 # Runs that are remembered at a time; then the one that was used longest ago is forgotten.
@@ -387,6 +397,24 @@ _PARTS = (Image, File)
 Clean = Callable[[str], str]
 
 
+def make_cleaner(
+    secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
+) -> Clean:
+    """Make a function that removes secrets from a text: see `redact`."""
+    _reject_single_text(secrets=secrets, patterns=patterns)
+    found = [re.compile(pattern) for pattern in patterns]
+    exact = list(secrets)
+    _reject_greedy(exact, found)
+    found = [build_pattern(exact), *found] if exact else found
+
+    def clean(text: str) -> str:
+        for pattern in found:
+            text = pattern.sub(lambda _: instead, text)
+        return text
+
+    return clean
+
+
 @check_options
 def redact(
     secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
@@ -400,7 +428,7 @@ def redact(
     end the run, such as FatalError.
 
     Args:
-        secrets: Secret texts, such as keys; also found escaped, or in base64, URL encoding, hex.
+        secrets: Secret texts, such as keys; also found escaped, or in URL encoding, base64 or hex, wrapped or not.
         patterns: Regular expressions of further texts, such as r"sk-[A-Za-z0-9]{20,}".
         instead: Replaces them.
 
@@ -408,16 +436,7 @@ def redact(
         ValueError: A secret is shorter than 4 characters, or a pattern matches the empty text.
         TypeError: Secrets or patterns are one text instead of a list.
     """
-    _reject_single_text(secrets=secrets, patterns=patterns)
-    found = [re.compile(pattern) for pattern in patterns]
-    exact = list(secrets)
-    _reject_greedy(exact, found)
-    found = [build_pattern(exact), *found] if exact else found
-
-    def clean(text: str) -> str:
-        for pattern in found:
-            text = pattern.sub(lambda _: instead, text)
-        return text
+    clean = make_cleaner(secrets, patterns, instead)
 
     async def redacting(call: ToolCall, call_next: Next) -> ToolResult:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_origin
 
 from toolkit.errors import DefinitionError
 
@@ -31,10 +31,14 @@ class FromJson:
 
     Args:
         given: The type that the model gives, such as `str` or `list[float]`; its values are validated first.
-        convert: Makes the value of what the model gave; by default the annotated type itself. An exception is an
+        convert: Makes the value of what the model gave; by default the annotated class itself. An exception is an
             invalid argument, with its message.
 
-    Example:
+    Raises:
+        DefinitionError: What is annotated is no class, such as `list[float]` or a union, and `convert` is missing. It
+            is raised where the tool is described.
+
+    Examples:
         >>> from fractions import Fraction
         >>> from typing import Annotated
         >>> from toolkit import tool
@@ -52,6 +56,11 @@ class FromJson:
         """Return the schema of the given type, and convert what it validates."""
         from pydantic_core import core_schema
 
+        if self.convert is None and (get_origin(source) or not isinstance(source, type)):
+            raise DefinitionError(
+                f"FromJson({getattr(self.given, '__name__', self.given)}) annotates {source!r:.100}, which is no class "
+                "that can be called: pass a function that makes the value, FromJson(..., function)."
+            )
         make = self.convert or source
 
         def convert(value: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -148,17 +149,38 @@ def test_tools_that_are_not_allowed(books: Books) -> None:
     assert [] == books.done
 
 
+def test_tools_that_only_the_plan_has(books: Books) -> None:
+    """A list of allowed tools cannot name them: they are allowed with the plan, and refused with it."""
+    steps = [call("execute_plan", steps=[step("find", title="Emma")])]
+    tools = [plan_tool([books]), tool(lambda: "here", name="echo")]
+    results = [
+        Runner(tools, model=ScriptedModel([steps, "."]), allowed_tools=[name]).run("Go.").calls[0].result
+        for name in ("execute_plan", "echo")
+    ]
+
+    assert [None, "not_found"] == [result.kind for result in results]
+    assert "ok" == json.loads(results[0].text or "")[0]["status"]
+
+
 def test_question_that_is_bound() -> None:
-    """A tool that asks a user is refused where it is bound to another one, too."""
+    """A tool that asks a user is refused where it is bound to another one, or wrapped by a decorator, too."""
 
     @tool
     def check(question: str) -> Any:
         """Check."""
 
-    box = Toolbox([check])
-    box.bind("check", ask_user_tool(lambda _: "yes"))
+    asking = ask_user_tool(lambda _: "yes")
 
-    assert "check cannot be called from within execute_plan" == run_plan(plan_tool(box), step("check", question="?"))
+    @wraps(asking)
+    def logged(*args: Any, **options: Any) -> Any:
+        return asking(*args, **options)
+
+    boxes = [Toolbox([check]), Toolbox([check]), Toolbox([tool(logged, name="check")])]
+    boxes[0].bind("check", asking)
+    boxes[1].bind("check", logged)
+    refusals = [run_plan(plan_tool(box), step("check", question="?")) for box in boxes]
+
+    assert ["check cannot be called from within execute_plan"] * 3 == refusals
 
 
 def test_refused_by_nature() -> None:
@@ -472,3 +494,16 @@ def test_ledger(books: Books) -> None:
 
     assert ["lend Emma"] == books.done
     assert [["lent"]] * 2 == [outcomes(json.loads(result.calls[0].result.text or "")) for result in results]
+
+
+def test_checked_output() -> None:
+    """A toolbox that checks what its tools return checks it in a plan, too."""
+
+    def count() -> int:
+        return "abc"  # type: ignore[return-value]
+
+    box = Toolbox([plan_tool(Toolbox([count], check_output=True))])
+
+    result = box.call("execute_plan", {"steps": [{"tool": "count", "args": {}}]})
+
+    assert "its result is not what it declares" in (result.text or "")

@@ -457,6 +457,7 @@ def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
         ({"nested": True}, "nested=True is not a whole number from 0 on"),
         ({"clock": 5}, "clock=5 is not a function"),
         ({"zone": 5.5}, "zone=5.5 is not of type str or int"),
+        ({"zone": True}, "zone=True is not of type str or int"),
         ({"zone": 15}, "zone=15: There is no time zone 15"),
     ],
     ids=str,

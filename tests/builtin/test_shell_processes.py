@@ -293,7 +293,8 @@ def cancel_task(place: Place) -> ToolResult:
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
-        result: ToolResult = caught.value.result.calls[0].result  # type: ignore[attr-defined]
+        error = caught.value if sys.version_info >= (3, 11) else caught.value.__context__
+        result: ToolResult = vars(error)["result"].calls[0].result
         return result
 
     return asyncio.run(go())

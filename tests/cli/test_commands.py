@@ -97,6 +97,27 @@ def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "double(x: int) -> int" in capsys.readouterr().out
 
 
+def test_list_of_what_a_model_fills_in(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The context is not listed among the parameters; a tool without a function has those of its schema."""
+    write(
+        files / "shelf.py",
+        """
+        from toolkit import Tool, ToolContext, tool
+
+        @tool
+        def find(title: str, context: ToolContext[dict], row: int = 1) -> str:
+            return title
+
+        place = Tool.from_schema("place", {"type": "object", "properties": {"row": {"type": "integer"}}}, print)
+        """,
+    )
+
+    assert 0 == main(["list", "shelf.py"])
+    assert ["find(title: str, row: int = 1) -> str", "place(row: integer = ...)"] == (
+        capsys.readouterr().out.splitlines()
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "result"),
     [
@@ -277,6 +298,24 @@ def test_prompt_from_a_pipe(
     assert "Weather in\nJakarta?" == server.requests[0].body["messages"][-1]["content"]
 
 
+@pytest.mark.real_model
+def test_quiet_with_the_fallback(files: Path) -> None:
+    """With --quiet the embedded model does not say that it answers."""
+    command = [sys.executable, "-m", "toolkit", "run", "tools.py", "Hello.", "-q"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+    assert (True, "") == (bool(ran.stdout), ran.stderr)
+
+
+def test_prompt_in_several_words(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A prompt of several arguments, or a tool's name before it, is refused with what to write."""
+    assert 2 == main(["run", "tools.py", "get_weather", "Jakarta"])
+
+    assert capsys.readouterr().err.endswith(
+        "Invalid value for PROMPT: write it in quotes. A single tool is called by: toolkit call tools.py TOOL\n"
+    )
+
+
 def test_attachments(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files that are attached to a prompt are sent with it."""
     write(files / "note.txt", "Walls are blue.")
@@ -350,7 +389,7 @@ def test_approval_without_a_terminal(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]) as server:
         assert 0 == main(["run", "tools.py", "Delete", "--base-url", server.base_url, "-m", "m"])
-    assert "There is no terminal to ask at." in capsys.readouterr().err
+    assert "There is no terminal to ask at; --approve none runs such calls unasked." in capsys.readouterr().err
 
 
 def test_chat(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +439,14 @@ def test_toolbox_or_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[
     assert 1 == main(["list", "boxes.py"])
     assert "boxes.py has several Toolbox objects. Choose one: boxes.py:one, boxes.py:two." in capsys.readouterr().err
     assert 1 == main(["run", "runner.py", "Hi", "-m", "other"])
-    assert "--model cannot change the Runner in runner.py" in capsys.readouterr().err
+    assert "--model cannot change the Runner in runner.py. Set it there. Or name its toolbox: runner.py:box.\n" in (
+        capsys.readouterr().err
+    )
+    write(files / "alone.py", f"{own}agent = Runner([delete_book], model='m')\n")
+    assert 1 == main(["run", "alone.py", "Hi", "-i", "Be brief."])
+    assert capsys.readouterr().err.endswith(
+        "Or write box = Toolbox([...]) there, and add :box to the file's name here.\n"
+    )
 
 
 def test_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -465,3 +511,74 @@ def test_without_the_extra(files: Path) -> None:
 
     assert 1 == ran.returncode
     assert 'pip install "function-toolkit[cli]"' in ran.stderr
+
+
+def test_tool_with_deps(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tool that needs something of the application is refused in one line, before anything runs."""
+    head = "from toolkit import ToolContext, tool\n\n\n@tool\n"
+    text = f"{head}def find(title: str, context: ToolContext[dict]) -> str:\n    return title\n"
+    (files / "shelf.py").write_text(text, encoding="utf-8")
+
+    assert [1, 1, 1] == [
+        main(["run", "shelf.py", "Find Dune."]),
+        main(["chat", "shelf.py"]),
+        main(["call", "shelf.py", "find", "--title", "Dune"]),
+    ]
+    line = (
+        "toolkit: shelf.find() takes a ToolContext[dict], and there are no deps: the command has none to pass; run it "
+        "from Python."
+    )
+    assert [line] * 3 == capsys.readouterr().err.splitlines()
+
+
+def test_undecorated_function(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who calls a function that is not decorated learns of --all."""
+    assert 1 == main(["call", "tools.py", "double", "--x", "2"])
+    assert "With --all a file's undecorated functions are tools, too" in capsys.readouterr().err
+
+
+AGENT = """
+from toolkit import Runner, SQLiteRuns, tool
+from toolkit.approvers import defer
+from toolkit.testing import ScriptedModel, call
+
+@tool(approve=True)
+def pay(amount: int) -> str:
+    "Pay."
+    return f"paid {amount}"
+
+def answer(request):
+    results = [message.text for message in request.messages if getattr(message, "call_id", "")]
+    return results[-1] if results else call("pay", amount=5)
+
+agent = Runner([pay], model=ScriptedModel(answer), approve=defer, checkpoint=SQLiteRuns("runs.db"))
+"""
+
+
+def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs that have not ended are listed; one goes on where it was, and a person decides on what waits."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
+    codes = [main(["run", "agent.py", "Pay."]), main(["resume", "agent.py"])]
+    run_id, phase = (out := capsys.readouterr().out).split()
+    assert f"{run_id}  {phase}\n" == out  # and no line for the answer that is not there
+    codes += [main(["resume", "agent.py", run_id])]  # without a terminal the call goes on waiting
+    assert 'pay({"amount": 5}) waits for approval' in capsys.readouterr().err
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda: "y")
+    codes += [main(["resume", "agent.py", run_id, "-q"])]
+
+    assert ("paused", [3, 0, 3, 0], "paid 5\n") == (phase, codes, capsys.readouterr().out)
+    assert 1 == main(["resume", "agent.py", "nowhere"])
+    assert "toolkit: No run 'nowhere' can go on. These can: none.\n" == capsys.readouterr().err
+
+
+def test_resume_without_saved_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file whose runs are not saved is an error that says what to write."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text("from toolkit import Runner\nagent = Runner([abs])\n", encoding="utf-8")
+
+    assert 1 == main(["resume", "tools.py"])
+    assert "checkpoint=SQLiteRuns" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from openai.types.responses.response_input_item_param import FunctionCallOutput
 from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
-from toolkit import DefinitionError, Runner, RunResult, Toolbox, ToolCall, ToolResult, tool
+from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolResult, tool
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.catalog import DIALECTS, RUN_DIALECTS, get_dialect, get_run_dialect
 from toolkit._dialects.chat import Chat, render_message
@@ -451,6 +451,16 @@ def test_arguments_that_are_no_json(name: str, given: Any) -> None:
     )
 
 
+def test_schema_that_is_too_deep_where_it_is_inlined() -> None:
+    """A schema whose references lead too deep is refused by name where a dialect replaces them."""
+    links = {f"D{n}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/D{n + 1}"}}} for n in range(200)}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/D0"}}, "$defs": {**links, "D200": {}}}
+    box = Toolbox([Tool.from_schema("dig", schema)])
+
+    with pytest.raises(DefinitionError, match=r"from_schema\('dig'\): its schema cannot be sent in this dialect"):
+        box.schemas("gemini")
+
+
 @pytest.mark.parametrize("name", ["chat", "minimal", "responses"])
 @pytest.mark.parametrize("called", [None, 5.5, []], ids=str)
 def test_call_without_a_name(name: str, called: Any) -> None:
@@ -656,6 +666,34 @@ DONE = [(CALL, GOOD), (OTHER, BAD), (CALL, SEEN)]
 def test_answers(name: str) -> None:
     """Each call is answered once and in order, as its provider wants it: texts, faults, pictures."""
     assert ANSWERS[name] == get_dialect(name).render_results(DONE)
+
+
+TWICE: dict[str, tuple[Any, Any]] = {
+    "chat": (
+        lambda arguments: {"tool_calls": [{"id": "a", "function": {"name": "count", "arguments": arguments}}] * 2},
+        "tool_call_id",
+    ),
+    "responses": (
+        lambda arguments: [{"type": "function_call", "call_id": "a", "name": "count", "arguments": arguments}] * 2,
+        "call_id",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+def test_call_that_comes_twice_is_answered_once(name: Any) -> None:
+    """A call that stands in a reply twice, with its id, runs once and has one answer."""
+    entered: list[int] = []
+
+    def count(n: int) -> int:
+        """Count."""
+        entered.append(n)
+        return n
+
+    reply, member = TWICE[name]
+    answers = Toolbox([count]).answer(reply('{"n": 1}'), name)
+
+    assert (["a"], [1]) == ([answer[member] for answer in answers], entered)
 
 
 @pytest.mark.parametrize("name", NAMES)

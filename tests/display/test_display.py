@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 
 import pytest
 
-from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
-from toolkit._messages import PendingApproval, UserMessage
-from toolkit.approvers import defer
-from toolkit.display import Story, ashow, follow, show
-from toolkit.display.notebook import render_result
+from toolkit import (
+    PendingApproval,
+    Runner,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    tool,
+)
+from toolkit.display import ashow, follow, show
 from toolkit.events import (
     ApprovalNeeded,
     Event,
     LimitReached,
     MessageAdded,
     OutputDelta,
-    RunFinished,
-    RunStarted,
     TextDelta,
     ToolCallAbandoned,
     ToolCallFinished,
@@ -32,6 +32,7 @@ from toolkit.events import (
     ToolCallUpdated,
     TurnStarted,
 )
+from toolkit.models import UserMessage
 from toolkit.testing import ScriptedModel, call
 
 
@@ -315,128 +316,3 @@ def test_ashow_takes_an_async_stream() -> None:
     """A plain stream is refused by name; the message says what to write."""
     with pytest.raises(TypeError, match=r"this is a RunStream\. Write await ashow\(runner\.astream\(prompt\)\)"):
         asyncio.run(ashow(Runner(model=ScriptedModel(["Hello."])).stream("x")))  # type: ignore[arg-type]
-
-
-# -- in a notebook
-
-
-class Reader(HTMLParser):
-    """Gathers the tags, attributes and texts of HTML; whatever is opened has to be closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.open: list[str] = []
-        self.cells: list[str] = []
-        self.text = ""
-        self.attributes: list[tuple[str, str | None]] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        self.open += [tag] if tag not in ("br", "img") else []
-        self.cells += [""] if tag == "td" else []
-
-    def handle_endtag(self, tag: str) -> None:
-        assert tag == self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if "td" in self.open:
-            self.cells[-1] += data
-
-
-def carded(*script: object) -> Reader:
-    """The card of a scripted run."""
-    result = Runner([add, fail], model=ScriptedModel(script), max_turns=2).run("x")  # type: ignore[arg-type]
-    return Reader(result._repr_html_())
-
-
-def test_card_of_a_run() -> None:
-    """A card has the answer, a summary, and a table of the calls that unfolds."""
-    card = carded([call("add", a=1, b=2), call("fail")], "It is 3.")
-
-    assert card.text.startswith("It is 3.2 calls · 1 error · scripted")
-    assert ["add", '{"a": 1, "b": 2}', "3", "fail", "{}"] == [*card.cells[:3], *card.cells[4:6]]
-    assert card.cells[6].startswith("error fail failed: ValueError")
-    assert ("details" in card.tags, "open" in dict(card.attributes), []) == (True, False, card.open)
-
-
-def test_reasoning_in_a_card() -> None:
-    """Why the model made a call stands below its arguments."""
-    made = ToolCallFinished(ToolCall(name="add", reasoning="They asked."), ToolResult(3, "3"), 0.1)
-    card = Reader(render_result("", [made], Usage(), "m"))
-
-    assert ["add", "{}They asked.", "3"] == card.cells[:3]
-
-
-def test_card_without_calls() -> None:
-    """Where there were no calls there is nothing to unfold."""
-    card = carded("Hello.")
-
-    assert ("Hello.0 calls · scripted", False) == (card.text, "details" in card.tags)
-
-
-def test_card_of_an_unusual_end() -> None:
-    """A card says by what a run ended, and what it cost where that is known."""
-    stopped = carded(call("add", a=1, b=2), call("add", a=1, b=2), "It is 3.")
-    paused = Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("x")
-
-    assert stopped.text.startswith("It is 3.\n[stopped: max_turns]2 calls · scripted")
-    assert '[paused: add({"a": 1, "b": 2}) waits for approval]0 calls · scripted' == Reader(paused._repr_html_()).text
-    assert "0 calls · 10 tokens in, 5 out · m" == Reader(render_result("", (), Usage(10, 5, 2), "m")).text
-
-
-HOSTILE = '<script>alert(1)</script><img src=x onerror="a()"> ![x](http://example.com/?q=1) \u202e\x1b[2J\ud83d'
-
-
-def test_card_is_text() -> None:
-    """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
-    hostile_call = ToolCall(name=HOSTILE, arguments=HOSTILE, reasoning=HOSTILE)
-    hostile = ToolCallFinished(hostile_call, ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
-    html = render_result(HOSTILE, [hostile], Usage(), HOSTILE)
-
-    card = Reader(html)
-    assert {"div", "details", "summary", "span", "table", "tr", "th", "td", "code", "b"} == set(card.tags)
-    assert {"style"} == {name for name, _ in card.attributes}
-    assert not re.search("[\x00-\x1f\x7f\u202e\ud800-\udfff]", html)
-
-
-def test_pictures_in_a_card() -> None:
-    """A tool's picture is shown from its bytes; what is no picture by its media type is not."""
-    images = (Image(b"\x00", 'image/png; a="onload="b()"'), Image(b"\x00", "text/html"))
-    html = render_result("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "m")
-
-    assert ["data:image/png;base64,AA=="] == [value for name, value in Reader(html).attributes if name == "src"]
-    assert "onload" not in html
-
-
-def test_long_texts_in_a_card() -> None:
-    """Long texts are cut: a notebook keeps what it shows."""
-    done = ToolCallFinished(QUICK, ToolResult(text="y" * 10**6), 0.1)
-
-    assert len(render_result("x" * 10**6, [done] * 2, Usage(), "m")) < 40_000
-
-
-def test_story() -> None:
-    """Events make a card that grows: calls run, tell of themselves, wait, and have results; the answer comes last."""
-    story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])
-    started = Reader(story._repr_html_())
-    story.add(ToolCallUpdated(QUICK, "50 %"))
-    halfway = Reader(story._repr_html_())
-    story.add(ToolCallFinished(QUICK, ToolResult(3, "3"), 0.5))
-    story.add(ApprovalNeeded(PendingApproval(call=SLOW, digest="d", arguments="{}")))
-    for event in (
-        TurnStarted(turn=1),
-        TextDelta("Th"),
-        RunFinished(output="Three.", finish_reason="stop", usage=Usage()),
-    ):
-        story.add(event)
-    ended = Reader(story._repr_html_())
-
-    assert ("Hm.1 call · m", "running ") == (started.text.partition("Tool")[0], started.cells[2])
-    assert ("running 50 %", "") == (halfway.cells[2], halfway.cells[3])
-    assert ["3", "0.50", "waiting "] == [*ended.cells[2:4], ended.cells[6]]
-    assert ended.text.startswith("Three.2 calls · m")

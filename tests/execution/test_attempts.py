@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import contextvars
 import copy
+import math
 import multiprocessing
 import os
 import re
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -366,10 +369,29 @@ def decide_badly(error: BaseException) -> bool:
     raise RuntimeError("no rule")
 
 
+async def decide_later(error: BaseException) -> bool:
+    """A rule that nobody awaits."""
+    return False
+
+
+class Later:
+    """A verdict that nobody awaits."""
+
+    def __init__(self, error: BaseException) -> None: ...
+
+    def __await__(self) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("rule", "attempts"),
-    [(lambda error: "later" in str(error), 2), (lambda error: "never" in str(error), 1), (decide_badly, 1)],
-    ids=["yes", "no", "fails"],
+    [
+        (lambda error: "later" in str(error), 2),
+        (lambda error: "never" in str(error), 1),
+        (decide_badly, 1),
+        (lambda error: sys.exit(str(error)), 1),
+        (lambda error: Later(error), 1),
+    ],
+    ids=["yes", "no", "fails", "exits", "async"],
 )
 def test_retry_by_a_function(rule: Callable[[BaseException], bool], attempts: int) -> None:
     """A function of the exception decides about a retry; one that fails allows none."""
@@ -393,11 +415,16 @@ def test_retry_delay() -> None:
     [
         ({"retry_on": OSError}, "retry_on=<class 'OSError'> is not a tuple of exception classes"),
         ({"retry_delay": 0}, "retry_delay=0 is not a number of seconds above 0"),
+        ({"retry_delay": math.inf}, "retry_delay=inf is not a number of seconds above 0, at most 1,000,000."),
+        ({"retry_delay": math.nan}, "retry_delay=nan is not a number of seconds above 0"),
+        ({"timeout": math.inf}, "timeout=inf is not a number of seconds above 0, at most 1,000,000."),
+        ({"retry_on": decide_later}, "or a function of an exception, which is not async."),
+        ({"retry_on": partial(decide_later)}, "or a function of an exception, which is not async."),
     ],
-    ids=str,
+    ids=["class", "no delay", "endless delay", "no number", "endless timeout", "async", "async partial"],
 )
 def test_invalid_retry_options(options: Any, text: str) -> None:
-    """A class alone is no rule, and a delay is a number of seconds."""
+    """A class alone is no rule, nor is a coroutine function, and a delay is a number of seconds."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         tool(Flaky(0, OSError()).work, **options)
 

@@ -5,121 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
-from enum import Enum, IntEnum
-from fractions import Fraction
+from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import Field
 
-from toolkit import Tool, Toolbox, ToolCall, tool
-from toolkit._execution import approval
-from toolkit._execution.approval import canonicalize, digest_call, digest_definition
+from toolkit import Runner, Tool, Toolbox, ToolCall, tool
+from toolkit._execution import digests
+from toolkit._execution.digests import digest_call, digest_definition
+from toolkit.approvers import defer
 from toolkit.builtin import file_tools, shell_tool
-
-
-class Color(Enum):
-    """An enumeration."""
-
-    RED = 1
-    BLUE = 2
-
-
-class Number(IntEnum):
-    """An enumeration of numbers."""
-
-    ONE = 1
-
-
-class Place(BaseModel):
-    """A model."""
-
-    name: str
-    tags: set[str] = set()
-
-
-@dataclass(frozen=True)
-class Point:
-    """A data class."""
-
-    x: int
-    y: int
-
-
-class Text(str):
-    """Another kind of text."""
-
-
-class Slotted:
-    """An object without a dictionary."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-
-# No two of them may be written alike.
-DIFFERENT: list[Any] = [
-    None, True, False, 0, 1, 2, -1, 1.0, 0.5, float("nan"), float("inf"), 10**30, "", "1", "true", "null", "[1]",
-    '"1"', "a", "A", "\u0430", "\u202ea", "a\x00", "\ud800", b"", b"a", bytearray(b"a"), [], [1], [1, 2], [2, 1],
-    [[1], 2], [1, [2]], (), (1,), {}, {"a": 1}, {"a": "1"}, {"a": {"b": 1}}, {1: 1}, {"1": 1}, set(), {1}, {1, 2},
-    frozenset({1}), date(2026, 1, 1), "2026-01-01", datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc),
-    datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), timedelta(1), Decimal("1"), Decimal("1.0"),
-    Fraction(1), complex(1), UUID(int=1), PurePosixPath("a"), PurePosixPath("a/b"), Color.RED, Color.BLUE,
-    Number.ONE, Place(name="a"), Place(name="b"), Place(name="a", tags={"x"}), Point(1, 2), Point(2, 1), Text("a"),
-    Slotted(1), Slotted(2), OrderedDict(a=1), defaultdict(int, a=1), deque([1]), deque([1], maxlen=2), range(3),
-    range(4), slice(1), int, str, len, Point, SecretStr("a"), SecretStr("b"),
-]  # fmt: skip
-
-
-def test_different() -> None:
-    """Values that differ, if only by their type, are written differently."""
-    written = [canonicalize(value) for value in DIFFERENT]
-
-    assert len(DIFFERENT) == len(set(written))
-
-
-EQUAL: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-    "keys": (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}),
-    "nested keys": (lambda: [{"a": {"x": 1, "y": 2}}], lambda: [{"a": {"y": 2, "x": 1}}]),
-    "set": (lambda: set("abcdef"), lambda: set("fedcba")),
-    "mixed set": (lambda: {1, "1", (1,)}, lambda: {(1,), "1", 1}),
-    "model with a set": (lambda: Place(name="a", tags=set("abc")), lambda: Place(tags=set("cba"), name="a")),
-    "ordered dictionary": (lambda: OrderedDict(a=1, b=2), lambda: OrderedDict(b=2, a=1)),
-    "object": (lambda: Slotted(1), lambda: Slotted(1)),
-    "moment": (lambda: datetime(2026, 1, 1, tzinfo=timezone.utc), lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)),
-}
-
-
-@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
-def test_equal(one: Callable[[], Any], other: Callable[[], Any]) -> None:
-    """Equal values are written alike, whatever the order of their keys and sets."""
-    assert canonicalize(one()) == canonicalize(other())
-
-
-def test_what_runs_out() -> None:
-    """What can be read only once cannot be written."""
-    with pytest.raises(TypeError, match="generator"):
-        canonicalize(item for item in [1])
-
-
-def test_circle() -> None:
-    """A value that holds itself cannot be written."""
-    circle: list[Any] = []
-    circle.append(circle)
-
-    with pytest.raises(RecursionError):
-        canonicalize(circle)
+from toolkit.errors import DefinitionError
+from toolkit.testing import ScriptedModel, call
 
 
 @tool
@@ -128,8 +31,12 @@ def pay(amount: int, to: set[str]) -> str:
     return "paid"
 
 
-CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5, "to": ["anna", "bert", "carl", "dora"]}')
-VALUES = {"amount": 5, "to": {"anna", "bert", "carl", "dora"}}
+CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5, "to": ["anna", "bert"]}')
+
+
+def rewritten(arguments: str) -> str:
+    """Return the digest of the call with other arguments."""
+    return digest_call(pay, replace(CALL, arguments=arguments), "run")
 
 
 def described_otherwise() -> Tool[..., Any]:
@@ -148,39 +55,46 @@ def other_parameters() -> Tool[..., Any]:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
-    "name": lambda: digest_call(pay.with_name("pay_2"), VALUES, CALL, "run"),
-    "description": lambda: digest_call(described_otherwise(), VALUES, CALL, "run"),
-    "function": lambda: digest_call(other_parameters(), VALUES, CALL, "run"),
-    "effect": lambda: digest_call(tool(pay, effect="destructive"), VALUES, CALL, "run"),
-    "value": lambda: digest_call(pay, {**VALUES, "amount": 6}, CALL, "run"),
-    "type": lambda: digest_call(pay, {**VALUES, "amount": 5.0}, CALL, "run"),
-    "left out": lambda: digest_call(pay, {"amount": 5}, CALL, "run"),
-    "call": lambda: digest_call(pay, VALUES, replace(CALL, id="run_2"), "run"),
-    "run": lambda: digest_call(pay, VALUES, CALL, "ruin"),
+    "name": lambda: digest_call(pay.with_name("pay_2"), CALL, "run"),
+    "description": lambda: digest_call(described_otherwise(), CALL, "run"),
+    "function": lambda: digest_call(other_parameters(), CALL, "run"),
+    "effect": lambda: digest_call(tool(pay, effect="destructive"), CALL, "run"),
+    "value": lambda: rewritten('{"amount": 6, "to": ["anna", "bert"]}'),
+    "type": lambda: rewritten('{"amount": 5.0, "to": ["anna", "bert"]}'),
+    "text in place of a number": lambda: rewritten('{"amount": "5", "to": ["anna", "bert"]}'),
+    "order of a list": lambda: rewritten('{"amount": 5, "to": ["bert", "anna"]}'),
+    "similar letter": lambda: rewritten('{"amount": 5, "to": ["\u0430nna", "bert"]}'),
+    "invisible letter": lambda: rewritten('{"amount": 5, "to": ["anna\u200b", "bert"]}'),
+    "half a character": lambda: rewritten('{"amount": 5, "to": ["anna", "bert\\ud800"]}'),
+    "left out": lambda: rewritten('{"amount": 5}'),
+    "cut off": lambda: rewritten('{"amount": 5, "to": ["anna", "bert"]'),
+    "null": lambda: rewritten("null"),
+    "too deep": lambda: rewritten("[" * 500 + "]" * 500),
+    "imports": lambda: digest_call(pay, CALL, "run", {"user": "Ann"}),
+    "call": lambda: digest_call(pay, replace(CALL, id="run_2"), "run"),
+    "run": lambda: digest_call(pay, CALL, "ruin"),
 }
 
 
 @pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
 def test_changed(changed: Callable[[], str]) -> None:
     """The digest is another one as soon as the tool, its definition, an argument, the call or the run is."""
-    assert digest_call(pay, VALUES, CALL, "run") != changed()
+    assert digest_call(pay, CALL, "run") != changed()
 
 
 UNCHANGED: dict[str, Callable[[], str]] = {
-    "order of the arguments": lambda: digest_call(pay, dict(reversed(VALUES.items())), CALL, "run"),
-    "spelling of the words": lambda: digest_call(
-        pay, VALUES, replace(CALL, arguments='{ "to": ["dora", "anna", "bert", "carl"], "amount" : 5 }'), "run"
-    ),
-    "id of the provider": lambda: digest_call(pay, VALUES, replace(CALL, provider_call_id="call_0"), "run"),
-    "title": lambda: digest_call(tool(pay, title="Payment"), VALUES, CALL, "run"),
-    "timeout": lambda: digest_call(tool(pay, timeout=5), VALUES, CALL, "run"),
+    "order of the keys, and spaces": lambda: rewritten('{ "to": ["anna", "bert"],"amount" : 5 }'),
+    "escapes": lambda: rewritten('{"amount": 5, "to": ["\\u0061nna", "bert"]}'),
+    "id of the provider": lambda: digest_call(pay, replace(CALL, provider_call_id="call_0"), "run"),
+    "title": lambda: digest_call(tool(pay, title="Payment"), CALL, "run"),
+    "timeout": lambda: digest_call(tool(pay, timeout=5), CALL, "run"),
 }
 
 
 @pytest.mark.parametrize("unchanged", UNCHANGED.values(), ids=UNCHANGED)
 def test_unchanged(unchanged: Callable[[], str]) -> None:
     """The digest stays the same where nothing changes that an approval is about."""
-    assert digest_call(pay, VALUES, CALL, "run") == unchanged()
+    assert digest_call(pay, CALL, "run") == unchanged()
 
 
 def test_definition() -> None:
@@ -215,10 +129,6 @@ def module(name: str, function: str = "visit", imported: str = "", annotation: s
     return made
 
 
-def digest_of_module(made: Any, place: Any, function: str = "visit") -> str:
-    return digest_call(getattr(made, function), {"place": place}, ToolCall(name=function, id="run_1"), "run")
-
-
 @pytest.fixture
 def _modules() -> Iterator[None]:
     before = dict(sys.modules)
@@ -229,37 +139,33 @@ def _modules() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_modules")
 def test_moved_module() -> None:
-    """A tool whose file is moved, with the classes of its arguments, keeps the digest of its calls."""
+    """A tool whose file is moved, with the classes of its arguments, keeps its digest."""
     old, new = module("bookings"), module("shop.later.bookings")
 
     assert digest_definition(old.visit) == digest_definition(new.visit)
-    assert digest_of_module(old, old.Place(name="a")) == digest_of_module(new, new.Place(name="a"))
 
 
 @pytest.mark.usefixtures("_modules")
-def test_other_function_or_class() -> None:
-    """Another function of the same name, and a class of the same name from another module, change the digest."""
-    old, other = module("bookings"), module("others")
-    mixed = module("mixed", imported="import others", annotation="Place | others.Place")
-    renamed = tool(module("more", function="leave").leave, name="visit")
+def test_other_function() -> None:
+    """Another function of the same name changes the digest."""
+    old, renamed = module("bookings"), tool(module("more", function="leave").leave, name="visit")
 
     assert digest_definition(old.visit) != digest_definition(renamed)
-    assert digest_of_module(mixed, mixed.Place(name="a")) != digest_of_module(mixed, other.Place(name="a"))
 
 
 def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of another version is another one, so that what it approved is asked for again."""
-    before = digest_call(pay, VALUES, CALL, "run")
-    monkeypatch.setattr(approval, "DIGEST_VERSION", approval.DIGEST_VERSION + 1)
+    before = digest_call(pay, CALL, "run")
+    monkeypatch.setattr(digests, "DIGEST_VERSION", digests.DIGEST_VERSION + 1)
 
-    assert before != digest_call(pay, VALUES, CALL, "run")
+    assert before != digest_call(pay, CALL, "run")
 
 
 PROGRAM = """
 from enum import Enum
 from pydantic import BaseModel
 from toolkit import ToolCall, tool
-from toolkit._execution.approval import digest_call
+from toolkit._execution.digests import digest_call
 
 class Color(Enum):
     RED = 1
@@ -274,8 +180,7 @@ def pay(amount: int, to: set[str], places: list[Place]) -> str:
     return "paid"
 
 words = '{"amount": 5, "to": ["anna", "bert", "carl", "dora"], "places": [{"tags": ["x", "y", "z"], "color": 1}]}'
-values, _ = pay._invocation.parser.parse(words)
-print(digest_call(pay, values, ToolCall(name="pay", id="run_1", arguments=words), "run"))
+print(digest_call(pay, ToolCall(name="pay", id="run_1", arguments=words), "run"))
 """
 
 
@@ -294,46 +199,21 @@ def test_processes() -> None:
 
 
 def test_made_defaults() -> None:
-    """What a tool itself makes for each call is no part of what was approved."""
+    """What a tool itself makes for each call is no part of what was approved; what the model gives in its place is."""
 
     @tool
     def book(room: str, key: Annotated[str, Field(default_factory=lambda: uuid4().hex)]) -> str:
         """Book a room."""
-        return room
+        return key
 
-    call = ToolCall(name="book", id="run_1", arguments='{"room": "a"}')
-    first, second = (digest_call(book, book._invocation.parser.parse(call.arguments)[0], call, "run") for _ in range(2))
+    def resume(arguments: str) -> Any:
+        """Return the answer after a yes to the first call; a call that has changed is asked about again."""
+        script: list[Any] = [[ToolCall(name="book", arguments=arguments)], "Done."]
+        runner = Runner([book], model=ScriptedModel(script), approve=defer)
+        paused = runner.run("Go")
+        return runner.resume(paused.state, {paused.pending[0].call.id: True}).output
 
-    assert first == second
-
-
-class Stamped(BaseModel):
-    note: str = ""
-    key: str = Field(default_factory=lambda: uuid4().hex)
-
-
-MADE = {"nothing": "{}", "null": "null", "a null": '{"stamp": null}', "an object": '{"stamp": {"note": "a"}}'}
-MADE |= {"a text": '{"stamp": "{}"}', "all in a text": '"{}"'}
-
-
-@pytest.mark.parametrize("words", MADE.values(), ids=MADE)
-def test_made_defaults_of_repaired_arguments(words: str) -> None:
-    """The same of what is made inside of a model, and where the arguments had to be repaired."""
-
-    @tool
-    def book(stamp: Stamped = Field(default_factory=Stamped)) -> str:
-        """Book a room."""
-        return stamp.key
-
-    call = ToolCall(name="book", id="run_1", arguments=words)
-    first, second = (digest_call(book, book._invocation.parser.parse(words)[0], call, "run") for _ in range(2))
-
-    assert first == second
-
-
-def test_given_in_place_of_a_made_default() -> None:
-    """A value that the model gives is part of what was approved, where another would have been made."""
-    assert canonicalize(Stamped(key="a")) != canonicalize(Stamped(key="b"))
+    assert ("Done.", "Done.") == (resume('{"room": "a"}'), resume('{"room": "a", "key": "b"}'))
 
 
 def test_directories(tmp_path: Path) -> None:
@@ -368,6 +248,23 @@ def test_bindings() -> None:
     assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)
 
 
+def test_chosen_bindings() -> None:
+    """Functions without a name of their own are told apart by what they are bound as."""
+
+    @tool
+    def pay(amount: int) -> Any:
+        """Pay."""
+
+    boxes = [Toolbox([pay]) for _ in range(2)]
+    for box, chosen in zip(boxes, ("real", "mock")):
+        box.bind("real", lambda amount: f"sent {amount}")
+        box.bind("mock", lambda amount: f"pretended {amount}")
+        box.bindings.choose("pay", chosen)
+    first, other = (digest_definition(box["pay"]) for box in boxes)
+
+    assert first != other
+
+
 class Spot:
     """An object that states what its tool reaches."""
 
@@ -388,3 +285,23 @@ def test_identities() -> None:
 
     assert len(stated) == len({*digests})
     assert digests == [digest_definition(tool(partial(made))) for made in tools]
+
+
+class Shop:
+    """An object that states what it reaches by a method, which cannot be compared."""
+
+    @tool
+    def order(self) -> str:
+        """Order."""
+        return "ordered"
+
+    def identity(self) -> str:
+        return "a shop"
+
+
+def test_identity_that_is_a_method() -> None:
+    """A call of an object whose identity is a method cannot wait for its approval; without one it runs."""
+    with pytest.raises(DefinitionError, match=r"^Shop\.identity is a method"):
+        Runner([Shop()], model=ScriptedModel([call("order")]), approve=defer).run("Go")
+
+    assert "ordered" == Runner([Shop()], model=ScriptedModel([call("order"), "Done."])).run("Go").calls[0].result.text

@@ -437,13 +437,13 @@ def test_promise(backend: BackendName) -> None:
 
 
 UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "approve": ({"approve": 5}, TypeError, r"^approve=5 is not a function\.$"),
+    "approve": ({"approve": 5}, TypeError, r"^approve=5 is not a function of an ApprovalRequest, such as Console"),
     "authorize": ({"authorize": 5}, TypeError, r"^authorize=5 is not a function\.$"),
     "checkpoint": ({"checkpoint": 5}, TypeError, r"^checkpoint=5 is not a function\.$"),
     "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
     "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
-    "class": ({"approve": Console}, TypeError, r"^approve=<class '.*Console'> is not a function\.$"),
+    "class": ({"approve": Console}, TypeError, r"^approve=<class '.*Console'> is not a function of an Approv"),
     "hooks": ({"hooks": 5}, TypeError, r"^hooks=5 is not a list of hooks\.$"),
     "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
     "raise_errors": ({"raise_errors": 1}, TypeError, r"^raise_errors=1 is not True or False\.$"),

@@ -215,7 +215,11 @@ def test_local_function() -> None:
 
 def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
     """Dependencies that do not pickle fail the call, not the run; the log says what to do, the result does not."""
-    result = Toolbox([known]).call("known", {}, ToolContext(deps=lambda: 1))
+
+    class Unsendable(str):
+        """A text whose class no other process finds."""
+
+    result = Toolbox([known]).call("known", {}, ToolContext(deps=Unsendable("Ann")))
 
     assert "known was not run: it could not be sent to where it runs." == result.text
     assert "Let parameters and deps be what pickles" in str(result.exception)

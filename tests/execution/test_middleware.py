@@ -10,6 +10,7 @@ import html
 import json
 import logging
 import re
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -111,6 +112,46 @@ def test_waits(go: Go) -> None:
         return result._replace(text=f"{waited}: {result.text}")
 
     assert ["waited: 3"] == texts(made([call("add", a=1, b=2)], middleware=[patient], go=go))
+
+
+@BACKENDS
+@pytest.mark.parametrize("calls", [1, 2])
+def test_exits(go: Go, calls: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A middleware that raises SystemExit ends its call alone, and the outer ones see an exception."""
+    seen: list[Any] = []
+
+    async def outer(call: ToolCall, call_next: Next) -> ToolResult:
+        try:
+            return await call_next(call)
+        except Exception as error:
+            seen.append(error)
+            raise
+
+    async def exiting(call: ToolCall, call_next: Next) -> ToolResult:
+        await call_next(call)
+        sys.exit(3)
+
+    result = made([call("add", a=1)] * calls, middleware=[outer, exiting], go=go)
+
+    assert ["add has run, but its result was lost."] * calls == texts(result)
+    assert ["it raised SystemExit"] * calls == list(map(str, seen))
+
+
+@BACKENDS
+def test_interrupts(go: Go) -> None:
+    """A middleware that raises KeyboardInterrupt ends the run."""
+
+    async def interrupting(call: ToolCall, call_next: Next) -> ToolResult:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made([call("add", a=1)], middleware=[interrupting], go=go)
+
+
+def test_audit_exits(caplog: pytest.LogCaptureFixture) -> None:
+    """Writing an audit record may exit: the call goes on."""
+    assert ["1"] == texts(made([call("add", a=1)], middleware=[audit(lambda _: sys.exit(3))]))
+    assert "could not be written" in caplog.text
 
 
 @BACKENDS
@@ -252,6 +293,11 @@ def inside(data: bytes) -> str:
     return base64.b64encode(b"user:" + data + b":end").decode()
 
 
+def wrapped(encoded: str, line_end: str) -> str:
+    """Wrap encoded bytes in short lines."""
+    return line_end.join(encoded[at : at + 5] for at in range(0, len(encoded), 5))
+
+
 WRITTEN: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "in JSON": json.dumps,
@@ -271,6 +317,11 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "in base64, after 5 bytes": lambda secret: inside(secret.encode()),
     "in base64, after 6 bytes": lambda secret: inside(b":" + secret.encode()),
     "in base64, after 7 bytes": lambda secret: inside(b"::" + secret.encode()),
+    "in hex, wrapped": lambda secret: wrapped(secret.encode().hex(), "\n"),
+    "in hex, spaced": lambda secret: secret.encode().hex(" "),
+    "in base64, wrapped": lambda secret: wrapped(inside(secret.encode()), "\r\n"),
+    "in base64, wrapped and indented": lambda secret: wrapped(inside(b":" + secret.encode()), "\n    "),
+    "in base64, wrapped, in JSON": lambda secret: json.dumps(wrapped(inside(secret.encode()), "\r\n")),
 }
 
 
@@ -886,3 +937,22 @@ def test_audit_file_that_cannot_be() -> None:
     """A path that cannot be written to is refused before any run."""
     with pytest.raises(OSError, match="nowhere"):
         audit("/nowhere/at/all.jsonl")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_error_alone_is_changed(is_async: bool) -> None:
+    """A middleware that changes only the error changes what the model reads, too."""
+
+    @tool
+    def log_in() -> str:
+        """Log in."""
+        raise ToolError("login failed for sk-123")
+
+    async def hide(call: ToolCall, call_next: Any) -> ToolResult:
+        result: ToolResult = await call_next(call)
+        return result._replace(error="login failed for ***")
+
+    runner = Runner([log_in], model=ScriptedModel([call("log_in"), "Done."]), middleware=[hide])
+    result = asyncio.run(runner.arun("Go")) if is_async else runner.run("Go")
+
+    assert "login failed for ***" == result.calls[0].result.text == result.messages[2].text

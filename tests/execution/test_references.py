@@ -584,3 +584,18 @@ def test_any_circles(calls: list[ToolCall], execute: All) -> None:
     results = execute(calls)
 
     assert [call.output_path in good for call in calls] == [not result.is_error for result in results]
+
+
+def test_application_sets_what_a_call_has_stored() -> None:
+    """A value of the application takes the place of those that calls have stored there, in every instance."""
+    shared = SharedValues({"kept": 1})
+    for path in ("user", "team.user", "list"):
+        shared.store_result(path, {"user": "ann"} if path == "list" else "ann", "one")
+    shared.set("kept", 2, "one")
+    for path in ("user", "team", "list.user", "kept"):
+        shared.set(path, "bob")
+
+    assert ["bob", "bob", "bob"] == [shared.get(path, "one") for path in ("user", "team", "list.user")]
+    assert [2, "bob"] == [shared.get("kept", "one"), shared.get("kept")]
+    with pytest.raises(KeyError):
+        shared.get("team.user", "one")

@@ -19,12 +19,14 @@ from toolkit import (
     Limits,
     Runner,
     RunResult,
+    Tool,
     Toolbox,
     ToolCall,
     ToolContext,
     ToolError,
     ToolResult,
     batched,
+    schema,
     tool,
 )
 from toolkit._messages import ModelResponse, ToolMessage
@@ -563,3 +565,31 @@ def _any_call(name: str, to: int, of: int) -> ToolCall:
     """Make a call that stores its result at one number, and refers to another."""
     known: dict[str, dict[str, Any]] = {"add": {"a": 1, "b": f"†n{of}"}, "note": {"text": f"†n{of}"}}
     return call(name, f"n{to}", "", **known.get(name, {"a": f"†n{of}"}))
+
+
+def make_finder() -> Tool[..., Any]:
+    """Declare a tool whose own schema says where its results are stored."""
+    declared = schema.object("Find.", name=schema.string(), _outputPath={"const": "data.own"}, _output=schema.string())
+    return Tool.from_schema("find", declared, lambda name: f"{name}!")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"name": "Rome"}, {"name": "Rome", "_outputPath": "data.own"}, {"name": "Rome", "_outputPath": "elsewhere"}],
+    ids=["left out", "written", "another"],
+)
+def test_output_path_of_a_tool_in_a_run(written: Mapping[str, Any]) -> None:
+    """A tool whose schema has a constant output path stores its results there, in a toolbox without references."""
+    with FakeServer([native([("find", written), ("find", {"name": "†data.own"})]), reply.text("Done.")]) as server:
+        result = Runner([make_finder()], model="m", base_url=server.base_url, api_key="k").run("Go")
+
+    assert ["Rome!", "Rome!!"] == [call.result.text for call in result.calls]
+
+
+def test_output_path_of_a_tool_at_a_value_of_the_application() -> None:
+    """A constant output path does not lead to the application's values either."""
+    with FakeServer([native([("find", {"name": "Rome"})]), reply.text("Done.")]) as server:
+        runner = Runner([make_finder()], model="m", base_url=server.base_url, api_key="k")
+        result = runner.run("Go", shared={"data": {"own": "Oslo"}})
+
+    assert "is read-only" in (result.calls[0].result.error or "")

@@ -1,6 +1,7 @@
 """Which model answers: what was given, what the environment says, or an error that names the ways."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -124,6 +125,16 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
     assert [("GET", "/models", None), ("POST", CHAT, "listed")] == list_requests(server)
 
 
+@pytest.mark.parametrize("address", ["http://", "https:///v1", "http://:8080/v1", "http://[::1", "http://host:x/v1"])
+def test_address_without_a_host(address: str, environment: Callable[[str, str], None]) -> None:
+    """An address that leads nowhere is refused where it is given, with what to write."""
+    with pytest.raises(ValueError, match=r"^base_url has no host.*: write 'http://localhost:11434/v1'\.$"):
+        Runner(base_url=address)
+    environment("OPENAI_BASE_URL", address)
+    with pytest.raises(NoModelError, match="^OPENAI_BASE_URL has no host"):
+        Runner().run("x")
+
+
 def test_options_reach_the_server(server: FakeServer) -> None:
     """Options and dialect of the Runner go with a model of our choosing, in either backend."""
     runner = Runner(base_url=server.base_url, model="named", request_options={"seed": 7})
@@ -153,13 +164,15 @@ def test_nothing_says_which() -> None:
 
     assert 1 == ran.returncode
     assert re.search(
-        r"NoModelError: .*base_url=.*client=OpenAI.*OPENAI_API_KEY.*TOOLKIT_MODEL.*pip install", ran.stderr, re.S
+        r"NoModelError: .*OPENAI_API_KEY.*TOOLKIT_MODEL.*pip install.*--base-url.*base_url=.*client=OpenAI",
+        ran.stderr,
+        re.S,
     )
 
 
 def test_name_alone() -> None:
     """A name does not say where the model is; the embedded one is not taken for it."""
-    expected = "model='gpt-5' .* OPENAI_API_KEY is not set.\n.*\n.*any server.*\n.*the environment.*\n.*the embedded"
+    expected = "model='gpt-5' .* OPENAI_API_KEY is not set.\n.*\n.*the environment.*\n.*the embedded.*\n.*in a shell"
     with pytest.raises(NoModelError, match=expected):
         Runner(model="gpt-5").run("x")
 
@@ -264,6 +277,25 @@ def test_blank_environment(environment: Callable[[str, str], None], value: str |
         Runner(model="gpt-5").run("x")
 
 
+def test_white_space_around_a_key(server: FakeServer) -> None:
+    """The line end of a key that was read from a file is not sent: HTTP refuses it."""
+    Runner(base_url=server.base_url, model="m", api_key="mine\n").run("x")
+
+    assert ["Bearer mine"] == [request.headers["authorization"] for request in server.requests]
+
+
+def test_blank_key(environment: Callable[[str, str], None]) -> None:
+    """A key of white space is none."""
+    environment("OPENAI_API_KEY", " \n")
+    with pytest.raises(NoModelError, match="OPENAI_API_KEY is not set"):
+        Runner(model="gpt-5").run("x")
+
+
+def test_address_in_capitals() -> None:
+    """The scheme of an address may be in capitals."""
+    assert "at http://localhost:1/v1" in repr(Runner(base_url="HTTP://localhost:1/v1", model="m").model)
+
+
 def test_address_without_http(environment: Callable[[str, str], None]) -> None:
     """An address without its scheme is refused with the way to write it: an argument at once, a variable when used."""
     with pytest.raises(ValueError, match="base_url='localhost:1/v1' does not begin with http:// or https://: write"):
@@ -277,7 +309,7 @@ def test_key_is_not_shown(server: FakeServer) -> None:
     """The representation of a runner's model and of its settings has no key."""
     runner = Runner(base_url=server.base_url, model="m", api_key="sk-canary")
 
-    assert "canary" not in f"{runner!r} {runner.model!r} {runner._model_choice!r}"
+    assert "canary" not in f"{runner!r} {runner.model!r} {runner._factory.model_choice!r}"
 
 
 def test_client_without_a_name(server: FakeServer) -> None:
@@ -396,7 +428,7 @@ def test_one_client_per_loop(server: FakeServer) -> None:
     models: list[Any] = []
 
     async def main() -> None:
-        models.extend([await runner._model_choice.async_model() for _ in range(2)])
+        models.extend([await runner._factory.model_choice.async_model() for _ in range(2)])
 
     asyncio.run(main())
 
@@ -411,6 +443,69 @@ def test_runs_that_start_at_the_same_time(server: FakeServer) -> None:
         return [result.output for result in await asyncio.gather(*(runner.arun("x") for _ in range(8)))]
 
     assert ["Hi."] * 8 == asyncio.run(main())
+
+
+def test_end_of_a_loop() -> None:
+    """A runner that is gone when its loop ends leaves no connection open, however many it had."""
+
+    async def main(address: str) -> list[Any]:
+        runner = Runner(base_url=address, model="m")
+        return [result.output for result in await asyncio.gather(*[runner.arun("Hi") for _ in range(40)])]
+
+    with (
+        FakeServer(lambda _: reply.text("Hi.")) as server,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        outputs = asyncio.run(main(server.base_url))
+        gc.collect()
+
+    assert (["Hi."] * 40, []) == (outputs, [str(each.message) for each in caught])
+
+
+def test_client_of_a_runner_that_is_gone() -> None:
+    """The client of a runner that is gone is closed while the loop goes on."""
+
+    async def main(address: str) -> bool:
+        assert "Hi." == (await Runner(base_url=address, model="m").arun("Hi")).output
+        made = [each for each in gc.get_objects() if isinstance(each, openai.AsyncOpenAI)]
+        (client,) = [each for each in made if str(each.base_url).startswith(address)]
+        while not client.is_closed():  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0.01)
+        return True
+
+    with FakeServer([reply.text("Hi.")]) as server:
+        assert asyncio.run(main(server.base_url))
+
+
+def test_connections_of_a_crowd(environment: Callable[[str, str], None]) -> None:
+    """Conversations after each other share one connection; of many at once, each gets its answer."""
+    ports: list[int] = []
+    answer = b'{"choices": [{"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports.append(writer.get_extra_info("peername")[1])
+        with contextlib.closing(writer), contextlib.suppress(asyncio.IncompleteReadError):
+            while head := (await reader.readuntil(b"\r\n\r\n")).lower():
+                await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+
+    async def main() -> tuple[int, list[str], int, int]:
+        server = await asyncio.start_server(serve, "127.0.0.1", backlog=500)
+        runner = Runner(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", model="m")
+        await runner.arun("x")
+        await runner.arun("x")
+        alone = len(ports)
+        outputs = [result.output for result in await asyncio.gather(*(runner.arun("x") for _ in range(300)))]
+        crowded = len(ports)
+        await runner.arun("x")
+        server.close()
+        return alone, outputs, crowded, len(ports)
+
+    alone, outputs, crowded, after = asyncio.run(main())
+
+    assert (1, ["Hi."] * 300) == (alone, outputs)
+    assert after == crowded <= 300
 
 
 def test_listing_does_not_block_the_loop(environment: Callable[[str, str], None]) -> None:

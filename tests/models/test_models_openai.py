@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import pickle
+import re
 import traceback
 import types
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from toolkit import ModelError, OpenAIModel, Runner, Usage
+from toolkit import Limits, ModelError, OpenAIModel, Runner, Usage
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.models import Model
 from toolkit.models.errors import UNREADABLE, translate_errors
@@ -238,6 +239,56 @@ def test_client_without_post() -> None:
         assert "Hi." == Runner([add], model="fake", client=types.SimpleNamespace(chat=client.chat)).run("x").output
 
 
+def test_client_behind_create() -> None:
+    """A request goes where the package's own `create` sends it, whichever object leads to that."""
+    with FakeServer([reply.text("Hi.")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as other:
+
+        class Client(openai.OpenAI):
+            @property
+            def chat(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  # a wrapper's
+                return other.chat
+
+        with Client(base_url="http://127.0.0.1:1", api_key="test", max_retries=0) as client:
+            assert "Hi." == completed(OpenAIModel(client, "fake")).text
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("timeout", "with_options(timeout="),
+        ("extra_headers", "default_headers"),
+        ("extra_query", "default_query"),
+        ("extra_body", "write the keys in it beside the others"),
+    ],
+)
+def test_option_of_the_client(name: str, advice: str) -> None:
+    """What is an argument of `create`, and no key of a body, is refused with what to write."""
+    with pytest.raises(TypeError, match=rf"{name}.* is no key of a request's body: .*{re.escape(advice)}"):
+        OpenAIModel(Recorder(HI), "fake", options={name: {}})
+
+
+def test_option_that_is_omitted() -> None:
+    """Options that the package leaves out are left out."""
+    client = Recorder(HI)
+    completed(OpenAIModel(client, "fake", options={"seed": openai.omit, "temperature": openai.not_given, "top_p": 1}))
+
+    assert {"model", "messages", "stream", "top_p"} == client.seen[0].keys()
+
+
+@pytest.mark.parametrize("max_seconds", [None, 60])
+@pytest.mark.parametrize("through", [through_sync, through_async])
+def test_charset_of_an_answer(through: Callable[..., str], max_seconds: float | None) -> None:
+    """JSON is UTF-8, whatever its headers say; what is not UTF-8 is refused."""
+    limits = Limits(max_seconds=max_seconds)
+    text = '{"choices": [{"message": {"content": "Grüß dich"}, "finish_reason": "stop"}]}'
+    kind = "application/json; charset=latin-1"
+    script = [reply.raw(text.encode(charset), content_type=kind) for charset in ("utf-8", "latin-1")]
+    with FakeServer(script) as server:
+        assert "Grüß dich" == through(server, limits=limits)
+        with pytest.raises(ModelError, match="cannot be read"):
+            through(server, limits=limits)
+
+
 # -- what an answer becomes
 
 
@@ -268,7 +319,24 @@ def test_response() -> None:
     ) == completed(OpenAIModel(Recorder(answer), "fake"))
 
 
-@pytest.mark.parametrize("usage", [None, {}, [], {"prompt_tokens": None, "completion_tokens": "4"}], ids=str)
+def test_usage_in_detail() -> None:
+    """Cached and reasoning tokens are read where the server reports them."""
+    usage = {
+        "prompt_tokens": 30,
+        "completion_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 12},
+        "completion_tokens_details": {"reasoning_tokens": 15},
+    }
+
+    assert Usage(30, 20, 1, 12, 15) == completed(OpenAIModel(Recorder({**HI, "usage": usage}), "fake")).usage
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}, [], {"prompt_tokens": None, "completion_tokens": "4"},
+     {"prompt_tokens": -3, "completion_tokens": True}],
+    ids=str,
+)  # fmt: skip
 def test_odd_usage(usage: Any) -> None:
     """What a server does not count is taken as nothing; the request counts."""
     assert Usage(0, 0, 1) == completed(OpenAIModel(Recorder({**HI, "usage": usage}), "fake")).usage
@@ -286,7 +354,7 @@ def test_long_nonsense_is_shortened() -> None:
     with pytest.raises(ModelError) as caught:
         completed(OpenAIModel(Recorder("x" * 10_000), "fake"))
 
-    assert f"The server's answer is not a chat completion; check base_url: {'x' * 299}…" == str(caught.value)
+    assert f"The server's answer is not a chat completion; check base_url: {'x' * 299}… (fake)" == str(caught.value)
 
 
 @pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
@@ -303,6 +371,8 @@ def test_error_that_a_client_passes_on(error: Any) -> None:
 def test_repr() -> None:
     """A model shows its name and where it is; so does one behind a double."""
     with openai.OpenAI(base_url="http://127.0.0.1:1/v1", api_key="secret") as client:
+        assert "<OpenAIModel fake at http://127.0.0.1:1/v1/>" == repr(OpenAIModel(client, "fake"))
+    with openai.OpenAI(base_url="http://ann:secret@127.0.0.1:1/v1", api_key="secret") as client:
         assert "<OpenAIModel fake at http://127.0.0.1:1/v1/>" == repr(OpenAIModel(client, "fake"))
     assert "<OpenAIModel fake at ?>" == repr(OpenAIModel(Recorder(HI), "fake"))
 
@@ -375,6 +445,15 @@ def test_other_errors(error: Exception) -> None:
     assert (error, None) == (caught.value.cause, caught.value.__cause__)
 
 
+def test_place_of_an_error() -> None:
+    """An error that is raised inside gets the model's name and address, once, and loses the key."""
+    client = openai.OpenAI(base_url="http://localhost:1/v1", api_key="sk-canary-canary")
+    with pytest.raises(ModelError) as caught, translate_errors(client, "m"), translate_errors(client, "m"):
+        raise ModelError("The server says: sk-canary-canary.", 500)
+
+    assert ("The server says: [key]. (m at http://localhost:1/v1/)", 500) == (str(caught.value), caught.value.status)
+
+
 @pytest.mark.parametrize(
     "error", [ModelError("mine"), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()], ids=repr
 )
@@ -402,7 +481,8 @@ def test_status(status: int, advice: str) -> None:
     error = asked_once(reply.error(status, "the server's words"))
 
     assert (status, True) == (error.status, advice in str(error))
-    assert [1, 1, 1] == [str(error).count(part) for part in ("fake at http://127.0.0.1", str(status), "server's words")]
+    parts = ("fake at http://127.0.0.1", f"status {status}", "server's words")
+    assert [1, 1, 1] == [str(error).count(part) for part in parts]
 
 
 def test_address_without_secrets() -> None:
@@ -485,3 +565,10 @@ def test_request_that_cannot_be_made() -> None:
     """An option that no request can carry is a ModelError, not the client's own."""
     with FakeServer() as server, pytest.raises(ModelError, match="The request to the model failed"):
         through_sync(server, request_options={"seed": object()})
+
+
+@pytest.mark.parametrize("key", ["messages", "model", "stream", "tools"])
+def test_options_that_each_request_has(key: str) -> None:
+    """Options may not replace what each request has of its own, such as the run's tools."""
+    with pytest.raises(TypeError, match=rf"options={{'{key}': ...}}: each request has a '{key}' of its own"):
+        OpenAIModel(object(), "m", options={key: []})

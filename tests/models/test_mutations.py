@@ -1,7 +1,7 @@
 """A mutator over good answers: whatever is wrong with an answer, what must hold of a run holds.
 
 A good answer of either API has up to eight calls, or a text; up to six mutations of the tables below are made in it,
-each named after the fault in the wild that it stands for. 2,000 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as
+each named after the fault in the wild that it stands for. 200 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as
 many as it says.
 """
 
@@ -522,11 +522,8 @@ def line() -> Iterator[Line]:
 @given(mutants(), st.sampled_from(list(WIRE)), st.integers(0, 1500))
 def test_mutated_answers_on_the_wire(line: Line, entered: Entered, mutant: Mutant, wire: str, size: int) -> None:
     """The same holds through the openai package, over a wire that breaks: the strict server refuses nothing."""
-    if mutant.streams:
-        events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in mutant.answer]
-        sent = reply.raw(b"".join([*events, b"data: [DONE]\n\n"]), content_type="text/event-stream", headers=CLOSE)
-    else:
-        sent = reply.body(mutant.answer[0] if mutant.answer else None, headers=CLOSE)
+    answer = mutant.answer or ([] if mutant.streams else [None])
+    sent = send(answer, streams=mutant.streams)
     line.answers[:] = [WIRE[wire](sent, size)]
     entered.calls.clear()
     try:
@@ -538,6 +535,153 @@ def test_mutated_answers_on_the_wire(line: Line, entered: Entered, mutant: Mutan
 
     assert (called, len(called), []) == (answered, len(set(called)), line.server.problems)
     assert not (is_cut_off(result) and entered.calls)
+
+
+# -- recorded conversations: what runs is what was sent, once
+
+# Name and arguments in fragments: where one is missing, comes twice or belongs to another call, no JSON is left.
+RECORDED: list[list[tuple[str, list[str]]]] = [
+    [
+        ("note", ['{"a', '": 1, "text": "x', '"}']),
+        ("note", ['{"a":', ' 2, "text": "y"', "}"]),
+        ("shout", ['{"loud": "three"}']),
+    ],
+    [("shout", ['{"loud"', ': "four', '"}'])],
+]
+
+
+def recorded(api: str, calls: list[tuple[str, list[str]]], *, streams: bool) -> list[Any]:
+    """One answer of a conversation as a server of OpenAI's sent it: its chunks or events, or its one body."""
+    texts = [(name, "".join(parts)) for name, parts in calls]
+    if not (api == "chat" and streams):
+        return good(api, texts, "Let me see.", 7, streams=streams)
+    chunks = streamed(texts, "Let me see.", 1000)
+    at = 2
+    for number, (_, parts) in enumerate(calls):
+        pieces = [{"index": number, "function": {"arguments": part}} for part in parts]
+        deltas = [{"index": 0, "delta": {"tool_calls": [piece]}, "finish_reason": None} for piece in pieces]
+        chunks[at + 1 : at + 2] = [{"choices": [delta]} for delta in deltas]
+        at += 1 + len(parts)
+    return chunks
+
+
+def kind_of(value: Any) -> type:
+    return type(None) if value is None else type(value)
+
+
+def retype_values(chance: random.Random, answer: list[Any]) -> None:
+    """Give values another type."""
+    for _ in range(chance.randint(1, 3)):
+        holder, key = chance.choice([place for _, place in places(answer)] or [([None], 0)])
+        holder[key] = copy.deepcopy(chance.choice([odd for odd in ODD if kind_of(odd) is not kind_of(holder[key])]))
+
+
+def choose_list(chance: random.Random, answer: list[Any]) -> list[Any]:
+    """The chunks of a stream; of a whole answer its calls or items."""
+    inner = [holder[key] for there, (holder, key) in places(answer) if there in ("tool_calls", "output")]
+    return chance.choice(inner) if len(answer) == 1 and inner else answer
+
+
+def repeat_chunks(chance: random.Random, answer: list[Any]) -> None:
+    """Send chunks twice, one behind the other."""
+    chunks = choose_list(chance, answer)
+    for at in sorted(chance.sample(range(len(chunks)), min(len(chunks), chance.randint(1, 3))), reverse=True):
+        chunks.insert(at, copy.deepcopy(chunks[at]))
+
+
+def drop_chunks(chance: random.Random, answer: list[Any]) -> None:
+    """Lose chunks."""
+    chunks = choose_list(chance, answer)
+    for at in sorted(chance.sample(range(len(chunks)), min(len(chunks), chance.randint(1, 3))), reverse=True):
+        del chunks[at]
+
+
+def shuffle_ids(chance: random.Random, answer: list[Any]) -> None:
+    """Let ids or indexes change their places."""
+    there = chance.choice(["id", "call_id", "item_id", "index", "output_index"])
+    found = [place for name, place in places(answer) if name == there]
+    values = [holder[key] for holder, key in found]
+    chance.shuffle(values)
+    for (holder, key), value in zip(found, values):
+        holder[key] = value
+
+
+HARMS = [retype_values, repeat_chunks, drop_chunks, shuffle_ids]
+
+
+class Diary:
+    """Tools that keep what they were called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.tools = Toolbox([self.note, self.shout])
+
+    def note(self, a: int, text: str) -> str:
+        """Note a number and a text."""
+        self.calls.append(("note", {"a": a, "text": text}))
+        return "noted"
+
+    def shout(self, loud: str) -> str:
+        """Shout a text."""
+        self.calls.append(("shout", {"loud": loud}))
+        return "shouted"
+
+
+SENT = [(name, json.loads("".join(parts))) for calls in RECORDED for name, parts in calls]
+
+
+def find_fault(line: Line, api: str, *, streams: bool, seed: int) -> str:
+    """Hold a recorded conversation of which one answer is harmed; describe what must not have happened."""
+    chance = random.Random(seed)  # noqa: S311  a case has to be the same each time
+    answers = [recorded(api, calls, streams=streams) for calls in RECORDED]
+    harm = chance.choice(HARMS)
+    harm(chance, chance.choice(answers))
+    diary = Diary()
+    line.answers[:] = [send(answer, streams=streams) for answer in reversed(answers)]
+    line.server.problems.clear()
+    try:
+        runner = Runner(diary.tools, model="fake", client=line.client, api=api)
+        called, answered = pairs_of(ran(runner, streams=streams))
+    except ModelError:
+        called, answered = [], []
+    except Exception as error:  # noqa: BLE001  whatever it is, it is a fault
+        return f"{harm.__name__}: {error!r}"
+    checks = {
+        "not a call that was sent": [call for call in diary.calls if call not in SENT],
+        "ran twice": [call for call in SENT if diary.calls.count(call) > 1],
+        "not answered": [call_id for call_id in called if answered.count(call_id) != 1],
+        "refused by the strict server": [*line.server.problems],
+    }
+    return "; ".join(f"{harm.__name__}: {name}: {found}" for name, found in checks.items() if found)
+
+
+def send(answer: list[Any], *, streams: bool) -> Reply:
+    """Make the reply that sends chunks or events, or one body."""
+    if not streams:
+        return reply.body(answer[0], headers=CLOSE)
+    events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in answer]
+    return reply.raw(b"".join([*events, b"data: [DONE]\n\n"]), content_type="text/event-stream", headers=CLOSE)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", list(MODELS))
+def test_harmed_conversation(line: Line, api: str, streams: bool) -> None:
+    """A call runs with the arguments that were sent, and once, whatever is retyped, repeated, lost or renamed."""
+    faults = {seed: find_fault(line, api, streams=streams, seed=seed) for seed in range(max(CASES // 2, 1))}
+
+    assert {} == {seed: fault for seed, fault in faults.items() if fault}
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", list(MODELS))
+def test_recorded_conversation(line: Line, api: str, streams: bool) -> None:
+    """Without harm the conversation runs all its calls."""
+    diary = Diary()
+    answers = [recorded(api, calls, streams=streams) for calls in RECORDED]
+    line.answers[:] = [send(answer, streams=streams) for answer in reversed(answers)]
+    ran(Runner(diary.tools, model="fake", client=line.client, api=api), streams=streams)
+
+    assert SENT == diary.calls
 
 
 # -- the mutator itself

@@ -153,7 +153,50 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
     ):
         ran(runner, streamed=streamed)
 
-    assert "canary" not in f"{caught.value!r} {caught.value.cause!r}"
+    cause = caught.value.cause
+    assert isinstance(cause, openai.APIStatusError)
+    assert (status, status) == (cause.status_code, cause.response.status_code)
+    assert "canary" not in f"{caught.value!r} {caught.value.__context__!r} {cause!r} {cause} {cause.body}"
+    assert "canary" not in f"{cause.response.text} {cause.response.headers}"
+
+
+@pytest.mark.parametrize("max_seconds", [None, 60])
+@pytest.mark.parametrize("fault", [reply.text("x").cut(100), reply.text("x").reset(100)], ids=["closed", "reset"])
+def test_broken_whole_answer(fault: Reply, max_seconds: float | None) -> None:
+    """F6: an answer that is not streamed is asked for again where it breaks, as often as the client's retries say."""
+    limits = Limits(max_seconds=max_seconds)
+    with (
+        FakeServer([fault, fault, reply.text("Hi.")]) as server,
+        clients_own(server, retries=2, limits=limits) as runner,
+    ):
+        assert "Hi." == ran(runner, streamed=False).output
+    with FakeServer([fault, fault]) as server, clients_own(server, retries=1, limits=limits) as runner:
+        with pytest.raises(ModelError, match="the connection broke"):
+            ran(runner, streamed=False)
+
+        assert 2 == len(server.requests)
+
+
+def test_broken_whole_answer_in_a_loop() -> None:
+    """F6: the same holds in an event loop."""
+
+    async def main(server: FakeServer) -> str:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=1) as client:
+            return (await aran(Runner(model="fake", client=client), streamed=False)).output
+
+    with FakeServer([reply.text("x").cut(100), reply.text("Hi.")]) as server:
+        assert "Hi." == asyncio.run(main(server))
+
+
+def test_silence_within_a_whole_answer() -> None:
+    """F9: a client's own timeout is told as one, in the middle of an answer, too."""
+    timeout = openai.Timeout(5, read=0.05)
+    with (
+        FakeServer([reply.text("x").held(100)]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0, timeout=timeout) as client,
+        pytest.raises(ModelError, match="did not answer in time"),
+    ):
+        Runner(model="fake", client=client).run("x")
 
 
 @pytest.mark.parametrize("fault", [reply.text("x").cut(None), reply.text("x").reset(None)], ids=["closed", "reset"])
@@ -319,16 +362,17 @@ def test_stream_without_end(piece: str, opened: Opened) -> None:
     assert peak < MAX_ANSWER + 64 * MIB
 
 
-def test_answer_without_end() -> None:
-    """F11: an answer that is not streamed is left at its bound, where the runner has made the client."""
-    with FakeServer([reply.raw(endless(b" " * MIB))]) as server, by_address(server) as runner:
+@WITH_EITHER_CLIENT
+def test_answer_without_end(opened: Opened) -> None:
+    """F11: an answer that is not streamed is left at its bound."""
+    with FakeServer([reply.raw(endless(b" " * MIB))]) as server, opened(server) as runner:
         peak = peak_of(lambda: refused(runner, streamed=False))
 
     assert (True, 1) == (peak < MAX_ANSWER + 64 * MIB, len(server.requests))
 
 
 def test_error_without_end() -> None:
-    """F11: so is the body of an error."""
+    """F11: so is the body of an error, where the runner has made the client."""
     with FakeServer([reply.raw(endless(b" " * MIB), status=400)]) as server, by_address(server) as runner:
         refused(runner, streamed=True)
 
@@ -352,11 +396,12 @@ def bomb() -> bytes:
     return packed + packer.flush()
 
 
+@WITH_EITHER_CLIENT
 @STREAMED
-def test_compressed_answer_without_end(streamed: bool) -> None:
+def test_compressed_answer_without_end(opened: Opened, streamed: bool) -> None:
     """F12: what is counted has been unpacked: a small compressed answer cannot become a large one."""
     packed = reply.raw(bomb(), headers={"content-encoding": "gzip"}, content_type="text/event-stream")
-    with FakeServer([packed]) as server, by_address(server) as runner:
+    with FakeServer([packed]) as server, opened(server) as runner:
         peak = peak_of(lambda: refused(runner, streamed=streamed))
 
     assert peak < MAX_ANSWER + 64 * MIB

@@ -5,6 +5,7 @@ would have to keep, or whose arguments are not JSON. So every script also says t
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -476,7 +477,7 @@ def test_embedded_model() -> None:
     [
         ([called(call_id=None, id=None), called(call_id="", id="")], [1, 1]),
         ([called(call_id=7)], [1]),
-        ([called(), called(), called()], [1, 1, 1]),
+        ([called(), called(id="fc_2"), called(arguments='{"a":1}'), called(call_id=None)], [1]),
         ([called(arguments={"a": 1})], [1]),
         ([called(arguments=None)], [0]),
         ([called(arguments="")], [0]),
@@ -484,13 +485,13 @@ def test_embedded_model() -> None:
         ([called(name=None)], [None]),
         ([called(name="add\ud800")], [None]),
         ([called(arguments='["a"]')], [None]),
-        ([called(id=5, status=None), 5, None, "x", [1], {}, {"type": ["function_call"]}], [1]),
+        ([called(id=5, status=None), None], [1]),
         ([{"type": "custom_tool_call", "id": "c", "call_id": "c", "name": "sh", "input": "ls"}, called()], [None, 1]),
         ([{"type": "odd", "text": "\ud800", "number": float("nan")}, called()], [1]),
     ],
     ids=[
         "no ids", "number as id", "one id for all", "decoded arguments", "null arguments", "no arguments", "long name",
-        "no name", "half a character", "no object", "no items", "custom tool", "what no request can carry",
+        "no name", "half a character", "no object", "null", "custom tool", "what no request can carry",
     ],
 )  # fmt: skip
 def test_odd_calls(through: Any, calls: list[Any], values: list[Any]) -> None:
@@ -753,6 +754,163 @@ def test_item_that_comes_twice_runs_once(at_the_end: bool) -> None:
     events = events if at_the_end else [*map(empty_at_the_end, events)]
 
     assert [1] == [call.result.value for call in of_events(events).calls]
+
+
+TWICE: dict[str, Callable[[list[dict[str, Any]], int], list[dict[str, Any]]]] = {
+    "with another item id": lambda events, done: [
+        *events[:done], *(with_item(event, id="fc_2") for event in events[:done]), *events[done:]
+    ],
+    "with its arguments written otherwise": lambda events, done: [
+        *events[:done], with_item(events[done - 1], arguments='{"a":1}'), *events[done:]
+    ],
+    "added twice": lambda events, done: [event for event in events for _ in range(1 + ("added" in event["type"]))],
+    "added again with another item id": lambda events, done: [
+        *events[:done], *(with_item(event, id="fc_2") for event in events if "added" in event["type"]), *events[done:]
+    ],
+    "with a late piece": lambda events, done: [
+        *events[:done], *(event for event in events if "delta" in event["type"]), *events[done:]
+    ],
+}  # fmt: skip
+
+
+def with_item(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The same event with its item changed."""
+    about = {"item_id": changes["id"]} if "item_id" in event and "id" in changes else {}
+    return {**event, **about, **({"item": {**event["item"], **changes}} if "item" in event else {})}
+
+
+@pytest.mark.parametrize("twice", TWICE.values(), ids=TWICE)
+@pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
+def test_call_that_comes_twice_runs_once(twice: Any, at_the_end: bool) -> None:
+    """A `call_id` is one call, however often the stream names it."""
+    *events, last = twice(received := events_of(called()), len(received) - 1)
+    ended = last if at_the_end else empty_at_the_end(last)
+
+    assert [1] == [call.result.value for call in of_events([*events, ended]).calls]
+
+
+@pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
+@pytest.mark.parametrize("changes", [{"arguments": '{"a": 2}'}, {"name": "other"}], ids=["arguments", "name"])
+def test_id_of_two_calls_in_a_stream(changes: dict[str, Any], at_the_end: bool) -> None:
+    """One `call_id` with different calls is an answer that nobody can read: none of them runs."""
+    events = events_of(called())
+    done = with_item(events[-2], **changes)
+    end = events[-1] if at_the_end else empty_at_the_end(events[-1])
+
+    with pytest.raises(ModelError, match="different calls with the id 'call_1'|other calls at its end"):
+        of_events([*events[:-1], done, end])
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [[called(arguments='{"a": 2}')], [called(call_id="call_2", arguments='{"a": 2}')], [called(name="other")]],
+    ids=["other arguments", "another call", "another name"],
+)
+def test_end_that_contradicts_the_stream(listed: list[Any]) -> None:
+    """So is a stream whose end lists other calls than it brought."""
+    events = events_of(called())
+    end = {**events[-1], "response": {"status": "completed", "output": listed}}
+    with pytest.raises(ModelError, match=r"other calls at its end than in its stream\. Its calls are discarded\."):
+        of_events([*events[:-1], end])
+
+
+def test_other_call_ids_at_the_end() -> None:
+    """Gateways that make new ids in each event name the same calls."""
+    events = events_of(called(), called(id="fc_2", call_id="call_2", arguments='{"a": 2}'))
+    listed = [called(id="x", call_id="x"), called(id="y", call_id="y", arguments='{"a": 2}')]
+    end = {**events[-1], "response": {"status": "completed", "output": listed}}
+
+    assert [1, 2] == [call.result.value for call in of_events([*events[:-1], end]).calls]
+
+
+def test_id_of_two_calls() -> None:
+    """The same in a whole answer."""
+    answer = {"status": "completed", "output": [called(), called(id="fc_2", arguments='{"a": 2}')]}
+    with (
+        FakeServer([Reply.body(answer)]) as server,
+        pytest.raises(ModelError, match="different calls with the id 'call_1'"),
+    ):
+        whole(server)
+
+
+def test_call_of_which_only_the_start_came() -> None:
+    """A call whose arguments never came is cut, though the response is complete: it is not called without them."""
+    events = [event for event in events_of(called()) if event["type"] in ("response.output_item.added", ENDED)]
+
+    assert [CUT_TEXT] == [call.result.text for call in of_events([*map(empty_at_the_end, events)]).calls]
+
+
+@pytest.mark.parametrize("changes", [{"call_id": "call_9", "id": "fc_9"}, None], ids=["it has other ids", "it is lost"])
+def test_call_without_its_last_event(changes: Any) -> None:
+    """Where other items have their last event, and nothing lists the calls, one without it is cut, and none runs."""
+    events = events_of(called(), called(id="fc_2", call_id="call_2", arguments='{"a": 2}'))
+    done = max(at for at, event in enumerate(events) if event["type"] == "response.output_item.done")
+    events[done : done + 1] = [with_item(events[done], **changes)] if changes else []
+
+    assert {CUT_TEXT} == {call.result.text for call in of_events([*map(empty_at_the_end, events)]).calls}
+
+
+ENDED = "response.completed"
+WRONG_ITEMS: dict[str, Any] = {
+    "a number": 5,
+    "a text": "x",
+    "a list": [1],
+    "no type": {},
+    "a type": {"type": ["function_call"]},
+    "arguments": called(arguments=5),
+    "a name": called(name=5),
+    "a namespace": called(namespace=5),
+    "a status": called(status=5),
+    "an id": called(call_id=["x"]),
+    "a content": message("", content=5),
+    "a part of a content": message("", content=[5]),
+    "a text of a content": message("", content=[{"type": "output_text", "text": 5}]),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("wrong", WRONG_ITEMS.values(), ids=WRONG_ITEMS)
+def test_item_of_a_wrong_type(through: Any, wrong: Any) -> None:
+    """An item that cannot be read refuses the answer: the call beside it is not run."""
+    answer = {"status": "completed", "output": [called(), wrong]}
+    sent = reply.chunks([{"type": ENDED, "response": answer}]) if through is streamed else Reply.body(answer)
+    entered: list[int] = []
+
+    def add(a: int = 0) -> None:
+        """Add."""
+        entered.append(a)
+
+    with FakeServer([sent]) as server, pytest.raises(ModelError, match="malformed"):
+        through(server, [add])
+
+    assert [] == entered
+
+
+WRONG_EVENTS: dict[str, Any] = {
+    "a number": 5,
+    "a text": "0",
+    "a list": [],
+    "a type": {"type": 5},
+    "an item": {"type": "response.output_item.done", "item": 5},
+    "an item of no type": {"type": "response.output_item.added", "item": {}},
+    "an index": {"type": "response.output_item.added", "output_index": "x", "item": called()},
+    "a delta": {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": 5},
+    "a delta of text": {"type": "response.output_text.delta", "delta": {}},
+    "arguments": {"type": "response.function_call_arguments.done", "item_id": "fc_1", "arguments": 5},
+    "a response": {"type": ENDED, "response": 5},
+    "an output": {"type": ENDED, "response": {"status": "completed", "output": 5}},
+    "a status": {"type": ENDED, "response": {"status": 5, "output": []}},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_EVENTS.values(), ids=WRONG_EVENTS)
+def test_event_of_a_wrong_type(wrong: Any) -> None:
+    """So does an event."""
+    *first, last = events_of(called())
+    sent = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in [*first[:-1], wrong, first[-1], last])
+    answer = reply.raw(sent, content_type="text/event-stream")
+    with FakeServer([answer]) as server, pytest.raises(ModelError, match="malformed"):
+        streamed(server)
 
 
 def test_text_that_comes_at_the_end() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from toolkit import Image, ModelError, Tool, Toolbox, ToolCall, ToolResult, tool
 from toolkit._messages import (
+    REMEDY,
     ModelRequest,
     ModelResponse,
     SystemMessage,
@@ -100,12 +101,22 @@ def test_pictures() -> None:
         SmallCalls().render_request(ModelRequest(messages=(UserMessage("What is it?", (picture,)),)))
 
 
-def test_failure_is_asked_for_as_a_failure() -> None:
-    """A call that failed has other examples, which say that it did not work."""
-    messages = SmallCalls().render_request(answered("no such wall", is_error=True))["messages"]
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("no such wall", "no such wall."),
+        ("Which wall?", "Which wall?"),
+        ('not "north"\n\x00\tor \\', r"not \"north\" or \\."),
+        ("é" * 1000, f"{'é' * 399}…"),
+        (f"paint failed: KeyError. {REMEDY}", "paint failed: KeyError."),
+    ],
+    ids=["text", "question", "escapes", "long", "remedy"],
+)
+def test_failure_is_stated(error: str, sentence: str) -> None:
+    """The sentence about a call that failed can only be the text of its error."""
+    body = SmallCalls().render_request(answered(error, is_error=True))
 
-    assert "Question: Paint the north wall red.\nError: no such wall" == messages[-1]["content"]
-    assert "Sorry, that did not work: the tool failed." == messages[-2]["content"]
+    assert f'root ::= "Sorry, that did not work: {sentence}"' == body["grammar"]
 
 
 def test_conversation_without_tools_is_plain() -> None:

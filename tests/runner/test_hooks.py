@@ -99,6 +99,12 @@ class Passive:
     """Has no hook."""
 
 
+class AsyncObserver:
+    """Has a hook that nothing would await."""
+
+    async def on_event(self, event: object, run_id: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("hook", "error_text"),
     [
@@ -106,8 +112,9 @@ class Passive:
         (Hook(before_call=5), "has none of the methods"),  # type: ignore[arg-type]
         (print, "has none of the methods"),
         (Account, "give an instance, Account"),
+        (AsyncObserver(), "has an async on_event"),
     ],
-    ids=["no hook", "no function", "function", "class"],
+    ids=["no hook", "no function", "function", "class", "async"],
 )
 def test_no_hook(hook: object, error_text: str) -> None:
     """What has no hook is refused when the runner is made."""
@@ -268,6 +275,38 @@ def test_arguments_that_ran(go: Go, later: bool) -> None:
 
     assert ([7], '{"amount": 7}', {"amount": 5}) == (account.paid, done.arguments, json.loads(done.proposed_arguments))
     assert '{"amount": 7}' == event_to_dict(done)["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (ToolResult("5 rows"), "5 rows\nstale"),
+        (ToolResult("5 rows", error="cut off"), "5 rows\nstale"),
+        (ToolResult(error="cut off"), "stale"),
+    ],
+    ids=["success", "partial", "error"],
+)
+def test_error_that_a_hook_changes(given: ToolResult, text: str) -> None:
+    """An error that a hook changes in a result whose text it leaves is what the model reads."""
+    hook = Hook(False, after_call=lambda _, result, __: result._replace(error="stale"))
+    with ScriptedModel([[call("look")], "Done."]) as model:
+        result = Runner([tool(lambda: given, name="look")], model=model, hooks=[hook]).run("Go.")
+
+    assert (text, "stale", "failed") == (result.calls[0].result[1:4])
+    assert text == model.requests[1].messages[-1].text
+
+
+@BACKENDS
+def test_name_that_ran(go: Go) -> None:
+    """The call is recorded with the name of the tool that ran, and with the one that the model proposed."""
+    seen = [tool(lambda: "1", name="count", title="Count"), tool(lambda: "2", name="measure", title="Measure")]
+    hook = Hook(False, before_call=lambda made, _: dataclasses.replace(made, name="measure"))
+    with ScriptedModel([[call("count")], "Done."]) as model:
+        (done,) = go(Runner(seen, model=model, hooks=[hook])).calls
+    fields = event_to_dict(done)
+
+    assert ("measure", "count", "Measure", "2") == (done.name, done.proposed_name, done.title, done.result.text)
+    assert ("measure", "count") == (fields["toolName"], fields["proposedToolName"])
 
 
 def test_arguments_of_an_approver() -> None:

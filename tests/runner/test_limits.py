@@ -284,3 +284,23 @@ def test_hook_that_hangs(
 
     with pytest.raises(ModelError, match=r"in its time: 0\.1 s, with the hooks around it"):
         go(Runner([add], model=ScriptedModel(["ok"] * 2), hooks=[hook], limits=limits))
+
+
+def test_cost() -> None:
+    """A result has the cost of the tokens of its run; those from the provider's cache have a price of their own."""
+    response = ModelResponse(text="Done.", usage=Usage(1_000_000, 500_000, 1, cached_tokens=400_000))
+    costs = [
+        Runner(model=ScriptedModel([response]), limits=Limits(prices=prices)).run("Go").cost
+        for prices in (None, Prices(input=2, output=8), Prices(input=2, output=8, cached=0.5))
+    ]
+
+    assert [None, 6.0, 5.4] == costs
+
+
+def test_known_prices() -> None:
+    """The prices of many models are known, those of cached tokens too."""
+    prices = Prices.of("gpt-4o-mini", "openai")
+
+    assert (0.15, 0.6, 0.075) == (prices.input, prices.output, prices.cached)
+    with pytest.raises(ValueError, match="No prices are known for the model 'my-own'"):
+        Prices.of("my-own")

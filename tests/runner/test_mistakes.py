@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+import socket
 import sqlite3
-from typing import Any
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, Protocol
 
 import pytest
+from openai import OpenAI
 
-from toolkit import ApprovalError, Decision, DefinitionError, Limits, Runner, Tool, ToolContext, tool
+from tests.ways import arun, astream, run, stream
+from toolkit import (
+    ApprovalError,
+    Decision,
+    DefinitionError,
+    Limits,
+    ModelError,
+    Runner,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    tool,
+)
 from toolkit.approvers import defer
 from toolkit.events import RunFinished
 from toolkit.testing import ScriptedModel, call
@@ -65,10 +86,95 @@ def look(context: ToolContext[Any]) -> str:
 def test_missing_deps() -> None:
     """A tool that takes deps of a type is not run without any, and the model is not called."""
     model = ScriptedModel([call("query"), "Done."])
-    with pytest.raises(TypeError, match=r"query\(\) takes a ToolContext with deps: pass deps= to the run"):
+    text = r"query\(\) takes a ToolContext\[Connection\], and there are no deps: pass deps= to the run"
+    with pytest.raises(TypeError, match=text):
         Runner([query], model=model).run("?")
 
     assert [] == model.requests
+
+
+class Readable(Protocol):
+    """Something that can be read."""
+
+    def read(self) -> str: ...
+
+
+def use(context: ToolContext[Readable]) -> str:
+    """Use deps of a protocol."""
+    return str(context.deps)
+
+
+def count(context: ToolContext[list[int]]) -> str:
+    """Use deps of a generic type."""
+    return str(context.deps)
+
+
+def write(context: ToolContext[Callable[[str], str]]) -> str:
+    """Use deps of a generic type whose arguments are a list."""
+    return str(context.deps)
+
+
+def test_builtin_deps() -> None:
+    """A builtin value in place of an object is refused before the first request, and in a call."""
+    model = ScriptedModel([call("query"), "Done."])
+    text = r"takes a ToolContext\[Connection\], and the deps are of type str: pass {} of type Connection\."
+    with pytest.raises(TypeError, match=text.format("deps= to the run,")):
+        Runner([query], model=model).run("?", deps="shop.db")
+    with pytest.raises(TypeError, match=text.format(r"context=ToolContext\(deps=...\),")):
+        tool(query).invoke("{}", ToolContext(deps="shop.db"))
+
+    assert [] == model.requests
+
+
+def test_deps_that_stand_in() -> None:
+    """An object of a class of the application may stand in for one of another, such as in a test."""
+
+    class Fake:
+        def execute(self, _: str) -> Any:
+            return self
+
+        def fetchone(self) -> tuple[int]:
+            return (7,)
+
+    result = Runner([query], model=ScriptedModel([call("query"), "Done."])).run("?", deps=Fake())
+
+    assert "(7,)" == result.calls[0].result.text
+
+
+@pytest.mark.parametrize("function", [use, count, write])
+def test_deps_that_are_not_compared(function: Any) -> None:
+    """Only plain classes are compared."""
+    result = Runner([function], model=ScriptedModel([call(function.__name__), "Done."])).run("?", deps="x")
+
+    assert "x" == result.calls[0].result.text
+
+
+@pytest.mark.parametrize(
+    "go",
+    [
+        lambda: tool(query).invoke(),
+        lambda: asyncio.run(tool(query).ainvoke()),
+        lambda: Toolbox([query]).call("query"),
+        lambda: asyncio.run(Toolbox([query]).acall("query")),
+        lambda: Toolbox([query]).call_many([ToolCall(name="query")]),
+        lambda: Toolbox([query], references=True).call("query"),
+    ],
+    ids=["invoke", "ainvoke", "call", "acall", "call_many", "references"],
+)
+def test_call_without_deps(go: Callable[[], object]) -> None:
+    """A call without a run says how its tool gets its deps."""
+    text = r"query\(\) takes a ToolContext\[Connection\], .* no deps: pass context=ToolContext\(deps=...\)\."
+    with pytest.raises(TypeError, match=text):
+        go()
+
+
+def test_deps_of_a_bound_function() -> None:
+    """The deps of a function that is bound to a declared tool are checked as well."""
+    box = Toolbox([Tool.from_schema("weather", {"type": "object", "properties": {}})])
+    box.bind("weather", query)
+
+    with pytest.raises(TypeError, match=r"takes a ToolContext\[Connection\]"):
+        Runner(box, model=ScriptedModel([])).run("?")
 
 
 @pytest.mark.parametrize("function", [query_if_any, ignore, look])
@@ -83,9 +189,36 @@ def test_deps_that_may_be_missing(function: Any) -> None:
 def test_connection(run: Any) -> None:
     """Calls in sequence run on the caller's thread, which a connection of SQLite demands; parallel ones do not."""
     model = ScriptedModel([[call("query"), call("query")], "Done."])
-    result = Runner([query], model=model, **run).run("?", deps=sqlite3.connect(":memory:"))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        result = Runner([query], model=model, **run).run("?", deps=connection)
 
     assert (run["order"] == "sequential") is all(made.result.text == "(1,)" for made in result.calls)
+
+
+def test_connection_of_another_thread(caplog: pytest.LogCaptureFixture) -> None:
+    """The error of SQLite and the log say what to do; the model is not told."""
+    model = ScriptedModel([call("query"), "Done."])
+    with closing(sqlite3.connect(":memory:")) as connection:
+        result = asyncio.run(Runner([query], model=model).arun("?", deps=connection)).calls[0].result
+
+    for text in (str(result.exception), caplog.text):
+        assert "connect in each call, or pass sqlite3.connect(..., check_same_thread=False)" in text
+    assert "check_same_thread" not in (result.text or "")
+
+
+@pytest.mark.parametrize("go", [run, arun, stream, astream])
+def test_refused_port(go: Callable[[Runner], Any]) -> None:
+    """Where nobody listens, the traceback is short and ends with what to do; the client's error is the cause."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        runner = Runner(model="fake", base_url=f"http://127.0.0.1:{free.getsockname()[1]}", api_key="test")
+        with pytest.raises(ModelError) as caught:
+            go(runner)
+    *frames, last = traceback.format_exception(caught.value)
+
+    assert len(frames) < 15
+    assert "check base_url and that it runs." in last
+    assert caught.value.cause is not None and caught.value.cause.__traceback__ is not None
 
 
 @tool(effect="destructive", approve=True)
@@ -103,13 +236,16 @@ ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
     ),
     (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), ""], "[stopped: max_turns]"),
     (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), "Nearly."], "Nearly.\n[stopped: max_turns]"),
-    (delete_book, {"approve": lambda _: Decision.stop("no")}, [call("delete_book", title="Dune")], "[stopped]"),
+    (delete_book, {"approve": lambda _: Decision.stop("no")}, [call("delete_book", title="Dune")], "[stopped: no]"),
+    (delete_book, {"approve": lambda _: Decision.stop()}, [call("delete_book", title="Dune")], "[stopped]"),
     (tool(ignore), {}, ["It is done."], "It is done."),
 ]
 
 
 @pytest.mark.parametrize(
-    ("made", "options", "replies", "text"), ENDS, ids=["paused", "limit", "text at a limit", "approver", "answer"]
+    ("made", "options", "replies", "text"),
+    ENDS,
+    ids=["paused", "limit", "text at a limit", "approver", "no reason", "answer"],
 )
 def test_printed_result(made: Tool[..., Any], options: dict[str, Any], replies: list[Any], text: str) -> None:
     """A result is printed as its answer; without one, as the reason why."""
@@ -142,3 +278,41 @@ def test_no_answer_in_events() -> None:
 
     assert isinstance(last, RunFinished)
     assert ("", "paused") == (last.output, last.finish_reason)
+
+
+def test_client_that_is_a_module() -> None:
+    """A module, such as the openai package itself, is no client."""
+    with pytest.raises(TypeError, match=r"is a module: write client=json.OpenAI\(\)"):
+        Runner(client=json, model="m")
+
+
+@pytest.mark.parametrize("client", [OpenAI, "http://localhost:11434/v1"], ids=["class", "address"])
+def test_client_that_is_none(client: object) -> None:
+    """A client's class or address is refused when the runner is made, with what to write."""
+    with pytest.raises(TypeError, match=r"is no client: write client=OpenAI\(\.\.\.\), or base_url="):
+        Runner(client=client, model="m")
+
+
+def test_approve_that_is_no_function() -> None:
+    """What is no approver is refused with the names of some."""
+    with pytest.raises(TypeError, match=r"approve=True is not a function .* Console\(\) or approve_all"):
+        Runner(approve=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_exception_of_a_tool_without_a_run(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """What a tool raises is logged with its traceback, though the result has a text; a ToolError is an answer."""
+
+    @tool
+    def read(name: str) -> str:
+        """Read a shelf."""
+        if name == "locked":
+            raise ToolError("It is locked.")
+        raise KeyError(name)
+
+    for name in ("a", "locked"):
+        asyncio.run(read.ainvoke({"name": name})) if is_async else read.invoke({"name": name})
+
+    (record,) = caplog.records
+    assert ("Tool read raised", logging.WARNING) == (record.getMessage(), record.levelno)
+    assert "raise KeyError(name)" in caplog.text

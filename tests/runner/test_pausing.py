@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from toolkit import (
     ApprovalRequest,
@@ -192,6 +192,24 @@ def test_modified_after_mending(words: str) -> None:
     runner = Runner([pay], model=model, approve=lambda asked: Decision.modify({**asked.arguments, "to": "Bob"}))
 
     assert ["Bob has got 5"] == texts(runner.run("Go."))
+
+
+ALIEN = "Invalid arguments: mode was given by the approver, and is no key of the tool's schema."
+
+
+@pytest.mark.parametrize(("written", "expected"), [({}, "b in mode r"), ({"m": "w"}, ALIEN)], ids=["default", "value"])
+def test_modified_by_another_name(written: dict[str, str], expected: str) -> None:
+    """A value does not become the default where an approver repeats it by a name that the model does not know."""
+
+    @tool
+    def open_file(path: str, mode: Annotated[str, Field(alias="m")] = "r") -> str:
+        """Open a file."""
+        return f"{path} in mode {mode}"
+
+    model = ScriptedModel([call("open_file", path="a", **written), "Done."])
+    runner = Runner([open_file], model=model, approve=lambda asked: Decision.modify({**asked.arguments, "path": "b"}))
+
+    assert [expected] == texts(runner.run("Go."))
 
 
 @tool

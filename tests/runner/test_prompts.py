@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import PIL.Image
 import pytest
 from matplotlib.figure import Figure
@@ -127,6 +128,30 @@ def test_parts_that_cannot_be_sent(parts: Any, fault: str) -> None:
     """A part of another type is refused, with what there is instead."""
     with pytest.raises(TypeError, match=fault):
         Runner(model=ScriptedModel([])).run(parts)
+
+
+def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is sent as CSV, beside other parts or alone; one that is too long is refused."""
+    table = pd.DataFrame({"n": [1, 2]})
+    shown = "DataFrame, 2 rows, 1 column: n int64\nn\n1\n2\n"
+
+    assert ["What?\n" + shown, shown] == [send(*parts).text for parts in (["What?", table], [table])]
+    monkeypatch.setattr(limits, "MAX_TEXT", 10)
+    assert "send a part of it" in refuse([table], ValueError)
+
+
+def test_part_alone(tmp_path: Path) -> None:
+    """A path or a picture alone is a list of one, in a later message of the user, too."""
+    file, picture = tmp_path / "plan.md", Image(b"pixels")
+    file.write_text("Blue walls.")
+    model = ScriptedModel(["A plan.", "A dot.", "A picture."])
+    prompts: list[Any] = [file, picture, PIL.Image.new("RGB", (1, 1))]
+    for prompt in prompts:
+        Runner(model=model).run(prompt)
+    sent = [request.messages[0] for request in model.requests]
+
+    assert [UserMessage("[file plan.md]\nBlue walls."), UserMessage("", (picture,))] == sent[:2]
+    assert isinstance(sent[2], UserMessage) and sent[2].images[0].data.startswith(b"\x89PNG")
 
 
 def test_empty_prompt() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -438,6 +439,27 @@ def test_middleware_of_the_run_above() -> None:
     assert ["clerk", "count_books"] == seen
 
 
+@dataclass
+class Watch:
+    """A middleware that is equal to others of its class, and not hashable."""
+
+    seen: list[str] = field(compare=False)
+
+    async def __call__(self, made: ToolCall, call_next: Next) -> ToolResult:
+        self.seen.append(made.name)
+        return await call_next(made)
+
+
+def test_equal_middleware() -> None:
+    """Every middleware of the runs above is around a call, even those that are equal to each other."""
+    seen: list[str] = []
+    middle = boss(clerk(call("count_books"), "7."), middleware=[Watch(seen)])
+    top = ScriptedModel([call("middle", query="?"), "7."])
+    Runner([middle.as_tool("middle", "all")], model=top, middleware=[Watch(seen)]).run("go")
+
+    assert ["middle", "clerk", "clerk", "count_books", "count_books"] == seen
+
+
 @BOTH_WAYS
 def test_approval_that_must_wait(go: Callable[[Runner], RunResult]) -> None:
     """A sub-agent cannot wait for an approval: its call fails, and says why."""
@@ -508,7 +530,7 @@ def test_missing_deps() -> None:
         return context.deps
 
     model = ScriptedModel([])
-    with pytest.raises(TypeError, match="takes a ToolContext with deps: pass deps= to the run"):
+    with pytest.raises(TypeError, match=r"takes a ToolContext\[str\], and there are no deps: pass deps= to the run"):
         Runner([Runner([who], model=model).as_tool("clerk", "books")], model=model).run("go")
     assert [] == model.requests
 

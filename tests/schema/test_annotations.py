@@ -117,7 +117,7 @@ def test_future(place: int) -> None:
 def test_future_values(place: int) -> None:
     """A text as annotation gives values of the type that it names."""
     made = loaded(SOURCE.format(future="from __future__ import annotations")).tools[place]
-    value = made.invoke(POINT).value
+    value = made.invoke(POINT, ToolContext(deps=1)).value
 
     assert 1 == getattr(value, "at", value).x
 

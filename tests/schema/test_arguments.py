@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
+from typing_extensions import TypedDict
 
-from toolkit import ToolResult, tool
+from toolkit import DefinitionError, Tool, ToolResult, tool
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import MAX_ERROR
 from toolkit._schema.json_text import is_object, is_truncated
@@ -526,36 +531,97 @@ def test_is_object(text: str, expected: bool) -> None:
     assert expected is is_object(text)
 
 
-@tool
-def take_ids(ids: set[int] | None = None, names: dict[int, str] | None = None) -> int:
-    """Take sets and dicts of integers."""
-    return len(ids or names or ())
+P = 2**61 - 1  # Python's hash of a number is its value modulo this one
+ALIKE = [P * number for number in range(1, 20_000)]
+ALIKE_DECIMALS = [f"{pow(10, -exponent, P)}E{exponent}" for exponent in range(1, 20_000)]
 
 
-@pytest.mark.parametrize("key", ["ids", "names"])
-def test_integers_of_one_hash(key: str) -> None:
-    """Thousands of integers chosen to have one hash are refused at once: a set of them takes quadratic time."""
-    many = [(2**61 - 1) * (10**5 + number) for number in range(20_000)]
+class Sums(BaseModel):
+    sums: frozenset[Decimal]
+
+
+class Names(TypedDict, total=False):
+    names: dict[int, str]
+
+
+COLLIDING: dict[str, tuple[Any, Any]] = {
+    "integers": (set[int], ALIKE),
+    "anything": (set[Any], ALIKE),
+    "decimals": (set[Decimal], ALIKE_DECIMALS),
+    "fractions": (set[Fraction], [*map(str, ALIKE)]),
+    "UUIDs": (frozenset[UUID], [str(UUID(int=number)) for number in ALIKE]),
+    "tuples": (set[tuple[int, ...]], [[number] for number in ALIKE]),
+    "keys": (dict[int, str], dict.fromkeys(map(str, ALIKE), "")),
+    "ordered keys": (OrderedDict[int, int], dict.fromkeys(map(str, ALIKE), 1)),
+    "counted": (Counter[int], dict.fromkeys(map(str, ALIKE), 1)),
+    "keys with underscores": (dict[int, str], {f"{number:_}": "" for number in ALIKE}),
+    "keys that are decimals": (dict[Decimal, int], dict.fromkeys(ALIKE_DECIMALS, 1)),
+    "in a model": (Sums, {"sums": ALIKE_DECIMALS}),
+    "in a list of TypedDicts": (list[Names], [{"names": dict.fromkeys(map(str, ALIKE), "")}]),
+}
+
+
+@pytest.mark.parametrize(("annotation", "value"), COLLIDING.values(), ids=COLLIDING)
+def test_values_of_one_hash(annotation: Any, value: Any) -> None:
+    """Thousands of values chosen to have one hash are refused at once: a set of them takes quadratic time."""
+
+    def take(value: Any) -> str:
+        return "taken"
+
+    take.__annotations__["value"] = annotation
+    text = json.dumps({"value": value})
     begin = time.process_time()
 
-    result = take_ids.invoke(json.dumps({key: many if key == "ids" else dict.fromkeys(map(str, many), "")}))
+    result = tool(take).invoke(text)
 
-    assert (result.text or "").endswith("more than 2,000 numbers of 22 digits or more. Send fewer.")
+    assert "Too many of these values have one hash. Send fewer" in (result.text or "")
     assert time.process_time() - begin < 2
 
 
-@pytest.mark.parametrize("gap", range(8))
-def test_long_numbers_anywhere(gap: int) -> None:
-    """Numbers of just 22 digits are counted wherever they stand in the text; one too many is refused."""
-    numbers = [str(10**21 + number) for number in range(2001)]
-    texts = [f'{{"ids": [{("," + gap * " ").join(ids)}]}}' for ids in (numbers, numbers[1:] + ["1" * 21])]
+def test_unique_items_of_one_hash() -> None:
+    """A hand-written schema whose items are unique is checked as fast."""
+    ids = {"type": "array", "uniqueItems": True}
+    take = Tool.from_schema("take", {"type": "object", "properties": {"ids": ids}}, len)
+    begin = time.process_time()
 
-    assert ["invalid_arguments", None] == [take_ids.invoke(text).kind for text in texts]
+    results = [take.invoke(json.dumps({"ids": items})) for items in (ALIKE, [[item] for item in ALIKE])]
+
+    assert ["invalid_arguments"] * 2 == [result.kind for result in results]
+    assert time.process_time() - begin < 2
 
 
-def test_many_long_numbers() -> None:
-    """Many long numbers are taken, and short ones in any number."""
-    long, short = [10**30 + number for number in range(2000)], list(range(50_000))
+def test_members_of_one_hash() -> None:
+    """A schema of others whose allowed values have one hash is refused at once."""
+    begin = time.process_time()
 
-    assert [2000, 50_000] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, short)]
-    assert 1 == take_ids.invoke(json.dumps({"names": {"1": "1" * 500_000}})).value
+    with pytest.raises(DefinitionError, match="/properties/number': too many values of its enum have one hash"):
+        Tool.from_schema("take", {"type": "object", "properties": {"number": {"enum": ALIKE}}})
+
+    assert time.process_time() - begin < 2
+
+
+@tool
+def take_ids(
+    ids: Annotated[set[int], Field(min_length=2)] | None = None, names: dict[int, str] | None = None
+) -> int | list[str]:
+    """Take sets and dicts of integers."""
+    return len(ids) if ids else list((names or {}).values())
+
+
+def test_many_numbers() -> None:
+    """Numbers are taken in any number and of any length; equal ones are one, and of equal keys the last one wins."""
+    long, short, few = [10**30 + number for number in range(5000)], list(range(50_000)), [-1, -2] * 5000
+
+    assert [5000, 50_000, 2] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, short, few)]
+    assert ["1" * 500_000] == take_ids.invoke(json.dumps({"names": {"1": "1" * 500_000}})).value
+    assert ["b"] == take_ids.invoke({"names": {"1": "a", "01": "b"}}).value
+    assert "at least 2 items" in (take_ids.invoke({"ids": [1, 1]}).text or "")
+
+
+@pytest.mark.parametrize("arguments", [[], 0, False, ""])
+def test_empty_arguments(arguments: Any) -> None:
+    """What is empty, and no object, is not taken for an empty object; nothing and blank text are."""
+    result = tool(lambda value=1: value, name="take").invoke(arguments)
+
+    assert (result.value == 1) == (arguments == "")
+    assert result.is_error != (arguments == "")

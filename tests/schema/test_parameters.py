@@ -19,7 +19,7 @@ import typing
 import uuid
 import zoneinfo
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
 
 import pytest
@@ -635,7 +635,7 @@ def test_type_made_from_json() -> None:
     """The remedy of the error works as it is written: the model gives a text, and the function gets the class."""
     with pytest.raises(DefinitionError) as caught:
         _ = echo(Url).parameters
-    remedy = re.search(r"Annotated\[.*\)\]", str(caught.value))
+    remedy = re.search(r"Annotated\[.*?\)\]", str(caught.value))
     assert remedy is not None
     made = echo(
         eval(remedy[0], {"Annotated": Annotated, "FromJson": FromJson, "test_parameters": sys.modules[__name__]})
@@ -645,6 +645,13 @@ def test_type_made_from_json() -> None:
     assert "https" == made.invoke('{"value": "https://example.com"}').value.scheme
     assert "value: Value error, no scheme (received" in (made.invoke('{"value": "example"}').text or "")
     assert "value: Input should be a valid string" in (made.invoke('{"value": 1}').text or "")
+
+
+@pytest.mark.parametrize("annotation", [list[Opaque], Url | None, typing.Callable], ids=["list", "union", "function"])
+def test_missing_function_that_converts(annotation: Any) -> None:
+    """What is no class needs a function: a list would be made of the characters of a text."""
+    with pytest.raises(DefinitionError, match="is no class .* pass a function"):
+        _ = echo(Annotated[annotation, FromJson(str)]).parameters
 
 
 def test_function_that_converts() -> None:
@@ -668,6 +675,50 @@ def test_mutable_default(default: Any) -> None:
     made = tool(function)
 
     assert [1, 1, 1] == [made.invoke("{}").value, made.invoke("{}").value, function()]
+
+
+class Basket(BaseModel):
+    items: list[str] = []
+
+
+@dataclass
+class Counts:
+    by_name: dict[str, int] = field(default_factory=dict)
+
+
+class Shop:
+    sold = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shop)
+
+
+def test_default_instance() -> None:
+    """A model or dataclass as a default is copied for each call, in a declared tool, too."""
+
+    def buy(item: str, basket: Basket = Basket(), counts: Counts = Counts()) -> list[int]:  # noqa: B008
+        basket.items.append(item)
+        counts.by_name[item] = 1
+        return [len(basket.items), len(counts.by_name)]
+
+    schema = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
+
+    for made in (tool(buy), Tool.from_schema("buy", schema, buy)):
+        assert [[1, 1]] * 2 == [made.invoke({"item": item}).value for item in "ab"]
+
+
+def test_default_of_the_application() -> None:
+    """A default that no JSON can fill is one object for all calls, as in Python."""
+
+    def sell(shop: Shop = Shop(), /, *, other: Shop = Shop()) -> list[int]:  # noqa: B008
+        shop.sold += 1
+        other.sold += 1
+        return [shop.sold, other.sold]
+
+    made = tool(sell)
+
+    assert {} == made.parameters["properties"]
+    assert [[1, 1], [2, 2]] == [made.invoke("{}").value, made.invoke("{}").value]
 
 
 def test_many_classes() -> None:

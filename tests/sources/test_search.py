@@ -205,6 +205,44 @@ def test_forced_tool_is_shown() -> None:
     assert ["cook", "find_tools"] == shown(model)[0]
 
 
+def test_search_with_another_name() -> None:
+    """The search may have a prefix, so that a run may have several."""
+    one, two = ToolSearch([ADD]), ToolSearch([COOK])
+    box = Toolbox([ADD, COOK, one]) | Toolbox([two]).prefixed("other_")
+    model = ScriptedModel([call("other_find_tools", query="soup"), call("cook", name="soup"), "Done."])
+    result = Runner(box, model=model, hooks=[one, two]).run("go")
+
+    assert [["find_tools", "other_find_tools"], *[["find_tools", "other_find_tools", "cook"]] * 2] == shown(model)
+    assert "done" == result.calls[1].result.text
+
+
+def test_prefixed_tools() -> None:
+    """A search is made of tools as they are named in the run."""
+    box = Toolbox([ADD, COOK]).prefixed("my_")
+    search = ToolSearch(box)
+    model = ScriptedModel([call("find_tools", query="soup"), call("my_cook", name="soup"), "Done."])
+    Runner([*box, search], model=model, hooks=[search]).run("go")
+
+    assert ["find_tools", "my_cook"] == shown(model)[-1]
+
+
+@pytest.mark.parametrize(
+    ("make", "missing"),
+    [
+        (lambda search: [ADD, COOK], "its tool find_tools"),
+        (lambda search: Toolbox([ADD, COOK, search]).prefixed("my_"), "its tools, by their names there"),
+    ],
+)
+def test_hook_without_its_tools(make: Callable[[ToolSearch], Any], missing: str) -> None:
+    """A run whose model could find nothing is refused, and not sent without tools."""
+    search = ToolSearch([ADD, COOK])
+    model = ScriptedModel(["Done."])
+    with pytest.raises(DefinitionError, match=rf"<ToolSearch of 2 tools> .* does not have {missing}\. Write Runner"):
+        Runner(make(search), model=model, hooks=[search]).run("go")
+
+    assert [] == model.requests
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, ToolCall, Usage
 from toolkit._messages import ModelRequest, ModelResponse, UserMessage
-from toolkit.events import TextDelta
+from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Model
 from toolkit.testing import ScriptedModel, ScriptError, call
 
@@ -154,3 +154,10 @@ def test_other_errors_come_first() -> None:
 def test_in_a_run(is_async: bool) -> None:
     """A scripted model serves a sync run, be it a sync or an async one itself."""
     assert "Hi." == Runner(model=ScriptedModel(["Hi."], name="me", is_async=is_async)).run("x").output
+
+
+def test_streamed_reasoning() -> None:
+    """The reasoning of a scripted response comes before its text."""
+    thought = SAID.replace(reasoning="Why.")
+
+    assert [ReasoningDelta("Why."), TextDelta("Hi."), thought] == streamed(ScriptedModel([thought]))

@@ -171,3 +171,23 @@ def test_explanation(dialect: DialectName, strict: bool, text: str) -> None:
     made: Tool[..., Any] = tool(fine)
 
     assert text == str(made.explain(dialect, strict=strict))
+
+
+def test_rules_that_cannot_be_asked() -> None:
+    """A rule of a tool that cannot take its arguments is an error: every call would be refused."""
+
+    def say(word: str) -> str:
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
+        return word
+
+    def findings(**options: Any) -> list[str]:
+        return [f"{each.level} {each.code}" for each in Toolbox([tool(say, **options)]).check()]
+
+    assert ["error unfit-rule"] == findings(authorize=lambda tool, arguments: True)
+    assert ["error unfit-rule"] == findings(approve=lambda: True)
+    assert ["error unfit-rule"] == findings(retry_on=lambda: True)
+    assert [] == findings(authorize=lambda *_: True, approve=lambda request: True, retry_on=lambda error: True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +21,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from toolkit import Image, Runner, ToolCall, ToolResult, tool
+from toolkit import File, Image, Runner, ToolCall, ToolResult, tool
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
@@ -62,9 +64,13 @@ def reply(content: bytes | str, media_type: str) -> httpx2.Response:
 
 TEXTS: list[tuple[Any, str]] = [
     (np.int64(3), "3"),
+    ([{"d": pd.NaT, "n": np.int64(3), "x": float("nan")}], '[{"d":"NaT","n":3,"x":"NaN"}]'),
+    ({1: pd.NaT, "t": pd.Timestamp(2026, 1, 2), "a": [{2}]}, '{"1":"NaT","t":"2026-01-02T00:00:00","a":[[2]]}'),
     (np.float32(1.5), "1.5"),
     (np.bool_(True), "true"),
     (np.float64("nan"), '"NaN"'),
+    (np.longdouble(1.5), "1.5"),
+    (np.array([1.5], dtype=np.longdouble), "[1.5]"),
     (np.float32("inf"), '"Infinity"'),
     (np.array(7), "7"),
     (np.arange(6).reshape(2, 3), "[[0,1,2],[3,4,5]]"),
@@ -120,11 +126,32 @@ def test_text(value: Any, text: str) -> None:
     assert repr(result).startswith("ToolResult(")
 
 
+def test_long_array() -> None:
+    """A long array is written row by row; a run shows its beginning and end, and a handle to read on."""
+    look = tool(lambda: np.arange(20_000).reshape(200, 100), name="look", effect="read")
+    with ScriptedModel([[call("look")], "Done."]) as model:
+        text = Runner([look], model=model).run("Go.").calls[0].result.text or ""
+        shown = model.requests[1].messages[-1].text
+
+    head, *rows = text.splitlines()
+    assert ("ndarray of shape 200 x 100, int64, row by row:", 200) == (head, len(rows))
+    assert list(range(100, 200)) == json.loads(rows[1])
+    assert len(shown) <= 6_000
+    assert 'Read on with result_read(handle="' in shown
+
+
+def test_array_of_unknown_shape() -> None:
+    """An array that does not know its shape is written as its text."""
+    tensor = type("Tensor", (), {"dtype": "f4", "shape": (None, 2), "tolist": list, "__str__": lambda _: "a tensor"})
+
+    assert '"a tensor"' == invoke(tensor()).text
+
+
 def test_large_array() -> None:
     """A large array is summarised, with its shape and its type."""
-    text = str(invoke(np.zeros((100, 200))).text)
+    text = str(invoke(np.zeros((1000, 200))).text)
 
-    assert text.startswith('"ndarray of shape 100 x 200, float64, shortened:')
+    assert text.startswith('"ndarray of shape 1000 x 200, float64, shortened:')
     assert len(text) < 1_000
 
 
@@ -167,9 +194,65 @@ class Broken:
         return "a figure"
 
 
+@dataclasses.dataclass
+class Report:
+    plot: Any
+
+
+PICTURE, FIGURE, IMAGE = PIL.Image.new("RGB", (1, 1)), Figure(), Image(b"\x89pixels")
+INSIDE: dict[str, tuple[Any, str, int]] = {
+    "dict": ({"plot": FIGURE, "rows": 3}, '{"plot":"[image]","rows":3}', 1),
+    "list in a dict": ({"plots": [FIGURE, PICTURE]}, '{"plots":["[image]","[image]"]}', 2),
+    "dicts in a list": ([{"plot": PICTURE}, {"plot": IMAGE}], '[{"plot":"[image]"},{"plot":"[image]"}]', 2),
+    "image": ({"plot": IMAGE, "file": File(b"1", name="a.pdf")}, '{"plot":"[image]","file":"[file a.pdf]"}', 1),
+    "too deep": ({"a": {"b": {"c": FIGURE}}}, '{"a":{"b":{"c":"Figure(640x480) [picture, left out]"}}}', 0),
+    "in an object": (Report(FIGURE), '{"plot":"Figure(640x480) [picture, left out]"}', 0),
+    "no picture": ({"media_type": "x", "said": " [picture, left out]"},
+                   '{"media_type":"x","said":" [picture, left out]"}', 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text", "images"), INSIDE.values(), ids=INSIDE)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_pictures_inside(value: Any, text: str, images: int, is_async: bool) -> None:
+    """Pictures in dicts and lists are images, and the JSON marks their places; others are said to be left out."""
+
+    async def later() -> Any:
+        return value
+
+    result = tool(later if is_async else lambda: value, name="look").invoke("{}")
+
+    assert (text, images) == (result.text, len(result.images))
+    assert value is result.value
+
+
 def test_picture_that_cannot_be_drawn() -> None:
-    """Where drawing fails, the model receives the value's own text."""
-    assert ('"a figure"', ()) == (invoke(Broken()).text, invoke(Broken()).images)
+    """Where drawing fails, the model receives the value's own text, and that the picture is missing."""
+    assert ('"a figure [picture, left out]"', ()) == (invoke(Broken()).text, invoke(Broken()).images)
+
+
+@pytest.mark.parametrize("kind", [dict, list], ids=["dict", "list"])
+def test_long_table_inside(kind: type) -> None:
+    """A dict or list with a long table is shortened as a table is; the model can read on by characters."""
+    rows = pd.DataFrame({"n": range(5_000)})
+
+    @tool
+    def query() -> Any:
+        """Query."""
+        return {"rows": rows, "count": 5_000} if kind is dict else [rows, 5_000]
+
+    result = Runner([query], model=ScriptedModel([call("query"), "Done."])).run("?")
+    text = result.messages[2].text
+
+    assert "DataFrame, 5,000 rows, 1 column: n int64" in text
+    assert "result_read" in text
+    assert len(text) <= 6_000
+
+
+@pytest.mark.parametrize("view", [{"a": 1}.keys(), {"a": "a"}.values()], ids=["keys", "values"])
+def test_views_of_a_dict(view: Any) -> None:
+    """A view of a dict is sent as a list."""
+    assert '["a"]' == invoke(view).text
 
 
 def test_long_table() -> None:
@@ -259,10 +342,11 @@ def test_long_series() -> None:
 
 
 def test_long_row() -> None:
-    """A row that is longer than a page is cut."""
+    """A row that is longer than a page is cut, and the page says so."""
     (text,) = read_rows(pl.DataFrame({"text": ["x" * 50_000, "y"]}))
 
-    assert text.startswith("[Rows 0 to 1 of 2. Read on with offset=1.]\ntext\nxxx")
+    shown = "Only 19,800 of the row's 50,006 characters are shown: choose columns=[...]."
+    assert text.startswith(f"[Rows 0 to 1 of 2. {shown} Read on with offset=1.]\ntext\nxxx")
     assert len(text) <= 20_000
 
 

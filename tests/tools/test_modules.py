@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
+from toolkit import Decision, DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
 from toolkit._dialects.base import RunDialectName
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
@@ -314,10 +314,31 @@ def test_imports_of_each_other() -> None:
 def test_approval_of_imports() -> None:
     """An approval is for the imports of its call."""
     made = Tool.from_schema("look", ASKING)
-    calls = [ToolCall(name="look", arguments='{"about": "x"}', imports=asked) for asked in ((), ("city",))]
-    digests = {ApprovalRequest(made, {"about": "x"}, ToolContext(deps=None), one).digest for one in calls}
+    call = ToolCall(name="look", arguments='{"about": "x"}')
+    imported: list[dict[str, Any]] = [{}, {"city": "Paris"}, {"city": "Rome"}]
+    digests = {
+        ApprovalRequest(made, {"about": "x"}, ToolContext(deps=None), call, values).digest for values in imported
+    }
 
-    assert 2 == len(digests)
+    assert 3 == len(digests)
+
+
+@pytest.mark.parametrize("declared", [ASKING, LOOK], ids=["asked", "always"])
+def test_approver_sees_imports(declared: dict[str, Any]) -> None:
+    """An approver sees the values that a call imports, however it is asked."""
+    seen = list[str]()
+
+    def approver(request: ApprovalRequest) -> Decision:
+        seen.append(str(request))
+        return Decision.defer()
+
+    box = Toolbox([Tool.from_schema("look", declared)], references=True)
+    box.bindings.module("research", lambda _, __, imports: [str(imports["city"])])
+    arguments = {"about": "x", **({"_imports": ["city"]} if declared is ASKING else {})}
+    result = Runner(box, model=ScriptedModel([[call("look", **arguments)]]), approve=approver).run("Go", shared=SHARED)
+
+    assert ['look({"about": "x"}) with {"city": "Paris"}'] == seen
+    assert ['{"city": "Paris"}'] == [waiting.imports for waiting in result.pending]
 
 
 # -- latent, by a runner

@@ -8,13 +8,14 @@ import pydoc
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import TypedDict
 
-from toolkit import Decision, Limits, OpenAIModel, Prices, Runner, Tool, Toolbox, tool
+from toolkit import Decision, DefinitionError, Limits, OpenAIModel, Prices, Runner, Tool, Toolbox, tool
 from toolkit._runner.options import RunnerOptions, RunOptions, RunRequest
 from toolkit._tools.options import ToolOptions, ToolSettings
 from toolkit.approvers import Console, allow, ask_when
@@ -255,3 +256,77 @@ def test_misspelt_embedded_model(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match=f"^model='{name}': did you mean 'embedded'\\?$"):
         Runner([echo], model=name)
     assert Runner([echo], model=name, base_url="http://127.0.0.1:9/v1")
+
+
+@tool(approve=True, effect="write", exclusive=True, idempotent=False)
+def delete(name: str) -> str:
+    """Delete."""
+    return f"deleted {name}"
+
+
+class Nothing(TypedDict):
+    pass
+
+
+WAYS_OF_WRAPPING: dict[str, Callable[..., Tool[..., Any]]] = {
+    "tool": lambda **options: tool(delete, **options),
+    "decorator": lambda **options: tool(**options)(delete),
+    "partial": lambda **options: tool(partial(delete, name="a"), **options),
+    "schema": lambda **options: Tool.from_schema("other", {"type": "object"}, delete, **options),
+    "types": lambda **options: Tool.from_models("other", Nothing, str, delete, **options),
+}
+
+
+@pytest.mark.parametrize("wrap", WAYS_OF_WRAPPING.values(), ids=WAYS_OF_WRAPPING)
+@pytest.mark.parametrize(
+    "options", [{"approve": False}, {"effect": "read"}, {"exclusive": False}, {"idempotent": True}], ids=str
+)
+def test_gates_cannot_be_loosened(wrap: Callable[..., Tool[..., Any]], options: Any) -> None:
+    """A tool that is made of another one keeps its gates; options that would loosen them say so."""
+    ((name, value),) = options.items()
+    reason = rf"{name}={value!r} would loosen {name}=.* of the plain function: inspect\.unwrap\(\.\.\.\) returns it"
+    with pytest.raises(DefinitionError, match=reason):
+        wrap(**options)
+
+    kept = wrap(effect="destructive").settings
+    assert (True, "destructive", True, False) == (kept.approve, kept.effect, kept.exclusive, kept.idempotent)
+    assert options[name] == getattr(tool(inspect.unwrap(delete), **options).settings, name)
+
+
+@pytest.mark.parametrize("wrap", WAYS_OF_WRAPPING.values(), ids=WAYS_OF_WRAPPING)
+def test_gates_are_added(wrap: Callable[..., Tool[..., Any]]) -> None:
+    """A rule about approval does not replace the tool's own."""
+    assert True is wrap(approve=lambda _: False).settings.approve
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True)])
+def test_both_authorizers_are_asked(first: bool, second: bool) -> None:
+    """A second authorizer is asked beside the tool's own."""
+    inner = tool(inspect.unwrap(delete), authorize=lambda *_: first)
+    made = tool(inner, authorize=lambda *_: second)
+
+    assert "denied" == Toolbox([made]).call("delete", {"name": "a"}).kind
+
+
+def test_decorated_tool_keeps_its_gates() -> None:
+    """What wraps a tool, as a decorator for logging does, has its gates and its effect; also where it is bound."""
+
+    @tool(approve=True, effect="destructive")
+    def wipe(x: int) -> str:
+        """Wipe."""
+        return f"wiped {x}"
+
+    @wraps(wipe)
+    def logged(*args: Any, **options: Any) -> str:
+        return wipe(*args, **options)
+
+    box = Toolbox([Tool.from_schema("act", {"type": "object", "properties": {"x": {"type": "integer"}}})])
+    box.bind("act", logged)
+    made = Toolbox([partial(logged, x=1)])["wipe"]
+    called = Toolbox(
+        [Tool.from_schema("act", {"type": "object", "properties": {"x": {"type": "integer"}}}, wipe.__call__)]
+    )
+
+    assert [True, True] == [made.settings.approve, Toolbox([logged])["wipe"].settings.approve]
+    assert "destructive" == made.settings.effect
+    assert ["unavailable"] * 2 == [each.call("act", {"x": 1}).kind for each in (box, called)]

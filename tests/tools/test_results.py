@@ -24,6 +24,7 @@ from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
 from toolkit._tools.functions import MAX_ITEMS
+from toolkit.errors import Denied, NotFound, TimedOut
 from toolkit.testing import ScriptedModel, call
 
 
@@ -251,6 +252,17 @@ def test_generator_that_fails() -> None:
         raise ToolError("no more")
 
     assert ToolResult.from_error(ToolError("no more"))[:4] == tool(count).invoke("{}")[:4]
+
+
+@pytest.mark.parametrize("kind", [TimedOut, Denied, NotFound])
+def test_error_without_a_message(kind: type[ToolError]) -> None:
+    """An error of the library that a tool raises without a message keeps its kind."""
+
+    def fail() -> None:
+        """Fail."""
+        raise kind
+
+    assert kind.kind == tool(fail).invoke().kind
 
 
 def test_generator_inside() -> None:
@@ -637,6 +649,22 @@ def test_json_of_other_types() -> None:
 
 
 NO_RESULTS = ["", "[]", "5", '{"x": 1}', '{"text": 5}', '{"error": null}', '{"images": 5}', '{"images": [{"data": 5}]}']
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"images": [{"data": "AAAA"}, {"data": "!!"}]}', r"images\[1\]\.data is not base64"),
+        ('{"files": [{"name": "a"}]}', r"files\[0\]\.data is not base64"),
+        ('{"files": [{"data": "AAAA", "media_type": "x"}]}', r"files\[0\]: File: 'x' is not a media type"),
+        ('{"kind": 5}', "kind is not a text"),
+        ('{"repairs": ["a", 5]}', r"repairs\[1\] is not a text"),
+    ],
+)
+def test_json_with_a_wrong_field(text: str, place: str) -> None:
+    """The error says which field is wrong."""
+    with pytest.raises(ValueError, match=f"not a tool's result: {place}"):
+        ToolResult.from_json(text)
 
 
 @pytest.mark.parametrize("text", NO_RESULTS)

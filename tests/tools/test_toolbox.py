@@ -20,6 +20,7 @@ from toolkit import (
     DuplicateToolError,
     Failed,
     FatalError,
+    Runner,
     Tool,
     Toolbox,
     ToolCall,
@@ -30,6 +31,9 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import approve_all, defer
+from toolkit.builtin import memory_tool
+from toolkit.sources.retrievers import retriever_tool
+from toolkit.testing import ScriptedModel
 
 
 @tool
@@ -164,6 +168,25 @@ def test_duplicate() -> None:
     with pytest.raises(DuplicateToolError, match=message):
         box.add(later, tool(name="add")(double))
     assert ("add",) == box.names
+
+
+@pytest.mark.parametrize(
+    ("made", "origin"),
+    [
+        (Runner(model=ScriptedModel([])).as_tool("clerk", "books"), "the sub-agent 'clerk'"),
+        (tool(Runner(model=ScriptedModel([])).as_tool("clerk", "books"), approve=True), "the sub-agent 'clerk'"),
+        (retriever_tool(lambda query: [query], "docs"), "the retriever 'docs'"),
+        (memory_tool(lambda text, kind: None), "the memory tool 'save_memory'"),
+    ],
+    ids=["sub-agent", "gated", "retriever", "memory"],
+)
+def test_duplicate_kinds(made: Tool[..., Any], origin: str) -> None:
+    """Sub-agents, retrievers and the memory are named as what they are, not as functions of the library."""
+    declared = Tool.from_schema(made.name, {"type": "object", "properties": {}})
+
+    with pytest.raises(DuplicateToolError, match=f"it came from {origin}, and Tool.from_schema"):
+        Toolbox([made, declared])
+    assert (origin, origin) == (made.origin, Toolbox([made]).prefixed("my_")[f"my_{made.name}"].origin)
 
 
 def test_duplicate_at_once() -> None:
@@ -534,7 +557,7 @@ def test_indescribable(backend: str) -> None:
 def test_context(backend: str) -> None:
     """A tool gets the context of its call, with the name by which it was called."""
 
-    def who(context: ToolContext[str]) -> list[Any]:
+    def who(context: ToolContext[str | None]) -> list[Any]:
         return [context.deps, context.tool_name]
 
     box = Toolbox([tool(name="me")(who)])
@@ -650,6 +673,55 @@ class Strict(Shelf):
 def test_gate_that_is_overridden() -> None:
     """A subclass that overrides a gate is asked by its own."""
     assert "denied" in str(Toolbox([Strict(9)]).call("take", {"places": 1}).text)
+
+
+class Desk:
+    """An object whose rules are methods of each kind."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[str] = []
+
+    @staticmethod
+    def _may(_: Tool[..., Any], arguments: Mapping[str, Any], __: ToolContext) -> bool:
+        return bool(arguments["count"] < 3)
+
+    @classmethod
+    def _ask(cls, request: ApprovalRequest) -> bool:
+        return cls is Desk  # approval is needed
+
+    def _retry(self, error: BaseException) -> bool:
+        self.asked.append(self.name)
+        return True
+
+    def _also(self, *_: Any) -> bool:
+        self.asked.append(f"may {self.name}")
+        return True
+
+    @tool(authorize=_may, approve=_ask, retry_on=_retry, effect="read", retries=1, retry_delay=0.001)
+    def sign(self, count: int) -> str:
+        """Sign."""
+        raise OSError(self.name)
+
+    seal = tool(sign, name="seal", authorize=_also)
+
+
+class Home(Desk):
+    """A desk where nobody has to approve."""
+
+
+def test_rules_that_are_methods() -> None:
+    """Static and class methods are bound, and so is a retry rule, and what two tools ask."""
+    ann, bob = Home("Ann"), Home("Bob")
+    texts = [
+        Toolbox([desk]).call(name, {"count": count}).text or ""
+        for desk, name, count in [(Desk("Eve"), "sign", 1), (ann, "sign", 1), (ann, "sign", 3), (bob, "seal", 2)]
+    ]
+
+    assert ["approval", "OSError", "denied", "OSError"] == [
+        next(word for word in ("approval", "denied", "OSError") if word in text) for text in texts
+    ]
+    assert (["Ann"], ["may Bob", "Bob"]) == (ann.asked, bob.asked)
 
 
 @tool(effect="destructive", approve=True, authorize=lambda *_: False)

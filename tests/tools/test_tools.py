@@ -980,7 +980,7 @@ def test_arguments_are_fresh() -> None:
 def test_context() -> None:
     """A tool gets the context of its call, or one without dependencies."""
 
-    def deps(context: ToolContext[str]) -> str:
+    def deps(context: ToolContext[str | None]) -> str | None:
         return context.deps
 
     made = tool(deps)

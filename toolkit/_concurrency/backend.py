@@ -1,4 +1,4 @@
-"""What both backends offer: run leaves and jobs, iterate, sleep; and call a function that may be sync or async."""
+"""The interface of both backends: run leaves and jobs, iterate, sleep, and call sync or async functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Handle(Protocol[T_co]):
 
 
 class Backend(Protocol):
-    """How a run waits for sync and async leaves."""
+    """A way to wait for sync and async leaves."""
 
     @property
     def running(self) -> list[str]:
@@ -153,7 +153,7 @@ async def await_value(awaitable: Awaitable[T]) -> T:
 
 
 def is_cancelling(error: BaseException) -> bool:
-    """Whether an error is the cancellation of the running task, not of something that it awaits."""
+    """Return whether an error is the cancellation of the running task, not of something that it awaits."""
     import asyncio
 
     if not isinstance(error, asyncio.CancelledError):
@@ -218,7 +218,7 @@ async def call_function(
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function or callable object is a coroutine function."""
+    """Return whether a function or callable object is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 

@@ -43,7 +43,7 @@ class LoopWaits:
         return future
 
     def is_waiting(self) -> bool:
-        """Whether the thread waits for a future."""
+        """Return whether the thread waits for a future."""
         with self._lock:
             return not all(future.done() for future in self._futures)
 

@@ -212,7 +212,7 @@ class _Awaiting:
             self._is_cancelled = self._task.cancel()
 
     def is_mine(self) -> bool:
-        """Whether only this wait was cancelled, not the task; takes the cancellation back."""
+        """Return whether only this wait was cancelled, not the task; takes the cancellation back."""
         uncancel = getattr(self._task, "uncancel", int)
         return self._is_cancelled and uncancel() <= self._before
 

@@ -110,7 +110,7 @@ class Job(Generic[T]):
         self._is_cancelled = True
 
     def is_running(self) -> bool:
-        """Whether the function is running."""
+        """Return whether the function is running."""
         return self._is_running
 
     def _run(self) -> None:

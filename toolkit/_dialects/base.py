@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -82,8 +83,9 @@ class Dialect(ABC):
         """Read the calls in a reply: an object of the provider's client, or the same as plain data.
 
         Their arguments match the tools' own schemas. Nothing that a model wrote raises; what is not a call is left out.
+        A call that came twice under its id is one call.
         """
-        return decode_calls(self._parse_calls(reply), specs, self.form)
+        return decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs, self.form)
 
     @abstractmethod
     def render_results(
@@ -179,7 +181,7 @@ def decode_calls(
     by_name = {spec.name: spec for spec in specs}
     keys_of = metadata or metadata_keys
     return tuple(
-        call if (spec := by_name.get(call.name)) is None else _decode_call(call, form(spec), keys_of(spec))
+        call if (spec := by_name.get(call.name)) is None else _decode_call(call, form(spec), keys_of(spec), spec.meta)
         for call in calls
     )
 
@@ -191,7 +193,7 @@ def metadata_keys(spec: ToolSpec) -> Collection[str]:
     return META_BESIDE_OUTPUT if spec.activity == "" else META
 
 
-def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str]) -> ToolCall:
+def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], meta: Mapping[str, Any]) -> ToolCall:
     if form.codec is None and not metadata:
         return call
     try:
@@ -199,9 +201,10 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str]) ->
     except (ValueError, RecursionError):
         return call  # the tool's own validation reports it
     is_split = bool(metadata) and isinstance(document, dict)
-    arguments, fields = split_meta(document, metadata) if is_split else (document, {})
+    constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # whatever was written
+    arguments, fields = split_meta({**document, **constants}, metadata) if is_split else (document, {})
     own = form.decode(arguments)
-    if own == document:
+    if own == document and not fields:
         return call
     return replace(call, arguments=to_json_text(own), wire_arguments=call.arguments, **fields)
 
@@ -264,6 +267,30 @@ def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
     except (ValueError, TypeError, RecursionError):
         text = str(type(arguments))  # not JSON, so the tool refuses it
     return ToolCall(name=_to_name(name), arguments=text, provider_call_id=_to_name(provider_call_id))
+
+
+def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """Drop the calls that are one before them once more: its id, name and arguments."""
+    if len(calls) < 2:
+        return tuple(calls)
+    counts = Counter((call.provider_call_id, call.name) for call in calls if call.provider_call_id)
+    seen: set[tuple[str, ...]] = set()
+    kept: list[ToolCall] = []
+    for call in calls:
+        identity = (call.provider_call_id, call.name)
+        key = (*identity, canonical_text(call.arguments)) if counts[identity] > 1 else identity
+        kept += [call] if key not in seen or not call.provider_call_id else []
+        seen.add(key)
+    return tuple(kept)
+
+
+def canonical_text(arguments: str) -> str:
+    """Return arguments so written that equal objects are equal texts; what is no whole object stays as it is."""
+    try:
+        document = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return json.dumps(document, sort_keys=True) if isinstance(document, dict) else arguments
 
 
 def _to_name(value: Any) -> str:

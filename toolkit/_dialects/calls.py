@@ -55,10 +55,13 @@ from toolkit._schema.json_text import dump_json, is_object, is_truncated, load_j
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
 When you have the answer, leave "calls" empty and write it in "output".
+Results come in messages that begin with "Result of" and the tool's name; every further line of a result is indented.
 
 Tools:
 """
 
+# In front of each further line of a result.
+INDENT = "    "
 
 # What the object around all calls uses up of the limits.
 _OUTER = {"levels of objects": 1}
@@ -244,9 +247,13 @@ def load_reply(text: str) -> dict[str, Any] | None:
 
 
 def render_plain_message(message: Message) -> dict[str, Any]:
-    """Write a message for a model without tool calls and without the role tool."""
+    """Write a message for a model without tool calls and without the role tool.
+
+    The further lines of a result are indented: else its text could pass for another result, or for the user's words.
+    """
     if isinstance(message, ToolMessage):
-        return {"role": "user", "content": replace_surrogates(f"Result of {message.name}: {message.text}")}
+        lines = replace_surrogates(f"Result of {message.name}: {message.text}").splitlines(keepends=True)
+        return {"role": "user", "content": INDENT.join(lines)}
     if isinstance(message, ModelResponse):
         return {
             "role": "assistant",

@@ -23,6 +23,7 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
+    drop_repeated,
     get_member,
     has_object_output,
     join_text,
@@ -72,7 +73,7 @@ class Responses(RunDialect):
     @override
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
         """Read the calls in a response, or its output; one with a wrong namespace becomes a call of no tool."""
-        return self.parse_reply("", tuple(self._parse_calls(reply)), specs)[1]
+        return self.parse_reply("", drop_repeated(tuple(self._parse_calls(reply))), specs)[1]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write input and tools; each message is turned into its wire form once in a run."""

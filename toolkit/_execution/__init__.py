@@ -5,13 +5,15 @@ loop around calls belongs to `toolkit._runner`.
 
 Files, each importing only those below it:
 
-    parallel        the calls of one turn: which run together, and which wait
-    dispatcher      one call: its pipeline, and the gates of a toolbox or run
-    references      calls that refer to the results of others
-    invoke          timeout, retries, and where a tool's function runs
-    isolation       calls in a process of their own, or in an executor
-    approval        requests, decisions, and the digest that binds them
-    authorization   whether a call is allowed, and how any gate is called
-    ledger          records of calls, so that none has its effect twice
-    truncation      results that are too long for the model
+    parallel         the calls of one turn: which run together, and which wait
+    dispatcher       one call: its pipeline, and the gates of a toolbox or run
+    references       calls that refer to the results of others
+    invoke           timeout, retries, and where a tool's function runs
+    isolation        calls in a process of their own, or in an executor
+    approval         requests, decisions, and who makes them
+    digests          what binds an approval or a record to one call
+    shown_arguments  arguments as people are shown them
+    authorization    whether a call is allowed, and how any gate is called
+    ledger           records of calls, so that none has its effect twice
+    truncation       results that are too long for the model
 """

@@ -1,44 +1,32 @@
-"""Approval of a call: the request, the decision, and the digest that binds one to the other.
+"""Approval of a call: the request, the decision, and who makes it.
 
 Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
 call; the policies in `toolkit.approvers` are approvers that ask another one only sometimes.
-
-The digest is equal for equal calls in every process, whatever the order of sets and keys, and differs for values of
-different types. A value that is not plain data is written as pickle reduces it: its class, by name, and its parts.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
-from dataclasses import fields as fields_of
-from enum import Enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, TypeAlias
-
-from pydantic_core import to_jsonable_python
 
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.authorization import Late, Unanswered, ask_gate, format_reason, view_arguments
+from toolkit._execution.digests import check_identity, digest_call
+from toolkit._execution.shown_arguments import show_arguments, to_shown_json
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._options import check_methods
-from toolkit._schema.json_text import escape_confusable
-from toolkit._tools.handlers import Handler
-from toolkit._tools.tool import Tool, find_instance
+from toolkit._schema.json_text import escape_confusable, to_json_text
+from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 
 logger = logging.getLogger("toolkit")
-
-# Increased when the digest covers something else. A saved approval of another version is asked for again.
-DIGEST_VERSION = 1
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."
@@ -46,12 +34,6 @@ NO_APPROVER = (
     "Tool approval could not be completed because no approval handler is configured; "
     "continuing without running the tool."
 )
-
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-_BASES: Mapping[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__index__, float: float.__float__}
-# Modules whose values pydantic writes as JSON itself, without a serializer of their classes.
-_STANDARD = frozenset({"builtins", "pydantic", "pydantic_core", *sys.stdlib_module_names})
-_NAMED = (type, FunctionType, BuiltinFunctionType)
 
 
 @dataclass(frozen=True)
@@ -62,7 +44,10 @@ class ApprovalRequest:
         tool: The tool.
         arguments: Typed values, as the tool will get them; each access returns a copy.
         context: The context that the tool will get; `cancelled` once no answer is awaited any more.
-        call: The call as the model wrote it.
+        call: The call as the model wrote it, with the values that its references stand for; made of the tool and the
+            arguments where none is given.
+        imports: The shared values that the call imports, by path.
+        foreign: The tools with `trust="foreign"` that the run has called, in alphabetical order.
         required: Whether the tool's own `approve=` requires approval.
         emit: Adds an event to those of the run.
     """
@@ -71,14 +56,20 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     context: ToolContext[Any]
     call: ToolCall = field(default=ToolCall(name=""), compare=False)
+    imports: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    foreign: tuple[str, ...] = field(default=(), compare=False)
     required: bool = field(default=False, compare=False)
     emit: Callable[[ApprovalNeeded], object] = field(default=discard, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not self.call.name:
+            call = ToolCall(name=self.tool.name, arguments=to_json_text(dict(self.arguments)))
+            object.__setattr__(self, "call", call)
         object.__setattr__(self, "arguments", view_arguments(self.arguments))
 
     def __str__(self) -> str:
-        return f"{self.name}({self.arguments_json})"
+        imports = f" with {self.imports_json}" if self.imports else ""
+        return f"{self.name}({self.arguments_json}){imports}"
 
     @property
     def name(self) -> str:
@@ -87,24 +78,36 @@ class ApprovalRequest:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies what is approved: the run, the call, the tool's definition, the arguments.
+        """Identifies what is approved: the run, the call, the tool's definition, the arguments, the imported values.
 
         Raises:
-            TypeError: An argument cannot be compared by value, such as an iterator.
+            DefinitionError: The tool's instance states its `identity` by a method.
         """
-        return digest_call(self.tool, self.arguments, self.call, self.context.run_id)
+        check_identity(self.tool)
+        return digest_call(self.tool, self.call, self.context.run_id, self.imports)
 
     @property
     def arguments_json(self) -> str:
-        """The arguments as JSON, with invisible and misleading characters as escapes."""
-        return render_arguments(self.arguments)
+        """The arguments as JSON, with invisible and misleading characters as escapes; see `render_arguments`."""
+        return self.render_arguments()
+
+    @property
+    def imports_json(self) -> str:
+        """The imported values as JSON, written as the arguments are."""
+        return to_shown_json(self.imports)
+
+    def render_arguments(self, indent: int | None = None) -> str:
+        """Write the arguments as JSON: what the model wrote, completed by the defaults in the tool's schema.
+
+        Secrets are asterisks. A default that the tool makes anew for each call is not shown.
+
+        Args:
+            indent: Spaces of indentation; None writes one line.
+        """
+        return to_shown_json(show_arguments(self.tool, self.call), indent)
 
     def to_pending(self, reason: str = "") -> PendingApproval:
-        """Return the request as plain data.
-
-        Raises:
-            TypeError: An argument cannot be compared by value, such as an iterator.
-        """
+        """Return the request as plain data."""
         return PendingApproval(
             call=self.call,
             digest=self.digest,
@@ -113,6 +116,7 @@ class ApprovalRequest:
             effect=self.tool.settings.effect or "",
             reason=reason,
             source=escape_confusable(self.tool.origin),
+            imports=self.imports_json if self.imports else "",
         )
 
     def announce(self) -> None:
@@ -240,7 +244,7 @@ async def approve(
     if decision.approved is True:
         return decision
     if decision.refusal == "defer":
-        raise _build_deferral(decision, request)
+        raise Deferred(request.to_pending(decision.reason))
     if decision.refusal == "stop":
         raise Stopped(decision.reason)
     if decision.refusal == "unavailable":
@@ -290,15 +294,6 @@ async def _get_decision(
         logger.error("The approver %r returned a %s, no bool and no Decision: the call is refused.", approver, kind)
         raise Unanswered(INCOMPLETE)
     return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
-
-
-def _build_deferral(decision: Decision, request: ApprovalRequest) -> ToolkitError:
-    try:
-        return Deferred(request.to_pending(decision.reason))
-    except Exception as error:  # noqa: BLE001  reducing values runs the code of their classes
-        refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be saved.")
-        refusal.__cause__ = error
-        return refusal
 
 
 class RecordedDecisions:
@@ -355,167 +350,3 @@ class RecordedDecisions:
 
 def _is_rejection(verdict: Verdict | None) -> bool:
     return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
-
-
-def digest_call(tool: Tool[..., Any], arguments: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
-    """Return the SHA-256 of a call: its run, its id, its tool's definition and its arguments.
-
-    Raises:
-        TypeError: An argument cannot be compared by value, such as an iterator.
-    """
-    module, definition = _get_module(tool), digest_definition(tool)
-    return _hash([run_id, call.id, definition, _omit_generated(tool, arguments, call), *call.imports], module)
-
-
-def _omit_generated(tool: Tool[..., Any], arguments: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    """Leave out arguments that the tool generates anew each time: by a default that no schema can show."""
-    properties, required = tool.parameters["properties"], tool.parameters.get("required", ())
-    generated = {
-        name for name in arguments if name in properties and name not in required and "default" not in properties[name]
-    }
-    if generated:
-        generated -= tool._invocation.parser.parse_document(call.arguments).keys()
-    return {name: value for name, value in arguments.items() if name not in generated}
-
-
-def digest_definition(tool: Tool[..., Any]) -> str:
-    """Return the SHA-256 of a tool's definition: name, function, description, parameters, effect, and what it reaches.
-
-    The function counts by its qualified name without its module: a function in another file is still the same. What it
-    reaches is the function that is bound to it, and the `identity` that its instance states, such as a directory.
-    """
-    function = tool.origin.removeprefix(f"{_get_module(tool)}.")
-    reach = _get_reach(tool.handler)
-    return _hash([DIGEST_VERSION, tool.name, function, tool.description, tool.parameters, tool.settings.effect, *reach])
-
-
-def _get_reach(handler: Handler) -> list[str]:
-    function = handler.function_handler
-    if function is None:
-        return []
-    name = "" if function is handler else getattr(function.signature.source, "__qualname__", "")
-    identity = getattr(find_instance(function), "identity", None)
-    stated = "" if identity is None or callable(identity) else str(identity)
-    return [name, stated] if name or stated else []
-
-
-def _get_module(tool: Tool[..., Any]) -> str:
-    """Return the module of a tool's function; empty for a tool without one."""
-    signature = getattr(tool.handler.interface, "signature", None)
-    return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
-
-
-def _hash(value: Any, module: str = "") -> str:
-    import hashlib  # slower to load than this whole module
-
-    return hashlib.sha256(canonicalize(value, module).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def canonicalize(value: Any, module: str = "") -> str:
-    """Return a text that is equal for equal values only.
-
-    Args:
-        value: Any value that pickles.
-        module: The module whose classes and functions are written without it, so that it can be renamed.
-
-    Raises:
-        TypeError: The value cannot be compared by value, such as an iterator.
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return json.dumps(value)
-    if kind in (list, tuple):
-        return f"{kind.__name__}[{','.join(canonicalize(item, module) for item in value)}]"
-    if kind in (dict, set, frozenset):
-        return f"{kind.__name__}{{{_join_sorted(value, module)}}}"
-    if kind in (bytes, bytearray):
-        return f"{kind.__name__}'{value.hex()}'"
-    if isinstance(value, _NAMED):
-        return _write_name(value, value.__qualname__, module)
-    reduced = value.__reduce_ex__(2)
-    if isinstance(reduced, str):
-        return _write_name(kind, reduced, module)
-    maker, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-    if isinstance(value, (set, frozenset)):
-        arguments = (kind, set(value))
-    parts = [maker, arguments, _omit_generated_fields(value, state), items and list(items), pairs and dict(pairs)]
-    return f"({','.join(canonicalize(part, module) for part in parts)})"
-
-
-def _join_sorted(values: Mapping[Any, Any] | Iterable[Any], module: str) -> str:
-    if isinstance(values, Mapping):
-        pairs = (f"{canonicalize(key, module)}:{canonicalize(value, module)}" for key, value in values.items())
-        return ",".join(sorted(pairs))
-    return ",".join(sorted(canonicalize(value, module) for value in values))
-
-
-def _write_name(owner: Any, name: str, module: str) -> str:
-    return f"<{'' if owner.__module__ == module else owner.__module__}.{name}>"
-
-
-def _omit_generated_fields(value: Any, state: Any) -> Any:
-    """Leave out of a pydantic model's state what a default factory has made."""
-    given = getattr(value, "__pydantic_fields_set__", None)
-    if given is None or type(state) is not dict or "__dict__" not in state:
-        return state
-    generated = {name for name, field in type(value).__pydantic_fields__.items() if field.default_factory} - given
-    fields = {name: content for name, content in state["__dict__"].items() if name not in generated}
-    return {**state, "__dict__": fields}
-
-
-def render_arguments(arguments: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return arguments as JSON, with invisible characters, and those that look like a Latin letter, as escapes.
-
-    A JSON parser reads the same values as without the escapes.
-    """
-    plain = {name: _to_plain(value) for name, value in arguments.items()}
-    return escape_confusable(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
-
-
-def _to_plain(value: Any) -> Any:
-    """Return a value as plain data, by its fields: a serializer or a `__repr__` of its class could hide some."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=canonicalize)
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(item) for item in value]
-    if isinstance(value, Enum):
-        return _to_plain(value.value)
-    for base, convert in _BASES.items():  # subclasses
-        if isinstance(value, base):
-            return convert(value)
-    fields = value if isinstance(value, Mapping) else _get_fields(value)
-    if fields is None:
-        return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
-    return {to_jsonable_python({name: None}).popitem()[0]: _to_plain(item) for name, item in fields.items()}
-
-
-def _get_fields(value: Any) -> Mapping[Any, Any] | None:
-    """Return the fields of an object, those of a pydantic model by their aliases; None if it has none."""
-    kind = type(value)
-    if hasattr(kind, "__pydantic_fields__"):
-        aliases = {name: field.validation_alias for name, field in kind.__pydantic_fields__.items()}
-        extra = getattr(value, "__pydantic_extra__", None) or {}
-        members = {**vars(value), **extra}.items()
-        return {alias if isinstance(alias := aliases.get(name), str) else name: item for name, item in members}
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields_of(value)}
-    if kind.__module__.partition(".")[0] in _STANDARD:
-        return None
-    listed = [slots for base in kind.__mro__ if (slots := vars(base).get("__slots__"))]
-    names = [
-        name for slots in listed for name in ([slots] if isinstance(slots, str) else slots) if hasattr(value, name)
-    ]
-    return {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})} or None
-
-
-def shorten_middle(text: str, most: int) -> str:
-    """Replace the middle of a long text by a note with its length and its SHA-256."""
-    if len(text) <= most:
-        return text
-    import hashlib  # as in `_hash`
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
-    return text[: most - most // 4] + note + text[len(text) - most // 4 :]

@@ -19,15 +19,17 @@ from pydantic_core import ValidationError
 
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import NO_APPROVER, ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
+from toolkit._execution.approval import NO_APPROVER, ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
+from toolkit._execution.digests import digest_call
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
+from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
-from toolkit._schema.error_messages import explain_errors, explain_unknown_tool, suggest
+from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.invocation import accept, explain
+from toolkit._tools.invocation import accept, explain, log_exception
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,
@@ -39,15 +41,11 @@ from toolkit.errors import (
     InvalidArguments,
     NotFound,
     ToolError,
-    ToolkitError,
     UnknownTool,
 )
 from toolkit.middleware import Middleware, compose
 
 logger = logging.getLogger("toolkit")
-
-# What pydantic writes in place of a secret.
-_HIDDEN = '"**********"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +65,7 @@ class Dispatcher:
         ledger: Records the stages of calls.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
         started: Calls that have reached their tools, as they ran, by id.
+        foreign: Names of the tools with `trust="foreign"` that the run, or one inside or around it, has called.
         count: Counts a call that another call makes, by its tool and position; returns why it is one too many, or "".
     """
 
@@ -84,6 +83,7 @@ class Dispatcher:
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
     started: dict[str, ToolCall] = field(default_factory=dict)
+    foreign: set[str] = field(default_factory=set)
     count: Callable[[str, int], str] = lambda *_: ""
 
     async def dispatch(
@@ -100,11 +100,13 @@ class Dispatcher:
         try:
             if self.middleware:
                 handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
-                result = accept(_check_result(await handler(call)))
+                result = accept(_replace_error(_check_result(await handler(call)), pipeline.result))
+                if not result.is_error:  # a middleware may have answered itself, from what the tool once gave
+                    self.add_foreign(call.name)
             else:
                 result = await pipeline.execute(call)
             if result.exception:
-                _log(call, result.exception)
+                log_exception(call.name, result.exception)
         except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn has ended; its results are not read
@@ -120,13 +122,19 @@ class Dispatcher:
         tool = self.tools.get(call.name)
         return truncate(result, (tool and tool.settings.max_result) or self.max_result, self.overflow)
 
+    def add_foreign(self, name: str) -> None:
+        """Add a tool to those whose results others may have written, if it is one."""
+        tool = self.tools.get(name)
+        if tool is not None and tool.settings.trust is not None:
+            self.foreign.add(name)
+
     def is_gated(self, tool: Tool[..., Any]) -> bool:
-        """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
+        """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
         own = tool.settings
         return own.approve is not False or own.authorize is not None or bool(self.authorizers or self.approvers)
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
-        """Whether a call may emit events before its result."""
+        """Return whether a call may emit events before its result."""
         is_plain = tool.settings.is_plain and not self.middleware
         return not is_plain or self.is_gated(tool) or tool._invocation.emits
 
@@ -156,6 +164,7 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
+        result: What the steps gave; None until they have ended.
         tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
 
@@ -165,7 +174,14 @@ class _CallPipeline:
     backend: Backend
     emit: Emit
     has_started: bool = False
+    result: ToolResult | None = None
     tool_context: ToolContext[Any] = field(init=False)
+
+    @property
+    def _imports(self) -> dict[str, Any]:
+        """The shared values that the call imports, by path; where nothing restricts it, it imports none."""
+        shared = self.tool_context.shared
+        return {} if shared is self.context.shared else dict(shared)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Resolve, validate, authorize, approve and invoke a call; a middleware may have changed it."""
@@ -182,7 +198,8 @@ class _CallPipeline:
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, dispatcher.ledger)
-        return result._replace(repairs=repairs) if repairs else result
+        self.result = result._replace(repairs=repairs) if repairs else result
+        return self.result
 
     def _check_replacement(self, call: ToolCall) -> ToolCall:
         """Give a call that a middleware made the ids of the model's call.
@@ -205,11 +222,12 @@ class _CallPipeline:
             ledger=ledger,
             run_id=self.context.run_id,
             call_id=call.id,
-            digest=self._digest(tool, arguments, call),
+            digest=self._digest(tool, call),
             may_repeat=tool.settings.may_repeat,
             backend=self.backend,
         )
         if (known := await record.recall()) is not None:
+            self.dispatcher.add_foreign(call.name)
             return known
         await record.write_stage("proposed")
         try:
@@ -220,7 +238,7 @@ class _CallPipeline:
         except Denied as refusal:
             await record.finish(explain(refusal, call.name, (), ()))
             raise
-        await record.write_stage("approved", self._digest(tool, arguments, call))
+        await record.write_stage("approved", self._digest(tool, call))
         return await record.execute(lambda: self._invoke(tool, arguments, call))
 
     async def _pass_gates(
@@ -228,7 +246,7 @@ class _CallPipeline:
     ) -> tuple[dict[str, Any], ToolCall]:
         """Authorize and approve a call; returns the arguments to run with, and the call, as an approver changed it."""
         dispatcher = self.dispatcher
-        request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
+        request = self._make_request(tool, arguments, call)
         await self._authorize(request)
         for approver in dispatcher.approvers or (None,):
             decision = await approve(
@@ -237,26 +255,26 @@ class _CallPipeline:
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = tool._invocation.parser.parse(call.arguments)
-                request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
+                request = self._make_request(tool, arguments, call)
                 await self._authorize(request)
         return arguments, call
+
+    def _make_request(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> ApprovalRequest:
+        foreign = tuple(sorted(self.dispatcher.foreign))
+        return ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
 
     async def _authorize(self, request: ApprovalRequest) -> None:
         for authorizer in (*self.dispatcher.authorizers, request.tool.settings.authorize):
             timeout = self.dispatcher.approval_timeout
             await authorize(authorizer, request.tool, request.arguments, request.context, self.backend, timeout)
 
-    def _digest(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> str:
-        try:
-            return digest_call(tool, arguments, call, self.context.run_id)
-        except TypeError as error:
-            raise Failed(
-                "This call cannot be recorded in the ledger, so it was not run: an argument is not plain data."
-            ) from error
+    def _digest(self, tool: Tool[..., Any], call: ToolCall) -> str:
+        return digest_call(tool, call, self.context.run_id, self._imports)
 
     def _invoke(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> Awaitable[ToolResult]:
         self.has_started = True
         self.dispatcher.started[self.call.id] = call
+        self.dispatcher.add_foreign(call.name)
         context = self.tool_context
         attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
         work = attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
@@ -284,7 +302,7 @@ def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
         for fault in faults:
             place = fault["loc"]
             fault["loc"] = ("result", *(place[1:] if place[:1] == (OUTPUT,) else place))
-        return explain_errors(faults, {"properties": {"result": schema}})
+        return ErrorExplainer({"properties": {"result": schema}}).explain(faults)
     return str(error) if isinstance(error, InvalidArguments) else f"{type(error).__name__}."
 
 
@@ -292,14 +310,18 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
     """Merge an approver's arguments into the model's: what the approver did not change stays as the model wrote it.
 
     Raises:
-        InvalidArguments: A secret was changed, or something beside it, and its value cannot be known.
+        InvalidArguments: A secret was changed, or something beside it, and its value cannot be known; or a key of
+            `request.arguments` stands for another one that the model wrote.
     """
     raw = request.tool._invocation.parser.parse_document(request.call.arguments)
     seen = (request.arguments, json.loads(request.arguments_json))
     same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
     changed = {name: value for name, value in arguments.items() if name not in same}
-    if hidden := next((name for name, value in changed.items() if _HIDDEN in to_json_text({name: value})), None):
+    if hidden := next((name for name, value in changed.items() if f'"{MASK}"' in to_json_text({name: value})), None):
         raise InvalidArguments(f"{hidden} was changed by the approver, and a secret in it is hidden.")
+    known = {*raw, *request.tool.parameters.get("properties", ())}
+    if raw.keys() - arguments.keys() and (alien := next((name for name in arguments if name in same - known), None)):
+        raise InvalidArguments(f"{alien} was given by the approver, and is no key of the tool's schema.")
     return {name: raw[name] if name in same else arguments[name] for name in arguments if name in {*changed, *raw}}
 
 
@@ -307,6 +329,13 @@ def _check_result(result: object) -> ToolResult:
     if isinstance(result, ToolResult):
         return result
     raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `next` gave it?")
+
+
+def _replace_error(result: ToolResult, inner: ToolResult | None) -> ToolResult:
+    """Replace the error in the text as well, where a middleware has changed only the error."""
+    if inner is None or not inner.error or not result.error or result.error == inner.error or result.text != inner.text:
+        return result
+    return result._replace(text=(inner.text or "").replace(inner.error, result.error))
 
 
 def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
@@ -330,14 +359,7 @@ def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult)
         text = format_error(result)
         if not isinstance(text, str):
             raise TypeError(f"format_error={format_error!r} must return a text, not {text!r:.100}")  # noqa: TRY301
-    except Exception:
+    except (Exception, SystemExit):
         logger.exception("format_error failed; the model reads the text as it was.")
         return result
     return result._replace(text=text)
-
-
-def _log(call: ToolCall, error: BaseException) -> None:
-    if not isinstance(error, ToolkitError):
-        logger.warning("Tool %s raised", call.name, exc_info=error)
-    elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Tool %s refused", call.name, exc_info=error)

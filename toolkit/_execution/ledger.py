@@ -108,6 +108,20 @@ class MemoryLedger:
 _Run: TypeAlias = dict[tuple[str, Stage], LedgerEntry]
 
 
+_FIELDS = tuple(LedgerEntry.__dataclass_fields__)
+# Statements that create the table of entries.
+ENTRIES = (
+    """
+CREATE TABLE entries (
+    run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, result TEXT, at REAL,
+    PRIMARY KEY (run_id, call_id, stage)
+)
+""",
+)
+_WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
+
+
 class SQLiteLedger(SQLiteStore):
     """A ledger in a file, for several threads and processes of one machine.
 
@@ -122,8 +136,10 @@ class SQLiteLedger(SQLiteStore):
         StoreError: The file is damaged, holds something else, or cannot be opened.
     """
 
+    _layout = Layout(holds="a ledger", application_id=int.from_bytes(b"tkLG", "big"), migrations=(ENTRIES,))
+
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
-        super().__init__(path, _LAYOUT, timeout=timeout)
+        super().__init__(path, self._layout, timeout=timeout)
 
     def write(self, entry: LedgerEntry) -> bool:
         """Store an entry; False, and nothing stored, if the same stage of the same call exists.
@@ -143,18 +159,6 @@ class SQLiteLedger(SQLiteStore):
         with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (run_id, call_id))
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
-
-
-_FIELDS = tuple(LedgerEntry.__dataclass_fields__)
-_TABLE = """
-CREATE TABLE entries (
-    run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, result TEXT, at REAL,
-    PRIMARY KEY (run_id, call_id, stage)
-)
-"""
-_LAYOUT = Layout(holds="a ledger", application_id=int.from_bytes(b"tkLG", "big"), migrations=((_TABLE,),))
-_WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
 
 
 logger = logging.getLogger("toolkit")
@@ -260,6 +264,7 @@ def _load_result(text: str) -> ToolResult:
 
 __all__ = [
     "CHANGED",
+    "ENTRIES",
     "STARTED",
     "UNRECORDED",
     "CallRecord",

@@ -21,6 +21,7 @@ from toolkit._execution.references import Dependencies, may_any_refer
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import is_whole
 from toolkit._tools.shared_values import SharedValues
+from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
 from toolkit.errors import Cancelled, Failed, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
 
@@ -177,7 +178,14 @@ class ParallelCalls:
         return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in own) or "there is no call"))
 
     async def ends(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallFinished, None]:
-        """Execute calls at the same time and give each end as it comes; leaving early cancels the rest."""
+        """Execute calls at the same time and give each end as it comes; leaving early cancels the rest.
+
+        Raises:
+            TypeError: The tool of a call takes deps that the context does not have.
+        """
+        for call in calls:
+            if made := self.dispatcher.tools.get(call.name):
+                check_deps(made, self.context.deps, CONTEXT_REMEDY)
         with Cancellation(parent=self.context.cancellation) as cancellation:
             async with aclosing(self._events(calls, cancellation)) as events:
                 async for event in events:
@@ -242,10 +250,10 @@ def _check_call(call: ToolCall) -> ToolCall:
 
 
 def is_success(result: ToolResult) -> bool:
-    """Whether a call ended without an error."""
+    """Return whether a call ended without an error."""
     return not result.is_error
 
 
 def is_finished(_: ToolResult) -> bool:
-    """Whether a call ended: always, with or without an error."""
+    """Return whether a call ended: always, with or without an error."""
     return True

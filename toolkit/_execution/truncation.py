@@ -2,6 +2,8 @@
 
     too long -> beginning, a note with size and handle, end -> result_read(handle, offset=...) or (handle, query=...)
     table    -> first rows, the same note, last rows        -> result_read(handle, offset=row, columns=[...])
+    array    -> like a table, by characters                 -> result_read(handle, offset=...)
+    a dict or list with a table in it: like an array
 
 A handle is a hash of the text, so that one of an earlier run never stands for another text.
 """
@@ -17,13 +19,13 @@ from typing import Any
 
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.foreign_values import is_table, write_rows, write_table
+from toolkit._tools.foreign_values import describe_array, holds_table, is_long_array, is_table, write_rows, write_table
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 
 # Characters of one result that a model is shown, where neither tool nor runner say another number.
 MAX_RESULT = 100_000
-# The same for a table, of which a model rarely needs each row.
+# The same for a table or array, of which a model rarely needs each row.
 MAX_TABLE = 6_000
 # What one run keeps of results that were cut; the oldest go first.
 MAX_BYTES = 10 * 2**20
@@ -130,20 +132,19 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
     text = result.text or ""
-    table = result.value if len(text) > min(limit, MAX_TABLE) and _is_text_of(text, result.value) else None
-    if table is not None:
-        limit = min(limit, MAX_TABLE)
+    table = None
+    if len(text) > min(limit, MAX_TABLE):
+        # A hook may have left something out of the text.
+        table = result.value if is_table(result.value) and text == write_table(result.value) else None
+        is_array = is_long_array(result.value) and text.startswith(describe_array(result.value))
+        if is_array or holds_table(result.value):
+            limit = min(limit, MAX_TABLE)
     if len(text) <= limit or isinstance(result.value, ResultPage):
         return result
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
     head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
     return result._replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
-
-
-def _is_text_of(text: str, value: Any) -> bool:
-    """Return whether a value is a table and the text shows it: a hook may have left something out of the text."""
-    return is_table(value) and text == write_table(value)
 
 
 def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
@@ -177,6 +178,8 @@ def _show_rows(table: Any, offset: int, columns: list[str] | None, room: int) ->
     except KeyError as error:
         raise Failed(f"The table has no column {str(error.args[0])[:50]!r}: its first line has their names.") from None
     more = f" Read on with offset={end}." if end < rows else ""
+    if len(text) > room:
+        more = f" Only {room:,} of the row's {len(text):,} characters are shown: choose columns=[...].{more}"
     return f"[Rows {start:,} to {end:,} of {rows:,}.{more}]\n{text[:room]}"
 
 

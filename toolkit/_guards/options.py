@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit._concurrency.backend import is_async
+from toolkit._options import MAX_SECONDS as MAX_SECONDS
 from toolkit._options import is_number, is_whole
 from toolkit.errors import DefinitionError
 
@@ -15,17 +16,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-# Seconds: the longest wait that every system supports.
-MAX_SECONDS = 1e6
 
 
 def check_type(name: str, value: T, *types: type) -> T:
-    """Check that a value has one of these types.
+    """Check that a value has one of these types; True and False are no numbers.
 
     Raises:
         DefinitionError: It has another type.
     """
-    if not isinstance(value, types):
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise DefinitionError(f"{name}={value!r:.100} is not of type {' or '.join(one.__name__ for one in types)}.")
     return value
 

@@ -5,10 +5,13 @@ belongs to `toolkit._execution`.
 
 Files, each importing only those below it:
 
-    runner         `Runner`: its options, and the runs that it creates
+    runner         `Runner`: the public class
+    run_factory    creates the runs of a runner
     sub_agent      a runner as a tool of another one
+    many           many prompts, some of them at the same time
     options        the options of a runner and of a run
     stream         the events of a run as an iterator, and the handle of a run in the background
+    saved_runs     the steps of runs in a SQLite file
     run            one run: does the steps of the conversation, calls the model, and emits events
     tool_calls     runs the calls of one response, some while it still arrives
     nesting        what a run shares with the runs that its calls start
@@ -16,6 +19,7 @@ Files, each importing only those below it:
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives
     result         `RunResult`
+    session        conversations that several runs continue
     state          `RunState`
     limits         `Limits` and `Prices`
     history        repair of a history that servers reject

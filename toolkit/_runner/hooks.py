@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, TypeAlias, TypeVar
 
-from toolkit._concurrency.backend import Backend, call_function
+from toolkit._concurrency.backend import Backend, call_function, is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.invocation import explain
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
+from toolkit.events import Event
 from toolkit.middleware import Middleware, Next
 
 logger = logging.getLogger("toolkit")
 
 _WITHHELD = "The result of {} is withheld: it could not be checked. If it has run, its effect stays."
-NAMES = ("before_model", "after_model", "before_call", "after_call")
+NAMES = ("before_model", "after_model", "before_call", "after_call", "around_call", "on_event")
 
 T = TypeVar("T")
 Hook: TypeAlias = Callable[..., Any]
@@ -32,15 +33,19 @@ class Hooks:
         after_model(response) -> ModelResponse | None
         before_call(call, context) -> ToolCall | Deny | None
         after_call(call, result, context) -> ToolResult | None
+        around_call(call, call_next) -> ToolResult      a middleware, outside of the two above
+        on_event(event, run_id) -> None                 sync; each event, or the exception that ends the run
 
     None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
     they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
-    ends the run with that text as its answer.
+    ends the run with that text as its answer. `on_event` gets the events of the runs below, too, from these runs
+    themselves; what it raises is logged.
 
     Attributes:
         before_model: These methods of all hooks.
         after_model: These methods of all hooks.
         middleware: The middleware that runs the call hooks, before a run's own; empty if there are none.
+        observers: The methods `on_event` of all hooks.
 
     Raises:
         TypeError: An object has none of the methods, or is a class and not an instance.
@@ -51,8 +56,9 @@ class Hooks:
         for hook in given:
             _check_hook(hook)
         methods = [tuple(getattr(hook, name) for hook in given if _has_method(hook, name)) for name in NAMES]
-        self.before_model, self.after_model, self._before_call, self._after_call = methods
-        self.middleware: tuple[Middleware, ...] = (self.around_call,) if self._before_call or self._after_call else ()
+        self.before_model, self.after_model, self._before_call, self._after_call, around, self.observers = methods
+        own = (self.around_call,) if self._before_call or self._after_call else ()
+        self.middleware: tuple[Middleware, ...] = (*around, *own)
 
     async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""
@@ -66,6 +72,15 @@ class Hooks:
         for hook in self._after_call:
             result = await _run_after(hook, made, result, call_next)
         return result
+
+
+def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str) -> None:
+    """Pass an event to hooks; what they raise is logged."""
+    for observer in observers:
+        try:
+            observer(event, run_id)
+        except Exception:  # noqa: PERF203  the others still get it
+            logger.exception("The hook %r failed; the run goes on.", observer)
 
 
 async def apply_model_hook(hook: Hook, given: T, backend: Backend, cancellation: Cancellation) -> T:
@@ -98,7 +113,7 @@ def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
 async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
     """Run one hook; if it fails, the result is withheld, since it was not checked."""
     try:
-        return _get_replacement(await _call_hook(hook, (call, result), call_next), result, hook)
+        return _follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
     except ToolError as refusal:
         return explain(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`
@@ -116,6 +131,14 @@ def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
     return answer
 
 
+def _follow_error(answer: ToolResult, given: ToolResult) -> ToolResult:
+    """Write the error that a hook changed into the text that it left as it was: the model reads that text alone."""
+    if answer.error in (None, given.error) or answer.text != given.text or answer.text is None:
+        return answer
+    content = answer.text.removesuffix(given.error or "").rstrip("\n")
+    return answer._replace(text=f"{content}\n{answer.error}" if content else answer.error)
+
+
 def _has_method(hook: object, name: str) -> bool:
     return callable(getattr(hook, name, None))
 
@@ -125,3 +148,5 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
     if not any(_has_method(hook, name) for name in NAMES):
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")
+    if _has_method(hook, "on_event") and is_async(hook.on_event):  # type: ignore[attr-defined]
+        raise TypeError(f"{hook!r} has an async on_event, which is not awaited: write it as a plain function.")

@@ -43,21 +43,62 @@ LIMIT_HINTS: Mapping[str, str] = {
 class Prices:
     """Prices of a million tokens, in any currency.
 
+    Attributes:
+        input: Of tokens that the model reads.
+        output: Of tokens that it writes.
+        cached: Of tokens that it reads from the provider's cache; by default that of the others.
+
     Raises:
         ValueError: A price is not a number, or below 0.
     """
 
     input: float
     output: float
+    cached: float | None = None
 
     def __post_init__(self) -> None:
-        for name, price in (("input", self.input), ("output", self.output)):
-            if not (is_number(price) and 0 <= price < math.inf):
+        for name, price in (("input", self.input), ("output", self.output), ("cached", self.cached)):
+            if not (is_number(price) and 0 <= price < math.inf) and (name != "cached" or price is not None):
                 raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
+
+    @classmethod
+    def of(cls, model: str, provider: str | None = None) -> Prices:
+        """Return today's prices of a model in US dollars, from the package genai-prices.
+
+        They are those of short requests: prices that rise with the length of a request are not known here.
+
+        Args:
+            model: The model's name, such as "gpt-5-mini".
+            provider: The provider's name, such as "openai"; by default the one that is known for the model.
+
+        Raises:
+            ImportError: The extra `prices` is missing.
+            ValueError: No prices are known for the model.
+        """
+        try:
+            import genai_prices  # of an extra
+        except ImportError as error:
+            raise ImportError('Prices.of() needs an extra: pip install "function-toolkit[prices]".') from error
+
+        def price(**tokens: int) -> float:
+            """Compute the price of a million tokens from that of a thousand."""
+            usage = genai_prices.Usage(**tokens)
+            return float(genai_prices.calc_price(usage, model, provider_id=provider).total_price * 1_000)
+
+        try:
+            read = {"input_tokens": 1_000}
+            return cls(
+                input=price(**read), output=price(output_tokens=1_000), cached=price(**read, cache_read_tokens=1_000)
+            )
+        except LookupError:
+            hint = "Write Prices(input=..., output=...), per million tokens."
+            raise ValueError(f"No prices are known for the model {model!r}. {hint}") from None
 
     def compute_cost(self, usage: Usage) -> float:
         """Return the cost of the tokens used."""
-        return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        saved = cached * (self.input - (self.input if self.cached is None else self.cached))
+        return (usage.input_tokens * self.input + usage.output_tokens * self.output - saved) / 1_000_000
 
 
 @check_methods(LIMIT_HINTS)

@@ -6,8 +6,10 @@ passes the gates and the middleware of the runs above as well as those of its ow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from toolkit._concurrency.backend import Backend
 from toolkit._execution.dispatcher import Dispatcher
@@ -26,12 +28,14 @@ class ParentRun:
     Attributes:
         depth: How many runs there are down to this one, itself included.
         streams: Whether somebody listens to its events.
+        observers: Hooks that get each event of this run and of those below.
     """
 
     conversation: Conversation
     dispatcher: Dispatcher
     depth: int
     streams: bool
+    observers: tuple[Callable[..., Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from toolkit._options import is_number, is_whole, refuse_unknown_options
 from toolkit._runner.control import QueueMode
 from toolkit._runner.limits import ANY_SECONDS, Limits
 from toolkit._runner.prompt import UserInput
+from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit.middleware import Middleware
@@ -97,7 +98,10 @@ DEFAULTS: Mapping[str, Any] = {
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "system_message"), "Write instructions=..."),
     **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
-    **dict.fromkeys(("messages", "deps"), "It belongs to one run: runner.run(prompt, messages=..., deps=...)."),
+    **{
+        name: f"It belongs to one run: runner.run(prompt, {name}=...)."
+        for name in ("messages", "deps", "session", "shared")
+    },
     **dict.fromkeys(("tools", "functions"), "Tools are the first argument: Runner([...])."),
     "handoffs": "A runner is a tool of another one: runner.as_tool(name, description).",
     **dict.fromkeys(("llm", "model_name"), "Write model=..."),
@@ -131,7 +135,7 @@ RUN_HINTS: Mapping[str, str] = {
         for name in ("model", "instructions", "max_turns", *RunnerOptions.__annotations__)
     },
     **dict.fromkeys(("output_type", "response_format", "response_model", "result_type"), "Write output_type=..."),
-    **dict.fromkeys(("history", "message_history", "chat_history", "session"), "Write messages=..."),
+    **dict.fromkeys(("history", "message_history", "chat_history"), "Write messages=..."),
     **dict.fromkeys(("context", "dependencies"), "Write deps=..."),
     **dict.fromkeys(("input", "message", "query", "user_prompt"), "The prompt is the first argument."),
     **dict.fromkeys(("tools", "functions"), "Tools are the first argument of the Runner: Runner([...])."),
@@ -207,7 +211,11 @@ _TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False"
 _RULES: Mapping[str, _Rule] = {
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
     "authorize": _FUNCTION,
-    "approve": _FUNCTION,
+    "approve": (
+        _optional(_is_function),
+        _accept,
+        "a function of an ApprovalRequest, such as Console() or approve_all of toolkit.approvers",
+    ),
     "approval_timeout": (
         _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
@@ -241,6 +249,7 @@ class RunOptions(TypedDict, total=False):
     """Options of a run besides the prompt and the type of its output; `Runner.run` says what each means."""
 
     messages: History
+    session: Session | None
     deps: Any
     decisions: Decisions
     shared: Values
@@ -253,11 +262,12 @@ RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What one run is asked to do, and how it is followed."""
+    """The task of one run, and the way in which it is followed."""
 
     prompt: Prompt
     output_type: Any
     messages: History = ()
+    session: Session | None = None
     deps: Any = None
     decisions: Decisions = field(default_factory=lambda: NO_DECISIONS)
     shared: Values = None
@@ -275,4 +285,9 @@ def make_request(
         TypeError: There is no such option.
     """
     refuse_unknown_options(options, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
+    session = options.get("session")
+    if not isinstance(session, (Session, type(None))):
+        raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
+    if session is not None and options.get("messages"):
+        raise TypeError("messages= and session= are both the conversation so far: give one of them.")
     return RunRequest(prompt=prompt, output_type=output_type, streams=streams, in_background=in_background, **options)

@@ -19,7 +19,7 @@ from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
 from toolkit._options import is_number
 from toolkit._schema.argument_schema import DocumentSchema
 from toolkit._schema.core_schema import build_json_validator
-from toolkit._schema.error_messages import MAX_NAME, explain_errors, shorten
+from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
 from toolkit._schema.json_schema import describe_object, inline_root
 from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
@@ -62,7 +62,7 @@ class Output(Generic[T]):
             return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise ToolError(f"Invalid output: {explain_errors(faults, self.schema)}") from error
+            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults)}") from error
         except InvalidArguments as error:
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Prompts: text, and lists of texts, pictures and files, as messages of the user."""
+"""Prompts: text, and lists of texts, pictures, tables and files, as messages of the user."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 from toolkit._guards.media import detect_image
 from toolkit._messages import File, Image, UserMessage
-from toolkit._tools.foreign_values import to_image
+from toolkit._tools.foreign_values import is_table, to_image, write_table
 
-# What a user may send: text; or texts, pictures and files, where a `Path` stands for the content of its file. A picture
-# may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type.
-UserInput: TypeAlias = str | UserMessage | Sequence[Any]
+# What a user may send: text; or one or several texts, pictures and files, where a `Path` stands for the content of its
+# file. A picture may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type; nor have the
+# tables of pandas and polars, which are sent as text.
+UserInput: TypeAlias = str | UserMessage | Path | Image | File | Sequence[Any]
 
 # Bytes of a picture or a PDF; OpenAI takes 50 MB in all files of a request.
 MAX_MEDIA = 20 * 2**20
@@ -22,17 +23,22 @@ MAX_TEXT = 2**20
 
 
 def make_user_message(given: UserInput) -> UserMessage:
-    """Make a message of what a user sends. The texts of a list are joined by line breaks; the attachments follow.
+    """Make a message of what a user sends; a file or picture alone is a list of one.
+
+    The texts of a list are joined by line breaks; the attachments follow.
 
     Raises:
         TypeError: A part is of another type.
-        ValueError: A file is too large, or neither an image, a PDF nor text; or there is nothing in the list.
+        ValueError: A file or table is too large, or a file neither an image, a PDF nor text; or the list is empty.
         OSError: A file cannot be read.
     """
     if isinstance(given, str):
         return UserMessage(given)
     if isinstance(given, UserMessage):
         return given
+    alone = to_image(given)
+    if isinstance(alone, (Path, Image, File)) or is_table(alone):
+        given = [alone]
     if not isinstance(given, (list, tuple)):
         raise TypeError(f"A prompt is text, or a list of texts, pictures and files, not {given!r:.200}.")
     if not given:
@@ -50,13 +56,23 @@ def _read_part(part: Any) -> str | Image | File:
         return _read_file(part)
     if isinstance(part, dict):
         raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
+    if is_table(part):
+        return _write_table(part)
     image = to_image(part)
     if isinstance(image, (str, Image, File)):
         return image
     raise TypeError(
         f"A prompt cannot hold a {type(part).__name__}: {part!r:.200}. Its parts are texts, pathlib.Path, "
-        "Image(data, media_type), File(data, media_type, name), pictures of PIL, and figures of Matplotlib or Plotly."
+        "Image(data, media_type), File(data, media_type, name), pictures of PIL, figures of Matplotlib or Plotly, and "
+        "tables of pandas or polars."
     )
+
+
+def _write_table(table: Any) -> str:
+    text = write_table(table)
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"The prompt's table is longer than {MAX_TEXT:,} characters as CSV: send a part of it.")
+    return text
 
 
 def _read_file(path: Path) -> str | Image | File:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic
 
 from typing_extensions import TypeVar
 
+from toolkit._execution.approval import Stopped
 from toolkit._messages import REASONS_WITHOUT_ANSWER, Message, ModelResponse, PendingApproval, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
@@ -32,6 +35,7 @@ class RunResult(Generic[T]):
         model: Name of the model.
         state: The run as plain data.
         unread: Messages that came too late for the model.
+        cost: Cost of the tokens, at the `prices` of the run's limits; None without prices.
         abandoned: Number of functions that timed out or were cancelled and may still be running.
     """
 
@@ -44,6 +48,7 @@ class RunResult(Generic[T]):
     state: RunState = field(repr=False)
     unread: tuple[Message, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
+    cost: float | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Return the answer; where the run was ended by something else, the last text and what ended it."""
@@ -57,12 +62,38 @@ class RunResult(Generic[T]):
             calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
             return f"[paused: {calls} waits for approval]"
         reason = self.finish_reason
+        stops = (str(made.exception) for made in self.calls if type(made.exception) is Stopped)
+        if reason == "stopped" and (why := next(stops, "")):
+            return f"[stopped: {why}]"
         return f"[{reason}]" if reason in REASONS_WITHOUT_ANSWER else f"[stopped: {reason}]"
 
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_result  # only a notebook asks
 
-        return render_result(str(self), self.calls, self.usage, self.model)
+        return render_result(self)
+
+    def _ipython_display_(self) -> None:
+        """Display nothing in the cell in which `show` has printed the run.
+
+        Raises:
+            NotImplementedError: It is another one, where IPython displays what `_repr_html_` returns.
+        """
+        from toolkit.display.notebook import find_cell  # only a notebook asks
+
+        if vars(self).get("_cell") != find_cell():
+            raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as an HTML page: the prompts, the answer, each call with its arguments and result.
+
+        The page is one file, fetches nothing and runs no script. It holds what the model wrote, secrets included.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        from toolkit.display.notebook import render_page  # only a person asks
+
+        Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
 
     @property
     def is_paused(self) -> bool:

@@ -31,10 +31,11 @@ from toolkit._messages import (
 )
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import STOPPED_TEXT, CallModel, Conversation, Finished, Paused, RunCalls, Step
-from toolkit._runner.hooks import Hooks, apply_model_hook
+from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
+from toolkit._runner.session import SessionEnd
 from toolkit._runner.state import RunState
 from toolkit._runner.tool_calls import ToolCaller, Turn
 from toolkit._tools.tool import Tool
@@ -76,8 +77,10 @@ class Run(Generic[T]):
         cancellation: Cancels the run.
         deadline: The same, with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.
-        checkpoint: Called with the state before each step.
+        checkpoint: Called with the state before each step, and at the end.
         calls: Ends of calls by call id, those of the state that was resumed included.
+        session: Gets the messages of the run when it ends.
+        observers: Hooks that get each event, those of the runs above included.
         result: None until the run has ended.
     """
 
@@ -100,6 +103,8 @@ class Run(Generic[T]):
     start: float
     checkpoint: Callable[[RunState], Any] | None = None
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None = None
+    session: SessionEnd | None = None
+    observers: Sequence[Hook] = ()
     calls: dict[str, ToolCallFinished] = field(default_factory=dict)
     result: RunResult[T] | None = None
     # The wire forms of the messages so far, cached by the model.
@@ -115,8 +120,41 @@ class Run(Generic[T]):
                 pass
         return require_result(self.result)
 
-    async def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
+    async def step(self, backend: Backend) -> AsyncGenerator[Event, None]:
+        """Do one step of the conversation, for a driver that keeps the conversation elsewhere, and leave the run."""
+        self._abandoned = backend.abandoned
+        is_async = isinstance(backend, AsyncBackend)
+        try:
+            model = await self.model_choice.async_model() if is_async else self.model_choice.sync_model()
+            async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.cancellation.cancel()
+            self.cancellation.close()
+            self.tool_caller.drop_early()
+            self.active.discard(self)
+
+    def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Do what the conversation says until it has ended, giving each event as it happens."""
+        events = self._events(backend)
+        return self._observe(events) if self.observers else events
+
+    async def _observe(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """Pass events on to the hooks; and the exception that ends the run."""
+        run_id, has_ended = self.conversation.run_id, False
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    has_ended = isinstance(event, RunFinished)
+                    notify(self.observers, event, run_id)
+                    yield event
+        except BaseException as error:
+            if not (isinstance(error, GeneratorExit) and has_ended):
+                notify(self.observers, error, run_id)
+            raise
+
+    async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
         conversation, queue, limit = self.conversation, self.queue, ""
         is_async = isinstance(backend, AsyncBackend)
@@ -136,8 +174,8 @@ class Run(Generic[T]):
                     if limit != conversation.limit:
                         limit = conversation.limit
                         yield LimitReached(limit=limit)
-                    if self.checkpoint is not None and isinstance(step, (CallModel, RunCalls)):
-                        await call_function(self.checkpoint, (conversation.state,), backend)
+                    if isinstance(step, (CallModel, RunCalls)):
+                        await self._save(backend)
                     async with aclosing(self._perform(step, model, backend)) as events:
                         async for event in events:
                             yield event
@@ -146,9 +184,19 @@ class Run(Generic[T]):
                 self._set_result(str(halt), "halted")
             for dropped in self.tool_caller.drop_early():
                 yield dropped
-        result = require_result(self.result)
+            result = require_result(self.result)
+            await self._save_messages(result, backend)
+            await self._save(backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
+
+    async def _save_messages(self, result: RunResult[T], backend: Backend) -> None:
+        if self.session is not None and not result.is_paused:
+            await call_function(self.session.save, (result.messages,), backend)
+
+    async def _save(self, backend: Backend) -> None:
+        if self.checkpoint is not None:
+            await call_function(self.checkpoint, (self.conversation.state,), backend)
 
     def leave(self) -> None:
         """Release what the run holds; one that has not ended is cancelled."""
@@ -282,7 +330,9 @@ class Run(Generic[T]):
         except ModelError as error:
             if self.cancellation:  # being cancelled may be why
                 raise Cancelled from error
-            raise
+            if error.cause is None:
+                raise
+            raise error.with_traceback(None) from error.__cause__  # the frames of the client are in `cause`
 
     @contextmanager
     def _limit_time(self, step: CallModel, deadline: Cancellation) -> Iterator[Cancellation]:
@@ -417,6 +467,7 @@ class Run(Generic[T]):
             messages=state.messages,
             calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
             usage=state.usage,
+            cost=self.limits.prices.compute_cost(state.usage) if self.limits.prices else None,
             finish_reason=reason,
             model=self._model,
             state=state,

@@ -67,6 +67,11 @@ class RunState(FrozenValue):
     empty_responses: int = 0
     output_retries: int = 0
 
+    def _repr_html_(self) -> str:
+        from toolkit.display.notebook import render_state  # only a notebook asks
+
+        return render_state(self)
+
     def to_json(self) -> str:
         """Serialize the state."""
         plain = asdict(self.replace(messages=(), results=(), calls_by_tool={}))

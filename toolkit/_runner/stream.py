@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from itertools import count
@@ -18,6 +18,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
+from toolkit._tracebacks import hide_frames, shorten_traceback
 from toolkit.events import Event
 
 T = TypeVar("T", default=str)
@@ -55,6 +56,11 @@ class _Stream(_RunControls[T]):
         end = self._run.result and self._run.result.finish_reason
         return f"<{type(self).__name__}, {f'ended: {end}' if end else 'not ended: iterate over its events'}>"
 
+    def _repr_html_(self) -> str:
+        from toolkit.display.notebook import render_stream  # only a notebook asks
+
+        return render_stream(self._run.result)
+
 
 class RunStream(_Stream[T]):
     """The events of a run: an iterator and a context manager, with a `result` once it has ended."""
@@ -67,10 +73,14 @@ class RunStream(_Stream[T]):
         return self
 
     def __next__(self) -> Event:
+        __tracebackhide__ = True
         try:
             return run_sync(self._events.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
+        except BaseException as error:
+            shorten_traceback(error)
+            raise error
 
     def __enter__(self) -> Self:
         return self
@@ -101,8 +111,15 @@ class AsyncRunStream(_Stream[T]):
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Awaitable[Event]:
-        return self._events.__anext__()
+    async def __anext__(self) -> Event:
+        __tracebackhide__ = True
+        try:
+            return await self._events.__anext__()
+        except StopAsyncIteration:
+            raise
+        except BaseException as error:
+            shorten_traceback(error)
+            raise error
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,12 +145,17 @@ class RunHandle(_RunControls[T]):
         self._changed = threading.Condition()
         self._error: BaseException | None = None
         self._is_done = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[], object]] = []
         thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
 
     def __repr__(self) -> str:
         return f"<RunHandle, {self.status}>"
+
+    def _repr_html_(self) -> str:
+        from toolkit.display.notebook import render_events  # only a notebook asks
+
+        return render_events(self.status, list(self._events), self._error)
 
     @property
     def run_id(self) -> str:
@@ -151,6 +173,7 @@ class RunHandle(_RunControls[T]):
         reason = require_result(self._run.result).finish_reason
         return "paused" if reason == "paused" else "cancelled" if reason == "cancelled" else "completed"
 
+    @hide_frames
     def result(self, timeout: float | None = None) -> RunResult[T]:
         """Wait for the result.
 
@@ -185,12 +208,17 @@ class RunHandle(_RunControls[T]):
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
-        with self._changed:
-            if self._is_done:
-                done.set()
-            self._waiting.append(wake)
+        self.call_when_done(wake)
         yield from done.wait().__await__()
         return self.result()
+
+    def call_when_done(self, function: Callable[[], object]) -> None:
+        """Call a function once the run has ended, on the thread of the run; at once if it has."""
+        with self._changed:
+            if not self._is_done:
+                self._waiting.append(function)
+                return
+        function()
 
     def _execute(self) -> None:
         try:

@@ -12,7 +12,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._concurrency.threads import use_cancellation
+from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import ToolResult
@@ -22,7 +22,7 @@ from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
-from toolkit._tools.tool import Tool, find_instance
+from toolkit._tools.tool import Tool, find_instance, with_origin
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
 from toolkit.events import SubAgentEvent
 
@@ -107,17 +107,18 @@ class SubAgent:
         except Exception as error:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error
-        return self._get_answer(require_result(run.result))
+        return self._get_answer(require_result(run.result), cancellation)
 
-    def _get_answer(self, result: RunResult[Any]) -> Any:
+    def _get_answer(self, result: RunResult[Any], cancellation: Cancellation) -> Any:
         """Return the answer of a run.
 
         Raises:
             Cancelled: The run was cancelled.
+            TimedOut: The delegation was out of time.
             Failed: It waits for an approval, or ended without an answer.
         """
         if result.finish_reason == "cancelled":
-            raise Cancelled
+            raise cancellation_error(cancellation) if cancellation else Cancelled
         if result.finish_reason == "stopped":
             text = f"Not run to its end: the run of {self.name} was stopped."
             return ToolResult(text=text, error=text, kind="stopped", exception=Stopped(text))
@@ -147,7 +148,7 @@ def make_sub_agent(
         description=DESCRIPTION.format(description),
         effect=_find_effect(list_tools()),
     )
-    return made
+    return with_origin(made, f"the sub-agent {name!r}")
 
 
 def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:

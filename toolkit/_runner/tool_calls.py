@@ -18,7 +18,7 @@ from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
-from toolkit._execution.references import Blocked, Dependencies, may_depend
+from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
 from toolkit._messages import ModelRequest, PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import (
@@ -30,7 +30,9 @@ from toolkit._runner.conversation import (
     RunCalls,
 )
 from toolkit._runner.nesting import ParentCall, ParentRun, parent_call
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
+from toolkit._tools.handlers import Declaration
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
@@ -51,8 +53,7 @@ class ToolCaller:
         max_parallel: How many of them.
         streams: Whether events are wanted while a call runs.
         in_background: Whether the run may abandon calls that it waits for.
-        refers: Whether calls may refer to the results of others.
-        shared: Values that the calls share; None where there can be none.
+        shared: Values that the calls share; None where there are none.
         deadline: The run's cancellation and time limit.
         place: The run, for those that its calls start.
         raise_errors: Whether an exception of a tool ends the run.
@@ -69,7 +70,6 @@ class ToolCaller:
     in_background: bool
     run_id: str
     deps: Any
-    refers: bool
     shared: SharedValues | None
     deadline: Cancellation
     raise_errors: bool
@@ -90,13 +90,15 @@ class ToolCaller:
 
     def make_start(self, call: ToolCall) -> ToolCallStarted:
         """Make the event of a call that starts."""
-        return ToolCallStarted(call, self._find_title(call))
+        tool = self.tools.get(call.name)
+        source = tool.origin if tool is not None and isinstance(tool.handler.interface, Declaration) else ""
+        return ToolCallStarted(call, self._find_title(call), escape_confusable(source))
 
     def make_end(
         self, call: ToolCall, result: ToolResult, seconds: float = 0.0, ran: ToolCall | None = None
     ) -> ToolCallFinished:
         """Make the event of a call that has its result."""
-        return ToolCallFinished(call, result, seconds, ran, self._find_title(call))
+        return ToolCallFinished(call, result, seconds, ran, self._find_title(ran or call))
 
     def _find_title(self, call: ToolCall) -> str:
         tool = self.tools.get(call.name)
@@ -125,7 +127,7 @@ class ToolCaller:
         self.tools.update({**own, **tools})
 
     def may_start_early(self, ready: CallReady) -> bool:
-        """Whether a call may start before its response is whole.
+        """Return whether a call may start before its response is whole.
 
         Its tool only reads and has no gate, it refers to no other call, no ledger binds its id to it, and all calls
         before it have started and may run beside it.
@@ -243,7 +245,7 @@ class Turn:
         self._pending: list[PendingApproval] = []
         self._dependencies: Dependencies | None = None
         calls: Sequence[ToolCall] = step.calls
-        if caller.refers and caller.shared is not None:
+        if caller.shared is not None and any(may_refer(caller.tools.get(call.name)) for call in calls):
             self._dependencies = Dependencies.create(
                 calls, caller.shared, caller.tools, caller.deadline, conversation.answered_calls
             )
@@ -339,6 +341,7 @@ class Turn:
                 is_error=result.is_error,
                 images=result.images,
                 files=result.files,
+                foreign=tuple(sorted(self._caller.dispatcher.foreign)),
                 timestamp=time.time(),
             )
         )

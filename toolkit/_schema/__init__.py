@@ -10,6 +10,8 @@ Files, each importing only those below it:
     argument_schema  JSON Schema and validator of what a tool accepts: of parameters, a JSON Schema, a type
     validation       validation against JSON Schemas written by hand
     core_schema      types as JSON Schema and as pydantic-core's schema
+    collisions       sets and dicts whose keys were chosen to have one hash
+    python_stubs     tools as Python functions without bodies, for a model that writes code
     json_schema      JSON Schema as plain data, and which alternative of a union a document matches
     error_messages   error messages for a model
     json_text        JSON texts as models write them, and text that is safe to show

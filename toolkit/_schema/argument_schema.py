@@ -236,8 +236,9 @@ def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 REMEDY = (
-    "Say what the model gives for it, such as Annotated[{written}, FromJson(str)] with toolkit.schema.FromJson; or "
-    "give it a default (it is then left out), or bind it by a partial."
+    "Say what the model gives for it, such as Annotated[{written}, FromJson(str)] with toolkit.schema.FromJson, or "
+    "FromJson(list[float], function) if it is not made of a text; or give it a default (it is then left out), or bind "
+    "it by a partial."
 )
 NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
@@ -276,7 +277,7 @@ class Parameter:
     @property
     def has_mutable_default(self) -> bool:
         """True if a function that changes its default would change it for every later call."""
-        return type(self.default) in (list, dict, set, bytearray)
+        return type(self.default).__hash__ is None  # as for pydantic
 
     @property
     def is_required(self) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
 from toolkit._schema.argument_schema import ArgumentSchema
-from toolkit._schema.error_messages import explain_errors, format_path, summarize_signature
+from toolkit._schema.error_messages import ErrorExplainer, format_path, summarize_signature
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import InvalidArguments
 
@@ -30,15 +30,7 @@ Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 MAX_TEXT = 16 * 2**20
 # Listing errors takes time for each, here about a quarter of a second; of more than so many none is listed.
 MAX_COUNTED = 100_000
-# Integers of so many digits can be chosen to have one hash, which makes a set or dict of them take quadratic time.
-LONG_NUMBER = 22
-MAX_LONG_NUMBERS = 2_000
-LONG_TEXT = LONG_NUMBER * MAX_LONG_NUMBERS  # a shorter text can have neither fault
-# The start of one, once each digit is a 0 and all else is a space: searching for that takes a tenth of a regex's time.
-_LONG_NUMBER = b" " + b"0" * LONG_NUMBER
-# Of every seventh character, which take a seventh of that, each long number has three in a row.
-_STEP, _PART = 7, b"0" * (LONG_NUMBER // 7)
-_DIGITS = bytes(48 if chr(byte).isdigit() and byte < 128 else 32 for byte in range(256))
+
 
 # Errors of pydantic-core for text in place of an array or object.
 _NOT_A_STRING = frozenset(
@@ -69,8 +61,8 @@ class ArgumentParser:
         self.validate: Callable[[str], dict[str, Any]] = arguments.validator
 
     @cached_property
-    def _signature(self) -> str:
-        return summarize_signature(self._name, self.schema)
+    def _explainer(self) -> ErrorExplainer:
+        return ErrorExplainer(self.schema, summarize_signature(self._name, self.schema))
 
     def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Parse and validate a call's arguments; returns values by name, and the repairs that were needed.
@@ -116,11 +108,11 @@ class ArgumentParser:
         """Validate a text in one pass.
 
         Raises:
-            InvalidArguments: It is too long, or has too many long numbers.
+            InvalidArguments: It is too long.
             Exception: It does not fit the schema, or one of the user's types failed.
         """
-        if len(text) > LONG_TEXT:
-            check_long_text(text)
+        if len(text) > MAX_TEXT:
+            refuse_length(text)
         return self.validate(text)
 
     def repair(self, text: RawArguments, error: Exception) -> Outcome:
@@ -140,28 +132,16 @@ class ArgumentParser:
             faults = remaining.errors(include_url=False, include_context=False)
         except InvalidArguments as refusal:
             return refusal
-        return InvalidArguments(explain_errors(faults, self.schema, self._signature))
+        return InvalidArguments(self._explainer.explain(faults))
 
 
-def check_long_text(arguments: RawArguments) -> None:
-    """Refuse a text of more than LONG_TEXT characters that would take too much memory or time.
+def refuse_length(arguments: RawArguments) -> NoReturn:
+    """Refuse arguments of more than MAX_TEXT characters.
 
     Raises:
-        InvalidArguments: It is too long, or has too many long numbers.
+        InvalidArguments: Always.
     """
-    if len(arguments) > MAX_TEXT:
-        raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
-    if isinstance(arguments, Mapping) or _count_digits(arguments[::_STEP], _PART) <= MAX_LONG_NUMBERS:
-        return
-    if _count_digits(arguments, _LONG_NUMBER) > MAX_LONG_NUMBERS:
-        raise InvalidArguments(
-            f"they have more than {MAX_LONG_NUMBERS:,} numbers of {LONG_NUMBER} digits or more. Send fewer."
-        )
-
-
-def _count_digits(text: str | bytes, pattern: bytes) -> int:
-    whole = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    return whole.translate(_DIGITS).count(pattern)
+    raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
 def _explain_exception(error: Exception) -> InvalidArguments:

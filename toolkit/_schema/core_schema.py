@@ -33,6 +33,7 @@ from weakref import WeakKeyDictionary
 from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
+from toolkit._schema.collisions import bound_counter, bound_dict, bound_ordered_dict, bound_set
 from toolkit._schema.json_schema import clean, clean_all, get_generator
 
 if TYPE_CHECKING:
@@ -254,7 +255,9 @@ class CoreSchemaWriter(TypeWriter):
         """Write a list, a set, a frozenset, or an abstract type that a list can be."""
         if kind is Iterator:
             return _apply(iter, self.write_list(list, item))
-        return {"type": kind.__name__ if kind in (set, frozenset) else "list", "items_schema": item}
+        if kind in (set, frozenset):
+            return bound_set({"type": kind.__name__, "items_schema": item})
+        return {"type": "list", "items_schema": item}
 
     def write_tuple(self, items: Sequence[Node], repeated: int | None) -> Node:
         """Write a tuple."""
@@ -263,7 +266,7 @@ class CoreSchemaWriter(TypeWriter):
 
     def write_dict(self, key: Node, value: Node) -> Node:
         """Write a dict."""
-        return {"type": "dict", "keys_schema": key, "values_schema": value}
+        return bound_dict({"type": "dict", "keys_schema": key, "values_schema": value})
 
     def write_literal(self, values: Sequence[Any]) -> Node:
         """Write a Literal of texts or of integers."""
@@ -469,6 +472,7 @@ def adapt_to_json(core: Any) -> Any:
       writes in another way, such as a tuple or a date.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
+    - Sets and dicts refuse keys that were chosen to have one hash.
     """
     if isinstance(core, (list, tuple)):
         return type(core)(map(adapt_to_json, core))
@@ -548,4 +552,9 @@ _KINDS: Mapping[Any, Any] = {
     "generator": _adapt_generator,
     "enum": _adapt_enum,
     "union": _adapt_union,
+    "set": bound_set,
+    "frozenset": bound_set,
+    "dict": bound_dict,
+    "ordered-dict": bound_ordered_dict,
+    "counter": bound_counter,
 }

@@ -22,21 +22,50 @@ MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
 MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
-LEAST_SIGNATURE = 20  # fewer characters of it are of no use
 
 
-def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], signature: str = "") -> str:
-    """Explain validation errors to a model: path, reason, what was received, and what is available.
+class ErrorExplainer:
+    """Explains validation errors to a model: path, reason, what was received, and what is available.
 
-    The signature of the tool comes last, where there is room for it.
+    Args:
+        schema: The JSON Schema of an object.
+        signature: The signature of the tool; it comes last, where there is room for it.
     """
-    texts = [_explain_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
-    if len(faults) > MAX_FAULTS:
-        texts.append(f"and {len(faults) - MAX_FAULTS} more")
-    text = shorten("; ".join(texts), MAX_FAULT_TEXT)
-    expected = f"{'' if text.endswith('.') else '.'} Expected: {signature}" if signature else ""
-    room = MAX_FAULT_TEXT - len(text)
-    return replace_surrogates(text + shorten(expected, room) if room >= LEAST_SIGNATURE else text)
+
+    def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:
+        self._schema = schema
+        self._expected = f". Expected: {signature}" if signature else ""
+        self._has_secrets = _is_secret(schema["properties"], schema)
+        self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
+
+    def explain(self, faults: Sequence[ErrorDetails]) -> str:
+        """Explain errors as pydantic-core lists them."""
+        texts = [self._explain_fault(fault) for fault in faults[:MAX_FAULTS]]
+        if len(faults) > MAX_FAULTS:
+            texts.append(f"and {len(faults) - MAX_FAULTS} more")
+        text = "; ".join(texts)
+        return replace_surrogates(shorten(text + self._expected[text.endswith(".") :], MAX_FAULT_TEXT))
+
+    def _explain_fault(self, fault: ErrorDetails) -> str:
+        location, kind = fault["loc"], fault["type"]
+        if kind == "json_invalid":
+            return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
+        path = shorten(format_path(location), MAX_NAME)
+        if kind == "missing":
+            return f"{path}: missing, but required"
+        if kind == "extra_forbidden":
+            return f"{path}: no such parameter{self._suggest_parameters(location)}"
+        is_secret = location[0] in self._secrets if location else self._has_secrets
+        received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
+        if path:
+            return f"{path}: {shorten(fault['msg'], MAX_REASON)} (received {received})"
+        keys = ", ".join(self._schema["properties"]) or "no keys"
+        return f"expected one JSON object with {keys}, received {received}"
+
+    def _suggest_parameters(self, location: Sequence[int | str]) -> str:
+        """Suggest parameters for an unknown key at the top; deeper keys are not looked at."""
+        known = self._schema["properties"] if len(location) == 1 else ()
+        return suggest(str(location[0]), known) if known else ""
 
 
 def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
@@ -97,26 +126,6 @@ def _join_types(names: Iterable[str]) -> str:
     return " | ".join(dict.fromkeys([*first[:MAX_CHOICES], "..."] if len(first) > MAX_CHOICES else first))
 
 
-def _explain_fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    path, kind, reason = shorten(format_path(fault["loc"]), MAX_NAME), fault["type"], shorten(fault["msg"], MAX_REASON)
-    if kind == "json_invalid":
-        return f"not valid JSON ({reason.removeprefix('Invalid JSON: ')}). Send one whole JSON object."
-    if kind == "missing":
-        return f"{path}: missing, but required"
-    if kind == "extra_forbidden":
-        return f"{path}: no such parameter{_suggest_parameters(fault['loc'], schema)}"
-    received = f"received {_render_received(fault, schema)}"
-    if not path:
-        return f"expected one JSON object with {', '.join(schema['properties']) or 'no keys'}, {received}"
-    return f"{path}: {reason} ({received})"
-
-
-def _suggest_parameters(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
-    """Suggest parameters for an unknown key at the top; deeper keys are not looked at."""
-    known = schema["properties"] if len(location) == 1 else ()
-    return suggest(str(location[0]), known) if known else ""
-
-
 def format_path(location: Sequence[int | str]) -> str:
     """Write a location in a document as a path: `places[0].name`."""
     path = ""
@@ -127,12 +136,6 @@ def format_path(location: Sequence[int | str]) -> str:
 
 # Unlike pydantic-core's, this writer takes lone surrogates.
 _dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
-
-
-def _render_received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    """Write the value that is wrong, unless it may hold a secret."""
-    place = schema["properties"].get(fault["loc"][0]) if fault["loc"] else schema["properties"]
-    return "a secret" if _is_secret(place, schema) else shorten(_dump(fault["input"]), MAX_SHOWN)
 
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:

@@ -101,7 +101,9 @@ def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
     if isinstance(arguments, str):
         return arguments
     try:
-        return to_json(arguments or {}, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
+        return to_json(
+            {} if arguments is None else arguments, inf_nan_mode="constants"
+        ).decode()  # NaN is refused later, and not sent as null
     except PydanticSerializationError:
         return json.dumps(arguments, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # Types of deps that None satisfies, also as members of a union.
-_OPEN = frozenset({None, type(None), Any, object})
+_OPEN = (None, type(None), Any, object)
 # The annotation as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
 
@@ -52,15 +52,17 @@ class Signature:
         names: Names in the frames around it that its annotations use.
         is_method: Whether its first parameter is the instance, which is not bound yet.
         owner: The class whose method it is.
+        origin: What messages call it, where the function's own name would say nothing.
     """
 
     callable: Callable[..., Any]
     names: Mapping[str, Any] = field(default_factory=dict)
     is_method: bool = False
     owner: type | None = None
+    origin: str = ""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Signature, (self.callable, self.names, self.is_method, self.owner)  # cached properties are built again
+    def __reduce__(self) -> tuple[Any, ...]:  # cached properties are built again
+        return Signature, (self.callable, self.names, self.is_method, self.owner, self.origin)
 
     @cached_property
     def source(self) -> Callable[..., Any]:
@@ -69,7 +71,9 @@ class Signature:
 
     @property
     def label(self) -> str:
-        """The function's name for error messages."""
+        """The origin for error messages: the one that was given, or the function's name."""
+        if self.origin:
+            return self.origin
         module, name = getattr(self.source, "__module__", None), getattr(self.source, "__qualname__", None)
         return f"{module or 'builtins'}.{name}()" if name else repr(self.callable)
 
@@ -115,10 +119,14 @@ class Signature:
         )
 
     @cached_property
-    def needs_deps(self) -> bool:
-        """True if a parameter is annotated `ToolContext[X]`, where X is neither None nor open."""
-        types = [get_args(p.annotation) for p in self.parameters if get_origin(p.annotation) is ToolContext]
-        return any(not isinstance(deps, TypeVar) and _OPEN.isdisjoint((deps, *get_args(deps))) for (deps,) in types)
+    def deps_types(self) -> tuple[Any, ...]:
+        """Each X of the parameters annotated `ToolContext[X]`, unless None may be one."""
+        types = [get_args(p.annotation)[0] for p in self.parameters if get_origin(p.annotation) is ToolContext]
+        return tuple(
+            kind
+            for kind in types  # whose own arguments may be lists, as those of Callable, which no set can hold
+            if not isinstance(kind, TypeVar) and not any(part in _OPEN for part in (kind, *get_args(kind)))
+        )
 
     @cached_property
     def argument_schema(self) -> ParameterSchema:
@@ -158,10 +166,14 @@ class Signature:
             elif p.kind is inspect.Parameter.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
             elif p.kind in positional_kinds:
-                by_position.append(pick_value(p, values, context))
-            elif p.is_injected or p.field is not None or p.has_mutable_default or p.name in values:
+                by_position.append(p.default if self._is_shared(p) else pick_value(p, values, context))
+            elif p.is_injected or p.field or p.name in values or (p.has_mutable_default and not self._is_shared(p)):
                 by_keyword[p.name] = pick_value(p, values, context)
         return by_position, by_keyword
+
+    def _is_shared(self, p: Parameter) -> bool:
+        """Check whether a default is an object of the application's, which no JSON can fill: it is never copied."""
+        return p.has_mutable_default and p.name in self.argument_schema.hidden
 
     def _list_positional_kinds(self, values: Mapping[str, Any]) -> Collection[Any]:
         """List the kinds of parameters that are passed by position: all in front of `*args` with values."""
@@ -467,13 +479,14 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def render_signature(function: Callable[..., Any]) -> str:
-    """Render a signature as it was written; `(...)` where there is none."""
+def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
+    """Render a signature as it was written, without some of its parameters; `(...)` where there is none."""
     try:
         written = read_signature(function)
     except (ValueError, TypeError):
         return "(...)"
-    parameters = [p.replace(annotation=_unquote(p.annotation)) for p in written.parameters.values()]
+    taken = (p for p in written.parameters.values() if p.name not in leave_out)
+    parameters = [p.replace(annotation=_unquote(p.annotation)) for p in taken]
     return str(written.replace(parameters=parameters, return_annotation=_unquote(written.return_annotation)))
 
 

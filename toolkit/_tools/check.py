@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,8 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 # OpenAI refuses a request with more tools, or with a longer description of one: platform.openai.com, function calling.
 MAX_TOOLS = 128
 MAX_DESCRIPTION = 1024
+# What a tool's own rules are called with.
+RULES = {"authorize": ("tool", "arguments", "context"), "approve": ("request",), "retry_on": ("exception",)}
 # A model reads all schemas with every request. This is about 1,000 tokens for one tool.
 MAX_CHARACTERS = 4_000
 CHARACTERS_PER_TOKEN = 4  # of English and of JSON, roughly
@@ -129,6 +132,7 @@ def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
         return
     yield from _check_description(tool)
     yield from _check_handler(tool)
+    yield from _check_rules(tool)
     yield from _check_parameters(tool, schema)
     yield from _check_examples(tool, schema)
     yield from _check_size(tool, rendered)
@@ -159,6 +163,21 @@ def _check_handler(tool: Tool[..., Any]) -> Iterator[Finding]:
         yield Finding(level="error", tool=tool.name, code="unbound", text=text)
     if isinstance(handler, BoundHandler):
         yield from _check_bound(tool.name, handler)
+
+
+def _check_rules(tool: Tool[..., Any]) -> Iterator[Finding]:
+    """Check that the tool's own rules can take what they are asked with."""
+    for option, taken in RULES.items():
+        rule = getattr(tool.settings, option)
+        if not callable(rule):
+            continue
+        try:
+            inspect.signature(rule).bind(*taken)
+        except ValueError:  # it has no signature
+            continue
+        except TypeError as error:
+            text = f"{option}= cannot take ({', '.join(taken)}), so every call fails: {error}."
+            yield Finding(level="error", tool=tool.name, code="unfit-rule", text=text)
 
 
 def _check_bound(name: str, handler: BoundHandler) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ from toolkit._schema.signature import (
     is_declaration,
     read_annotations,
     resolve_annotation,
-    unwrap_partials,
 )
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.options import (
@@ -31,7 +30,7 @@ from toolkit._tools.options import (
     ToolSettings,
     split_options,
 )
-from toolkit._tools.tool import Tool, name_of, safe_name
+from toolkit._tools.tool import Tool, find_wrapped_tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def tool(
 
     Args:
         function: Any callable: function, coroutine function, method, class, partial, callable object; or a tool, which
-            keeps its own value of each option that is not given.
+            keeps its own value of each option that is not given, and its gates.
         name: The name for the model. By default the function's own, in which characters that providers refuse are
             replaced.
         title: A name for people.
@@ -82,13 +81,15 @@ def tool(
         effect: The effect of a call: "read" changes nothing, "write" changes something, "destructive" what cannot be
             restored. Reads run in parallel; the others run alone and in order. Calls of a tool without an effect run
             in parallel and are never retried.
+        trust: "foreign" for a tool whose results others may have written, such as pages and mails. `after_foreign` in
+            `toolkit.approvers` asks about changes once a run has called one.
         idempotent: Whether a repeated call has no further effect. By default True for reads.
         exclusive: Whether a call runs alone: calls before it end first, calls after it wait.
         max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
         timeout: Seconds for one attempt. A thread that is still running then is abandoned and reported.
         retries: How often a failed attempt is repeated. Needs `idempotent=True` or `effect="read"`.
         retry_on: Exceptions after which an attempt is repeated. By default any but ToolError; TimedOut is repeated. Or
-            a function of the exception that returns whether to repeat.
+            a function of the exception, which is not async, that returns whether to repeat.
         retry_delay: Seconds before the first repetition, at most; doubled for each further one, up to 30 seconds.
         executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
         isolate: "process" runs each call in a process of its own, which a timeout or a cancellation kills.
@@ -109,10 +110,11 @@ def tool(
         defer_loading: Whether the provider loads the parameters only when the model searches for the tool.
 
     Raises:
-        DefinitionError: The function cannot be a tool, or an option has no such value; the message says what to change.
+        DefinitionError: The function cannot be a tool, or an option has no such value, or would loosen a gate of the
+            tool that it is made of; the message says what to change.
         TypeError: There is no such option.
 
-    Example:
+    Examples:
         >>> @tool
         ... def add(a: int, b: int) -> int:
         ...     '''Add two numbers.'''
@@ -141,7 +143,13 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
-    """Give a tool the options of which it has the usual value; retries only if it may be repeated."""
+    """Give a tool the options of which it has the usual value; retries only if it may be repeated.
+
+    Of an effect that another program says of itself and the default, the stricter one holds.
+    """
+    if "effect" in defaults and getattr(made.handler.interface, "is_hint", False):
+        settings = made.settings.inherit_gates(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
+        made = replace(made, settings=settings)
     own = {**vars(made.settings), "relay": made.relay}
     added = {name: value for name, value in defaults.items() if own[name] == DEFAULTS.get(name)}
     retries = {"retries": added.pop("retries")} if "retries" in added else {}
@@ -173,8 +181,8 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         )
     own = FunctionHandler(Signature(plain, collect_frame_names(find_source(plain))))
     _refuse_factory(own.signature)
-    behind = unwrap_partials(plain)
-    settings = behind.settings if isinstance(behind, Tool) else DEFAULT_SETTINGS  # a partial of a tool keeps its gates
+    behind = find_wrapped_tool(plain)
+    settings = DEFAULT_SETTINGS if behind is None else behind.settings  # what wraps a tool keeps its gates
     named = {"name": safe_name(name_of(plain)), "settings": settings, **split_options(given, name_of(plain), settings)}
     choose = _drop_function if is_declaration(plain) else _choose_handler
     handler = choose(own, named.get("activity"))

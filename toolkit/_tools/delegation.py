@@ -18,7 +18,7 @@ from pydantic_core import ValidationError, to_json
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, REASONS_WITHOUT_ANSWER, ToolCall, ToolResult
-from toolkit._schema.error_messages import explain_errors
+from toolkit._schema.error_messages import ErrorExplainer
 from toolkit._tools.functions import Action, FunctionHandler, make_function_handler
 from toolkit._tools.handlers import DeclaredHandler
 from toolkit._tools.scope import Scope
@@ -121,7 +121,8 @@ class Delegated(DeclaredHandler):
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
             return given._replace(value=expected.validator(text)[OUTPUT])
         except ValidationError as error:
-            problems = explain_errors(error.errors(include_url=False, include_context=False), expected.schema)
+            faults = error.errors(include_url=False, include_context=False)
+            problems = ErrorExplainer(expected.schema).explain(faults)
             failure = Failed(f"The module {self.scope.module!r} gave what {tool.name} does not give: {problems}")
             return ToolResult.from_error(failure)._replace(details=given.details)
 

@@ -6,20 +6,29 @@ A value is known by what it can do. None of these packages is imported.
 from __future__ import annotations
 
 import csv
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set, ValuesView
 from contextlib import suppress
 from io import BytesIO, StringIO
+from math import prod
 from typing import Any
 
 from toolkit._messages import Image
 
-# Elements of an array that are written one by one; a longer one is summarised.
+# Elements of an array that are written as JSON; a longer one is summarised, or written row by row where it is a result.
 MAX_ELEMENTS = 1_000
+# Elements of an array that is written row by row; a longer one is summarised, too.
+MAX_ARRAY = 100_000
 # Rows of a table that are written at its beginning, and at its end, if it is longer than both.
 MAX_ROWS = 5_000
+# Items of a dict, list or tuple in which tables are looked for.
+MAX_HELD = 100
 # Columns of a table that its first line names.
 MAX_COLUMNS = 50
+
+# What follows the text of a picture that is not sent as one.
+LEFT_OUT = " [picture, left out]"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -44,29 +53,50 @@ def to_plain(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, range) and len(value) <= MAX_ELEMENTS:
+    if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
         figure = kind.to_plotly_json(value)
         figure["layout"] = {key: part for key, part in figure["layout"].items() if key != "template"}  # colours only
         return figure
-    return _ADDRESS.sub("", str(value))
+    return _ADDRESS.sub("", str(value)) + (LEFT_OUT if _draws(kind) else "")
 
 
 def _read_array(value: Any) -> Any:
     """Read the values of an array or of a scalar of NumPy's kind; summarise a large array."""
     if getattr(value.dtype, "kind", "") in ("M", "m") and not value.shape:
         return str(value)  # `item` would give a number of nanoseconds
+    if value.dtype == "longdouble":  # whose items are no numbers of Python's
+        value = value.astype("float64")
     if hasattr(value, "item") and not value.shape:
         return value.item()
-    size = 1
-    for length in value.shape:
-        size *= length
     to_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
-    if to_list and size <= MAX_ELEMENTS:
+    if to_list and prod(value.shape) <= MAX_ELEMENTS:
         return value.astype(str).tolist() if getattr(value.dtype, "kind", "") in ("M", "m") else to_list()
-    shape = " x ".join(map(str, value.shape))
-    return f"{type(value).__name__} of shape {shape}, {value.dtype}, shortened:\n{value}"
+    return f"{describe_array(value)}, shortened:\n{value}"
+
+
+def describe_array(value: Any) -> str:
+    """Describe an array by its class, its shape and the type of its elements."""
+    return f"{type(value).__name__} of shape {' x '.join(map(str, value.shape))}, {value.dtype}"
+
+
+def is_long_array(value: Any) -> bool:
+    """Return whether a value is an array of NumPy's kind that is written row by row."""
+    kind = type(value)
+    if is_table(value) or not all(hasattr(kind, name) for name in ("dtype", "shape", "tolist")):
+        return False
+    try:
+        return MAX_ELEMENTS < int(prod(value.shape)) <= MAX_ARRAY
+    except Exception:  # noqa: BLE001  a shape may be unknown, or the user's own
+        return False
+
+
+def write_array(value: Any) -> str:
+    """Write a long array as text: a line with its shape and type, then each row, or each element, as JSON."""
+    rows = (value.astype(str) if getattr(value.dtype, "kind", "") in ("M", "m") else value).tolist()
+    lines = (json.dumps(row, default=str) for row in rows)
+    return "\n".join([f"{describe_array(value)}, row by row:", *lines])
 
 
 def _read_response(value: Any) -> dict[str, Any]:
@@ -94,6 +124,13 @@ def _is_table_type(kind: type) -> bool:
 def _is_frame(kind: type) -> bool:
     has_csv = hasattr(kind, "to_csv") or hasattr(kind, "write_csv")
     return has_csv and all(hasattr(kind, name) for name in ("columns", "dtypes", "shape", "head", "tail"))
+
+
+def holds_table(value: Any) -> bool:
+    """Return whether a value is a table, or a dict, list or tuple of at most 100 items that holds one."""
+    if not isinstance(value, (dict, list, tuple)):
+        return is_table(value)
+    return len(value) <= MAX_HELD and any(map(is_table, value.values() if isinstance(value, dict) else value))
 
 
 def write_table(value: Any) -> str:

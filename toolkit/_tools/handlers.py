@@ -46,6 +46,7 @@ class Declaration:
         origin: The name of its schema, for error messages.
         description: The description that its author wrote.
         raises: Exceptions that its author documents: text by name.
+        is_hint: Whether the tool's effect is what another program says of itself.
     """
 
     origin: str
@@ -53,6 +54,7 @@ class Declaration:
     argument_schema: ArgumentSchema
     returns: ReturnSchema
     raises: Mapping[str, str] = field(default_factory=dict)
+    is_hint: bool = False
 
 
 def check_declaration(made: Declaration) -> Declaration:

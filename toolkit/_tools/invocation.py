@@ -6,27 +6,40 @@ A call that goes well stays in one function of its tool's own, which is made onc
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import CO_COROUTINE
 from itertools import islice
+from types import NoneType
 from typing import Any, TypeAlias
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext, current_context
-from toolkit._messages import File, Image, ToolResult, replace_surrogates
-from toolkit._schema.arguments import LONG_TEXT, ArgumentParser, Outcome, RawArguments, check_long_text
+from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
+from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
 from toolkit._schema.error_messages import MAX_ERROR, shorten
-from toolkit._tools.foreign_values import has_picture, is_table, to_image, to_plain, write_table
+from toolkit._tools.foreign_values import (
+    LEFT_OUT,
+    has_picture,
+    is_long_array,
+    is_table,
+    to_image,
+    to_plain,
+    write_array,
+    write_table,
+)
 from toolkit._tools.functions import Action, collect
 from toolkit._tools.handlers import Handler
-from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError
+from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError, ToolkitError
+
+logger = logging.getLogger("toolkit")
 
 # Characters of a value's own `str` or `repr` in a result.
 MAX_WRITTEN = 10_000
@@ -34,7 +47,10 @@ MAX_NAME = 100
 # Exceptions of a group that are looked at: more than MAX_ERROR characters can name.
 MAX_LEAVES = 1_000
 
-REMEDY = "Try other arguments or another tool, or report that this did not work."
+# How deep in a value images and pictures are looked for, in dicts and lists of so many items at most.
+MAX_DEPTH = 2
+MAX_ITEMS = 100
+_has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
 
 
 def explain_error(
@@ -49,7 +65,16 @@ def explain_error(
     only = leaves[0] if len(leaves) == 1 else error
     if isinstance(only, ToolError) and (text := _safe_text(only)):
         return text, only.kind
-    return _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves)), "failed"
+    kind = only.kind if isinstance(only, ToolError) else "failed"
+    return _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves)), kind
+
+
+def log_exception(name: str, error: BaseException) -> None:
+    """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
+    if not isinstance(error, ToolkitError):
+        logger.warning("Tool %s raised", name, exc_info=error)
+    elif logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Tool %s refused", name, exc_info=error)
 
 
 def write_safely(write: Callable[[Any], str], value: Any) -> str:
@@ -102,7 +127,7 @@ def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
 
 
 def _matches_name(name: str, known: str) -> bool:
-    """Whether a class may go by a shorter name: the end of its path, or its package and its own name."""
+    """Return whether a class may go by a shorter name: the end of its path, or its package and its own name."""
     package, _, word = known.rpartition(".")
     return name.endswith(f".{known}") or (name.startswith(f".{package}.") and name.endswith(f".{word}"))
 
@@ -193,7 +218,7 @@ def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: st
     )
 
 
-SPECIAL = frozenset({ToolResult, Image, File, list, tuple})
+SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
 
 
 def explain(
@@ -233,13 +258,44 @@ def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
     if has_picture(kinds - {str, int, float, dict}):
         parts = [to_image(part) for part in parts]
         kinds = set(map(type, parts))
-    return _render_parts(value, parts) if kinds & {Image, File} else None
+    if kinds & {Image, File}:
+        return _render_parts(value, parts)
+    return _render_inner_parts(value) if _holds_parts(value) else None
 
 
 def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
     """Separate images and files from texts; the text marks the place of each."""
     text = "\n".join(map(_render_part, parts))
     return ToolResult(value, text, images=_parts_of(Image, parts), files=_parts_of(File, parts))
+
+
+def _holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Return whether a value is an image, a file or a picture, or a small dict, list or tuple that holds one."""
+    kind = type(value)
+    if kind in (dict, list, tuple):
+        items = value.values() if kind is dict else value
+        is_open = depth > 0 and len(value) <= MAX_ITEMS and not _has_only_plain(map(type, items))
+        return is_open and any(_holds_parts(item, depth - 1) for item in items)
+    return kind in (Image, File) or (kind.__module__ != "builtins" and has_picture((kind,)))
+
+
+def _render_inner_parts(value: Any) -> ToolResult | None:
+    """Separate images and files inside of dicts and lists from the JSON, which marks the place of each."""
+    taken: list[Any] = []
+
+    def take(inner: Any, depth: int) -> Any:
+        if type(inner) is dict and depth:
+            return {key: take(item, depth - 1) for key, item in inner.items()}
+        if type(inner) in (list, tuple) and depth:
+            return [take(item, depth - 1) for item in inner]
+        part = to_image(inner)
+        if type(part) not in (Image, File):
+            return inner
+        taken.append(part)
+        return _render_part(part)
+
+    text = write_value(take(value, MAX_DEPTH))
+    return ToolResult(value, text, images=_parts_of(Image, taken), files=_parts_of(File, taken)) if taken else None
 
 
 def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
@@ -259,9 +315,10 @@ def _as_text(value: Any) -> str:
 
 
 def _to_text_somehow(value: Any) -> str:
-    if is_table(value) and (text := _try(write_table, value)):
-        return text
-    return _try(_to_lenient_json, value) or _try(_lenient, value) or _to_word(value, repr)
+    for is_long, write in ((is_table, write_table), (is_long_array, write_array)):
+        if is_long(value) and (text := _try(write, value)):
+            return text
+    return _try(_to_lenient_json, value) or _try(_write_parts, value) or _to_word(value, repr)
 
 
 def _try(write: Callable[[Any], str], value: Any) -> str:
@@ -287,8 +344,23 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
     return write_safely(write, value) or f"<{type(value).__name__} that cannot be written>"
 
 
-# Unlike pydantic-core's writer it accepts lone surrogates.
-_lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_word, separators=(",", ":")).encode
+def _write_parts(value: Any) -> str:
+    """Write a value of which a part cannot be written, such as an unpaired surrogate or `pandas.NaT`, part by part."""
+    return json.dumps(_convert_parts(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _convert_parts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _convert_parts(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_convert_parts(part) for part in value]
+    if isinstance(value, (str, int, float, NoneType)):
+        return clean_json(value)
+    try:
+        return from_json(_to_lenient_json(value))
+    except Exception:  # noqa: BLE001  as in `make_writer`
+        plain = _to_plain(value)
+        return _convert_parts(plain) if isinstance(plain, (dict, list)) else plain
 
 
 # Types of values that `write` needs no look at, and their writers where there is no return annotation; these may raise.
@@ -326,6 +398,7 @@ class Invocation:
         self.emits = self._function is None
         self.write = make_writer(to_json)
         self._writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
+        self._writers[dict] = self._write_dict
         if to_json is None:
             self._writers.update(_QUICK)
 
@@ -336,8 +409,8 @@ class Invocation:
 
         def invoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
             try:
-                if len(arguments) > LONG_TEXT:
-                    check_long_text(arguments)
+                if len(arguments) > MAX_TEXT:
+                    refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
             except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
                 return self._invoke_outcome(self.parser.repair(arguments, error), context)
@@ -362,8 +435,8 @@ class Invocation:
 
         async def ainvoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
             try:
-                if len(arguments) > LONG_TEXT:
-                    check_long_text(arguments)
+                if len(arguments) > MAX_TEXT:
+                    refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # as above
             except Exception as error:  # noqa: BLE001  as above
                 return await self._ainvoke_outcome(self.parser.repair(arguments, error), context)
@@ -434,10 +507,17 @@ class Invocation:
             raise error
         return self.explain_error(error)
 
+    def log(self, result: ToolResult) -> ToolResult:
+        """Log the exception of a failed call without a run, and return the result."""
+        if result.exception is not None:
+            log_exception(self.name, result.exception)
+        return result
+
     def explain_error(self, error: BaseException) -> ToolResult:
         """Make the result of an exception, which may come from another process or thread; raises a FatalError."""
         if (fatal := _find_fatal(error)) is not None:
             raise fatal
+        _add_remedy(error)
         return explain(error, self.name, self.handler.raises, self.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -466,6 +546,17 @@ class Invocation:
             current_context.set(outer)
         return self._render(value)
 
+    def _write_dict(self, value: dict[Any, Any]) -> str:
+        """Write a dict without pictures; one that holds any needs `render`.
+
+        Raises:
+            TypeError: It does.
+        """
+        text = self.write(value)
+        if (LEFT_OUT in text or '"media_type":"' in text) and _holds_parts(value):  # looking at each item takes longer
+            raise TypeError("a picture is no text")
+        return text
+
     def _render(self, value: Any) -> ToolResult:
         """Make the result of a value, and note how values of its type are written."""
         if not is_special(type(value)):
@@ -483,6 +574,20 @@ class Invocation:
     @cached_property
     def _action(self) -> Action:
         return self.handler.make_action(self._tool)
+
+
+# What sqlite3 raises where a connection is used on another thread, and what to do about that.
+_OTHER_THREAD = "SQLite objects created in a thread can only be used in that same thread"
+_OTHER_THREAD_REMEDY = (
+    "A tool may run on any thread: connect in each call, or pass sqlite3.connect(..., check_same_thread=False), whose "
+    "tools must not write at the same time."
+)
+
+
+def _add_remedy(error: BaseException) -> None:
+    """Add to the message of sqlite3 about threads what to do, for the application and its log."""
+    if type(error).__module__ == "sqlite3" and error.args and str(error.args[0]).startswith(_OTHER_THREAD):
+        error.args = (f"{error.args[0]} {_OTHER_THREAD_REMEDY}",)
 
 
 def _find_fatal(error: BaseException) -> FatalError | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,13 @@ _BOUNDS: Mapping[str, bool] = {
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), False),
 }
 _UNIONS = ("anyOf", "oneOf")
+_WIDER_TYPES = {'"integer"': '"number"'}
 
 
 def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     """Describe tools as plain data: what a model sees of each, its effect and its source, with a digest."""
     definitions = {made.name: _describe_tool(made) for made in tools}
-    digests = {name: {"digest": _digest(definition), **definition} for name, definition in definitions.items()}
+    digests = {name: {"digest": make_digest(definition), **definition} for name, definition in definitions.items()}
     return {"version": VERSION, "tools": dict(sorted(digests.items()))}
 
 
@@ -57,8 +58,26 @@ def find_differences(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any
         OSError: The file cannot be read.
         DefinitionError: It is not a lock.
     """
-    old, new = _read_lock(path), describe_tools(tools)["tools"]
-    return [line for name in sorted({*old, *new}) for line in _compare_tool(name, old.get(name), new.get(name))]
+    return [f"{name}: {line}" for name, lines in compare_tools(path, tools).items() for line in lines]
+
+
+def compare_tools(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> dict[str, list[str]]:
+    """Compare tools with the definitions in a file: the differences of each tool that has any, by its name.
+
+    Raises:
+        OSError: The file cannot be read.
+        DefinitionError: It is not a lock.
+    """
+    new = describe_tools(tools)["tools"]
+    try:
+        old = _read_lock(path)
+        found = {name: [*_compare_tool(old.get(name), new.get(name))] for name in sorted({*old, *new})}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DefinitionError(
+            f"{os.fspath(path)} is not a lock of tools, or is damaged: {type(error).__name__}. Restore it; or delete "
+            "it, and write it anew."
+        ) from None
+    return {name: lines for name, lines in found.items() if lines}
 
 
 def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
@@ -75,30 +94,27 @@ def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
     return described
 
 
-def _digest(definition: Mapping[str, Any]) -> str:
+def make_digest(definition: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain data, whatever the order of its keys."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
 def _read_lock(path: str | os.PathLike[str]) -> dict[str, Any]:
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        tools: dict[str, Any] = data["tools"]
-        is_known = data["version"] == VERSION and all(isinstance(each["digest"], str) for each in tools.values())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DefinitionError(
-            f"{os.fspath(path)} is not a lock of tools: {error!r}. Delete it, and write it anew."
-        ) from None
-    if not is_known:
+    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    tools: dict[str, Any] = data["tools"]
+    if data["version"] != VERSION:
         raise DefinitionError(f"{os.fspath(path)} was written by another version. Delete it, and write it anew.")
+    if not all(isinstance(each["digest"], str) for each in tools.values()):
+        raise TypeError
     return tools
 
 
-def _compare_tool(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Iterator[str]:
+def _compare_tool(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Iterator[str]:
     if old is None:
-        yield f"{name}: is new (widened)"
+        yield "is new (widened)"
     elif new is None:
-        yield f"{name}: is gone (broke)"
+        yield "is gone (broke)"
     elif old["digest"] != new["digest"]:
         lines = [
             *(_describe_change(key, old.get(key), new.get(key), "reworded") for key in ("title", "description")),
@@ -106,7 +122,7 @@ def _compare_tool(name: str, old: Mapping[str, Any] | None, new: Mapping[str, An
             *_compare_outputs(old.get("output"), new.get("output")),
             *(_describe_change(key, old.get(key), new.get(key), "changed") for key in ("effect", "source")),
         ]
-        yield from (f"{name}: {line}" for line in [*filter(None, lines)] or ["is written otherwise (changed)"])
+        yield from [*filter(None, lines)] or ["is written otherwise (changed)"]
 
 
 def _compare_outputs(old: Any, new: Any) -> Iterator[str]:
@@ -121,10 +137,13 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield _describe_change(path, old, new, "broke")
         return
+    old, new = _write_constant(old), _write_constant(new)
     required, keywords = {*new.get("required", ())}, sorted({*old, *new})
-    if any(union in keywords for union in _UNIONS):
-        yield from _compare_choices(path, _list_alternatives(old), _list_alternatives(new))
-        keywords = [keyword for keyword in keywords if keyword in _TEXTS]
+    unions = [{*_UNIONS} & schema.keys() for schema in (old, new)]
+    if any(unions):
+        yield from _compare_alternatives(path, _list_alternatives(old), _list_alternatives(new))
+        # Where one has no union, the rest of it is its only alternative.
+        keywords = [keyword for keyword in keywords if keyword in _TEXTS or (all(unions) and keyword not in _UNIONS)]
     for keyword in keywords:
         before, now = old.get(keyword), new.get(keyword)
         if before == now:
@@ -138,7 +157,8 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
             kept = old.get("properties", {}).keys() & new.get("properties", {}).keys()
             yield from _compare_required(path, before or (), now or (), kept)
         elif keyword in ("enum", "type") and before and now:
-            yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now))
+            wider = _WIDER_TYPES if keyword == "type" else {}
+            yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
         else:
             yield _describe_change(f"{path}.{keyword}", before, now, _judge_keyword(keyword, before, now))
 
@@ -162,22 +182,58 @@ def _compare_required(path: str, old: Collection[str], new: Collection[str], kep
             yield f"{path}.{name} is {'required now (narrowed)' if name in new else 'optional now (widened)'}"
 
 
-def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any]) -> Iterator[str]:
+def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: Mapping[str, str]) -> Iterator[str]:
+    """Give the choices that came and went; `wider` has those that another one includes."""
     before, now = ({json.dumps(each, sort_keys=True) for each in choices} for choices in (old, new))
-    gone, added = ([shorten(each, MAX_SHOWN) for each in sorted(left)] for left in (before - now, now - before))
+    gone = {each for each in before if now.isdisjoint((each, wider.get(each)))}
+    yield from _describe_choices(path, gone, {each for each in now if before.isdisjoint((each, wider.get(each)))})
+
+
+def _describe_choices(path: str, gone: Collection[str], added: Collection[str]) -> Iterator[str]:
     if gone or added:
-        changes = " and ".join([*(f"lost {each}" for each in gone), *(f"gained {each}" for each in added)])
+        lost, gained = ([shorten(each, MAX_SHOWN) for each in sorted(side)] for side in (gone, added))
+        changes = " and ".join([*(f"lost {each}" for each in lost), *(f"gained {each}" for each in gained)])
         yield f"{path} {changes} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
 
 
+def _compare_alternatives(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
+    """Compare schemas of which one holds: those that are equal but for their texts, and a single changed one."""
+    before, now = ({json.dumps(_drop_texts(each), sort_keys=True): each for each in side} for side in (old, new))
+    gone, added = before.keys() - now.keys(), now.keys() - before.keys()
+    pairs = [(before[key], now[key]) for key in before if key in now]
+    if len(gone) == len(added) == 1:
+        pairs += [(before[gone.pop()], now[added.pop()])]
+    yield from _describe_choices(path, gone, added)
+    for old_each, new_each in pairs:
+        yield from _compare_schemas(path, old_each, new_each)
+
+
 def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
-    """List the schemas of which one holds, without their texts."""
-    members = next((schema[keyword] for keyword in _UNIONS if keyword in schema), [schema])
-    return [_drop_texts(member) for member in members]
+    """List the schemas of which one holds, without the texts about all of them."""
+    whole = {keyword: value for keyword, value in schema.items() if keyword not in _TEXTS}
+    return next((list(schema[keyword]) for keyword in _UNIONS if keyword in schema), [whole])
 
 
 def _drop_texts(schema: Any) -> Any:
-    return {key: value for key, value in schema.items() if key not in _TEXTS} if isinstance(schema, dict) else schema
+    """Copy a schema without the texts in it."""
+    if isinstance(schema, list):
+        return [_drop_texts(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    dropped = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs", "patternProperties", "dependentSchemas") and isinstance(value, dict):
+            dropped[key] = {name: _drop_texts(part) for name, part in value.items()}
+        elif key not in _TEXTS:
+            dropped[key] = value if key in ("enum", "const") else _drop_texts(value)
+    return dropped
+
+
+def _write_constant(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a constant as a choice of one, which other choices can be compared with."""
+    if "const" not in schema or "enum" in schema:
+        return schema
+    return {**{key: value for key, value in schema.items() if key != "const"}, "enum": [schema["const"]]}
 
 
 def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
@@ -193,7 +249,10 @@ def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
     """Describe a change; an empty text where there is none."""
     if old == new:
         return ""
-    before, now = (shorten(json.dumps(value, ensure_ascii=False), MAX_SHOWN) for value in (old, new))
+    texts = [json.dumps(value, ensure_ascii=False) for value in (old, new)]
+    equal = next((place for place, (a, b) in enumerate(zip(*texts)) if a != b), 0)
+    start = equal - MAX_SHOWN // 4 if equal > MAX_SHOWN // 2 else 0
+    before, now = (shorten(f"…{text[start:]}" if start else text, MAX_SHOWN) for text in texts)
     if old is None:
         return f"{path} is new: {now} ({meaning})"
     return f"{path} is gone: {before} ({meaning})" if new is None else f"{path} was {before}, is {now} ({meaning})"

@@ -10,12 +10,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from inspect import isawaitable, isfunction
+from inspect import isawaitable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
-from toolkit._options import is_number, is_whole
+from toolkit._options import MAX_SECONDS, is_number, is_whole
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 Isolation: TypeAlias = Literal["process"]
+Trust: TypeAlias = Literal["foreign"]
 # Exceptions after which an attempt is repeated; or a function of an exception that decides it.
-RetryOn: TypeAlias = tuple[type[BaseException], ...] | Callable[[BaseException], object]
+RetryOn: TypeAlias = tuple[type[BaseException], ...] | Callable[..., object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class ToolSettings:
     """
 
     effect: Effect | None = None
+    trust: Trust | None = None
     idempotent: bool | None = None
     exclusive: bool = False
     max_parallel: int | None = None
@@ -82,13 +85,12 @@ class ToolSettings:
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
     def bind(self, instance: Any) -> ToolSettings:
-        """Bind the gates that are methods of the instance's class, as the tool itself is bound."""
-        owner = instance if isinstance(instance, type) else type(instance)
-        names = {option: find_method(getattr(self, option), owner) for option in ("authorize", "approve")}
-        gates = {option: getattr(instance, name) for option, name in names.items() if name}
-        if not gates:
+        """Bind the functions that are methods of the instance's class, as the tool itself is bound."""
+        own = {option: getattr(self, option) for option in ("authorize", "approve", "retry_on")}
+        bound_own = {option: _bind_method(value, instance) for option, value in own.items()}
+        if all(bound_own[option] is value for option, value in own.items()):
             return self
-        bound = replace(self, **gates)
+        bound = replace(self, **bound_own)
         vars(bound)["semaphore"] = self.semaphore
         return bound
 
@@ -106,14 +108,14 @@ class ToolSettings:
         if inner is DEFAULT_SETTINGS:
             return self
         effect = max(self.effect, inner.effect, key=_EFFECTS.index)
-        approve = self.approve if inner.approve in (False, self.approve) else self.approve is not False or inner.approve
         idempotent = False if inner.idempotent is False else self.idempotent
         may_repeat = effect == "read" if idempotent is None else idempotent
         merged = replace(
             self,
             effect=effect,
+            trust=self.trust or inner.trust,
             exclusive=self.exclusive or inner.exclusive,
-            approve=approve,
+            approve=_join_approval(self.approve, inner.approve),
             authorize=_join_authorizers(self.authorize, inner.authorize),
             idempotent=idempotent,
             retries=self.retries if may_repeat else 0,
@@ -121,44 +123,104 @@ class ToolSettings:
         vars(merged)["semaphore"] = self.semaphore
         return merged
 
+    def tighten(self, given: Mapping[str, Any]) -> ToolSettings:
+        """Return these settings, which are those of the tool that another is made of, with the other's options.
+
+        Both authorizers have to allow a call, and where both have a rule about approval, each call needs it.
+
+        Raises:
+            DefinitionError: An option has a wrong value, or would loosen a gate or an effect.
+        """
+        if self is DEFAULT_SETTINGS:
+            return replace(self, **given)
+        self.refuse_loosening(given)
+        gates = {}
+        if "authorize" in given:
+            gates["authorize"] = _join_authorizers(given["authorize"], self.authorize)
+        if "approve" in given:
+            gates["approve"] = _join_approval(given["approve"], self.approve)
+        return replace(self, **{**given, **gates})
+
+    def refuse_loosening(self, given: Mapping[str, Any]) -> None:
+        """Refuse options that would loosen these settings.
+
+        Raises:
+            DefinitionError: One would.
+        """
+        for name, new in given.items():
+            if name in _IS_LOOSER and _IS_LOOSER[name](new, own := getattr(self, name)):
+                raise DefinitionError(
+                    f"{name}={new!r} would loosen {name}={own!r} of the tool that it is made of. Leave it out, or make "
+                    "the tool of the plain function: inspect.unwrap(...) returns it."
+                )
+
     @property
     def runs_alone(self) -> bool:
         """Whether no other call runs at the same time."""
         return self.exclusive or self.effect in ("write", "destructive")
 
 
-def find_method(value: object, owner: type) -> str:
-    """Return the name of a function in the body of a class or of one of its bases; "" if it is in none."""
-    bodies = [vars(kind) for kind in owner.__mro__] if isfunction(value) else []
-    return next((name for body in bodies for name, member in body.items() if member is value), "")
+def _bind_method(value: Any, instance: Any) -> Any:
+    """Return an instance's method in place of a function in the body of its class, or of one of its bases."""
+    if isinstance(value, _BothAuthorizers):
+        return replace(value, outer=_bind_method(value.outer, instance), inner=_bind_method(value.inner, instance))
+    if not isinstance(value, (FunctionType, staticmethod, classmethod)):
+        return value
+    owner = instance if isinstance(instance, type) else type(instance)
+    names = (name for kind in owner.__mro__ for name, member in vars(kind).items() if member is value)
+    name = next(names, None)
+    return value if name is None else getattr(instance, name)
 
 
 # From the most to the least that the library does by itself.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 
 
+def _is_lower(effect: Any, own: Effect | None) -> bool:
+    return own is not None and effect in _EFFECTS and _EFFECTS.index(effect) < _EFFECTS.index(own)
+
+
+# Whether a value of an option loosens a tool's own.
+_IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "approve": lambda new, own: new is False and own is not False,
+    "effect": _is_lower,
+    "exclusive": lambda new, own: new is False and own,
+    "idempotent": lambda new, own: new is True and own is False,
+}
+
+
+def _join_approval(outer: Any, inner: Any) -> Any:
+    """Return the stricter of two settings; of two functions nobody can tell, so each call needs approval."""
+    return outer if inner is False or inner == outer else outer is not False or inner
+
+
 def _join_authorizers(outer: Callable[..., Any] | None, inner: Callable[..., Any] | None) -> Callable[..., Any] | None:
     """Return a function that allows a call if both do."""
     if outer is None or inner is None or outer == inner:
         return inner if outer is None else outer
+    return _BothAuthorizers(outer, inner)
 
-    def authorize(*questions: Any) -> Any:
-        verdict = outer(*questions)
+
+@dataclass(frozen=True)
+class _BothAuthorizers:
+    outer: Callable[..., Any]
+    inner: Callable[..., Any]
+
+    def __call__(self, *questions: Any) -> Any:
+        verdict = self.outer(*questions)
         if isawaitable(verdict):
-            return wait(verdict, questions)
-        return inner(*questions) if verdict is True else verdict
+            return self._wait(verdict, questions)
+        return self.inner(*questions) if verdict is True else verdict
 
-    async def wait(promise: Awaitable[Any], questions: tuple[Any, ...]) -> Any:
+    async def _wait(self, promise: Awaitable[Any], questions: tuple[Any, ...]) -> Any:
         verdict = await promise
         if verdict is True:
-            verdict = inner(*questions)
+            verdict = self.inner(*questions)
         return await verdict if isawaitable(verdict) else verdict
-
-    return authorize
 
 
 def _is_time(value: object) -> bool:
-    return value is None or (is_number(value) and value > 0)
+    return value is None or (is_number(value) and 0 < value <= MAX_SECONDS)
 
 
 def _is_size(value: object) -> bool:
@@ -172,29 +234,39 @@ def _is_name(value: object) -> bool:
 def _is_retry_rule(value: object) -> bool:
     if isinstance(value, tuple):
         return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in value)
-    return callable(value) and not isinstance(value, type)
+    if isinstance(value, type) or not _is_gate(value):
+        return False
+    from toolkit._concurrency.backend import is_async  # slow to load, and few tools have such a function
+
+    return not is_async(getattr(value, "__func__", value))  # type: ignore[arg-type]  # it is a function
+
+
+def _is_gate(value: object) -> bool:
+    return callable(value) or isinstance(value, classmethod)  # which is callable once it is bound
 
 
 def _is_truth(value: object) -> bool:
     return isinstance(value, bool)
 
 
+_SECONDS = f"a number of seconds above 0, at most {MAX_SECONDS:,.0f}"
 _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
 _RULES: Mapping[str, _Rule] = {
     "effect": (lambda value: value is None or value in get_args(Effect), "'read', 'write' or 'destructive'"),
+    "trust": (lambda value: value in (None, "foreign"), "'foreign'"),
     "idempotent": (lambda value: value is None or _is_truth(value), "True or False"),
     "exclusive": (_is_truth, "True or False"),
-    "timeout": (_is_time, "a number of seconds above 0"),
+    "timeout": (_is_time, _SECONDS),
     "retries": (lambda value: is_whole(value, 0), "a whole number, 0 or more"),
     "retry_on": (
         _is_retry_rule,
-        "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception",
+        "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception, which is not async",
     ),
-    "retry_delay": (lambda value: _is_time(value) and value is not None, "a number of seconds above 0"),
+    "retry_delay": (lambda value: _is_time(value) and value is not None, _SECONDS),
     "executor": (lambda value: value is None or hasattr(value, "submit"), "an executor, with a method submit()"),
     "isolate": (lambda value: value in (None, "process"), "'process'"),
-    "authorize": (lambda value: value is None or callable(value), "a function of tool, arguments and context"),
-    "approve": (lambda value: _is_truth(value) or callable(value), "True, False or a function of an ApprovalRequest"),
+    "authorize": (lambda value: value is None or _is_gate(value), "a function of tool, arguments and context"),
+    "approve": (lambda value: _is_truth(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
     "return_direct": (_is_truth, "True or False"),
@@ -218,6 +290,7 @@ class ToolOptions(TypedDict, total=False):
     relay: tuple[type[BaseException], ...]
     strict: bool | None
     effect: Effect | None
+    trust: Trust | None
     idempotent: bool | None
     exclusive: bool
     max_parallel: int | None
@@ -292,7 +365,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
         _check_values(given)
         meta = {} if _BESIDE.isdisjoint(given) else _make_meta_fields(given)
         if chosen:
-            settings = replace(settings, **{name: given[name] for name in chosen})
+            settings = settings.tighten({name: given[name] for name in chosen})
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
     own = {name: value for name, value in given.items() if name not in (*chosen, *_DERIVED)}

@@ -1,4 +1,4 @@
-"""What the calls of a tool may see of the run, and what a model writes beside their arguments."""
+"""The part of a run that a tool's calls may see, and what a model writes beside their arguments."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ class SharedValues:
         self._trees: Mapping[str, Any] = {}  # replaced and never changed, so that reading needs no lock
         self._sizes: Mapping[Path, int] = {}
         self._protected: frozenset[Path] = frozenset()  # paths of the application's values, of any instance
+        self._owned: frozenset[Path] = frozenset()  # the same, each behind its instance
         for path, value in values.items():
             self.set(path, value)
 
@@ -68,8 +69,20 @@ class SharedValues:
         Raises:
             ValueError: The value is not JSON, all values together exceed 16 MiB, or the path is malformed.
         """
+        steps = parse_path(path)
         with self._lock:
-            self._protected |= {parse_path(path)}
+            self._protected |= {steps}
+            self._owned |= {(instance, *steps)}
+            owners = {place[0] for place in self._owned if _overlap(place[1:], steps)}
+            removed = self._trees.keys() - owners  # of calls: they would hide the application's value
+            self._trees = {
+                owner: _remove_at(tree, steps) if owner in removed else tree for owner, tree in self._trees.items()
+            }
+            self._sizes = {
+                place: size
+                for place, size in self._sizes.items()
+                if place[0] not in removed or place[1 : 1 + len(steps)] != steps
+            }
         self._write(path, value, instance)
 
     def store_result(self, path: str, value: Any, instance: str = "") -> None:
@@ -89,8 +102,7 @@ class SharedValues:
         """
         steps = parse_path(path)
         for other in self._protected:
-            length = min(len(other), len(steps))
-            if other[:length] == steps[:length]:
+            if _overlap(other, steps):
                 raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
 
     def _write(self, path: str, value: Any, instance: str) -> None:
@@ -121,7 +133,8 @@ class SharedValues:
         """Copy the values as they are now."""
         copy = SharedValues()
         with self._lock:
-            copy._trees, copy._sizes, copy._protected = self._trees, self._sizes, self._protected
+            copy._trees, copy._sizes = self._trees, self._sizes
+            copy._protected, copy._owned = self._protected, self._owned
         return copy
 
     def paths(self, instance: str = "") -> tuple[str, ...]:
@@ -199,6 +212,20 @@ def _set_at(tree: Any, place: Path, value: Any) -> Any:
         return value
     own = tree if isinstance(tree, dict) else {}
     return {**own, place[0]: _set_at(own.get(place[0]), place[1:], value)}
+
+
+def _remove_at(tree: Any, steps: Path) -> Any:
+    """Copy a tree without the value at a place; a list on the way is removed whole, as its items have numbers."""
+    if not isinstance(tree, dict) or steps[0] not in tree:
+        return tree
+    others = {name: value for name, value in tree.items() if name != steps[0]}
+    inner = tree[steps[0]]
+    return {**others, steps[0]: _remove_at(inner, steps[1:])} if steps[1:] and isinstance(inner, dict) else others
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]
 
 
 def _find(tree: Any, steps: Path) -> tuple[Any] | None:

@@ -7,12 +7,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_origin, overload
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, Unpack, is_protocol, is_typeddict
 
+from toolkit._lazy import render_html
 from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
@@ -38,6 +39,8 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# What is missing where a call without a run has no deps.
+CONTEXT_REMEDY = "pass context=ToolContext(deps=...)"
 
 
 def safe_name(name: str) -> str:
@@ -126,18 +129,27 @@ class Tool(Generic[P, R]):
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Invoke the tool with a model's raw arguments, without gates; an error of the tool is a result, not raised.
 
+        The exception with its traceback is in the result's `exception`, and in the log `toolkit`.
+
         Args:
             arguments: The raw arguments: JSON text, or a mapping.
             context: Passed to a parameter annotated ToolContext.
 
         Raises:
             FatalError: The tool raised it.
+            TypeError: The tool takes `ToolContext[X]`, and the context has no such deps.
         """
-        return self._invocation.invoke(arguments, context)
+        if self._deps_types:
+            check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
+        result = self._invocation.invoke(arguments, context)
+        return result if result.exception is None else self._invocation.log(result)
 
     async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
-        return await self._invocation.ainvoke(arguments, context)
+        if self._deps_types:
+            check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
+        result = await self._invocation.ainvoke(arguments, context)
+        return result if result.exception is None else self._invocation.log(result)
 
     @cached_property
     def description(self) -> str:
@@ -295,7 +307,7 @@ class Tool(Generic[P, R]):
 
     @classmethod
     def _declare(cls, name: str, interface: Any, function: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
-        from toolkit._tools.handlers import BoundHandler, without_function
+        from toolkit._tools.handlers import BoundHandler, name_origin, without_function
 
         given = {key: value for key, value in options.items() if value is not None}
         own = ("title", "_text", "_meta", "_asked", "_scope")
@@ -305,6 +317,8 @@ class Tool(Generic[P, R]):
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
         own_function = take_function(function)
+        with name_origin(interface.origin):
+            own_function.settings.refuse_loosening(given)
         settings = fields["settings"].inherit_gates(own_function.settings)
         handler = BoundHandler(interface, activity or name, function=own_function)
         return cls(name=name, handler=handler, **{**fields, "settings": settings})
@@ -364,9 +378,20 @@ class Tool(Generic[P, R]):
         return hash(self.name)
 
     def __repr__(self) -> str:
+        return f"<Tool {self.name}{self._signature}>"
+
+    def _repr_html_(self) -> str:
+        return render_html(self, "render_tool")
+
+    @property
+    def _signature(self) -> str:
+        """The signature of its function, without the parameters that the run supplies; `(...)` without a function."""
         function = self._function
-        signature = render_signature(function.function) if function else "(...)"
-        return f"<Tool {self.name}{signature}>"
+        try:
+            injected = [p.name for p in function.signature.parameters if p.is_injected] if function else ()
+        except DefinitionError:  # it has none that Python can read
+            return "(...)"
+        return render_signature(function.function, leave_out=injected) if function else "(...)"
 
     @property
     def _function(self) -> FunctionHandler | None:
@@ -385,10 +410,10 @@ class Tool(Generic[P, R]):
         return type(function) is FunctionHandler and inspect.isfunction(function.function)
 
     @cached_property
-    def _needs_deps(self) -> bool:
-        """Whether its function takes `ToolContext[X]`, where X is neither None nor Any."""
-        function = self._function
-        return function is not None and function.signature.needs_deps
+    def _deps_types(self) -> tuple[Any, ...]:
+        """The types of deps that its functions take: each X of a `ToolContext[X]`, where X is neither None nor Any."""
+        functions = {id(each): each for each in (self._function, self.handler.function_handler) if each}
+        return tuple(kind for each in functions.values() for kind in each.signature.deps_types)
 
     @property
     def _is_unbound(self) -> bool:
@@ -442,6 +467,44 @@ def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
         )
 
 
+def with_origin(made: Tool[..., Any], origin: str) -> Tool[..., Any]:
+    """Return the tool of a function with another origin: what errors and approvers say that it is."""
+    handler = cast("FunctionHandler", made.handler)
+    return replace(made, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
+
+
+def check_deps(made: Tool[..., Any], deps: Any, remedy: str) -> None:
+    """Refuse deps that a tool's function does not take: none, or a builtin value in place of an object.
+
+    Args:
+        made: Any tool.
+        deps: What the caller gave; None where that is nothing.
+        remedy: How deps are passed to the caller.
+
+    Raises:
+        TypeError: There are no deps, or they are of another class.
+    """
+    for kind in made._deps_types:
+        name = getattr(kind, "__name__", str(kind))
+        if deps is None:
+            raise TypeError(f"{made.origin} takes a ToolContext[{name}], and there are no deps: {remedy}.")
+        if not _may_be(deps, kind):
+            raise TypeError(
+                f"{made.origin} takes a ToolContext[{name}], and the deps are of type {type(deps).__name__}: "
+                f"{remedy}, of type {name}."
+            )
+
+
+def _may_be(value: Any, kind: Any) -> bool:
+    """Return whether a value may be of a type: only builtin values are compared, and only with plain classes.
+
+    A value of the application's own class may stand in for one of another, such as in a test.
+    """
+    is_plain = isinstance(kind, type) and not (get_origin(kind) or is_protocol(kind) or is_typeddict(kind))
+    is_comparable = is_plain and type(value).__module__ == "builtins"
+    return not is_comparable or isinstance(value, kind) or (kind is float and type(value) is int)
+
+
 def take_function(given: Any) -> FunctionHandler:
     """Make the handler of a function that is bound to a tool; one that is taken from a tool keeps its settings.
 
@@ -449,13 +512,31 @@ def take_function(given: Any) -> FunctionHandler:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
     """
     if not isinstance(given, Tool):
-        made, behind = make_function_handler(given), unwrap_partials(given)
-        return replace(made, settings=behind.settings) if isinstance(behind, Tool) else made
+        made, behind = make_function_handler(given), find_wrapped_tool(given)
+        return made if behind is None else replace(made, settings=behind.settings)
     refuse_unbound(given, "bind")
     handler = given.handler.function_handler
     if handler is None:
         raise DefinitionError(f"{given.origin} has no function of its own, so it cannot be bound.")
     return replace(handler, settings=given.settings)
+
+
+def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
+    """Return the tool behind partials, its `__call__` and decorators that use `functools.wraps`; its gates hold."""
+    try:
+        found = inspect.unwrap(unwrap_partials(function), stop=lambda part: isinstance(part, (Tool, partial)))
+    except ValueError:  # a chain without an end
+        return None
+    found = getattr(found, "__self__", found)
+    if isinstance(found, partial):
+        return find_wrapped_tool(found)
+    return found if isinstance(found, Tool) else None
+
+
+def find_module(made: Tool[..., Any]) -> str:
+    """Return the module of a tool's function; empty for a tool without one."""
+    signature = getattr(made.handler.interface, "signature", None)
+    return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
 
 
 def find_instance(part: Any) -> Any:

@@ -18,6 +18,8 @@ Files, each importing only those below it:
     schedule      actions that run later
     files         files of one directory
     plan          many calls in one
+    code          a program of the model's that calls tools
+    inner_calls   calls that a tool makes of other tools
     ask_user      questions to the user
     web_search    search engines, and reading what they find
     http          web pages
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from toolkit.builtin.arithmetic import calculate as calculate
     from toolkit.builtin.ask_user import Question as Question
     from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
+    from toolkit.builtin.code import code_tool as code_tool
     from toolkit.builtin.data import data_tools as data_tools
     from toolkit.builtin.defaults import default_tools as default_tools
     from toolkit.builtin.files import coding_tools as coding_tools
@@ -98,6 +101,7 @@ _HOMES = {
     "toolkit._guards.paths": ("Root",),
     "toolkit.builtin.ask_user": ("Question", "ask_user_tool"),
     "toolkit.builtin.arithmetic": ("calculate",),
+    "toolkit.builtin.code": ("code_tool",),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
     "toolkit.builtin.files": ("coding_tools", "file_tools"),

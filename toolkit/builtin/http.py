@@ -177,7 +177,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     """
     client = make_client(**options)
 
-    @tool(title="Fetch a Page", effect="read")
+    @tool(title="Fetch a Page", effect="read", trust="foreign")
     def http_fetch(url: str, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
         """Fetch a web page and return its text, up to 8000 bytes.
 

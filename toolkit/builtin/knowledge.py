@@ -29,7 +29,7 @@ from toolkit._options import check_options
 from toolkit._runner.runner import Runner
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, with_origin
 from toolkit.builtin.files.text import decode_file, escape_name
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.errors import DefinitionError, Failed
@@ -170,7 +170,7 @@ class Memories:
         embed: The embedding function.
         most: Maximum memories that `load` returns.
         min_score: Minimum cosine of a memory that `load` returns.
-        clock: Returns the time, in seconds since 1970, UTC.
+        clock: Returns the time, in seconds since 1970, UTC; the store, which drops what has expired, needs the same.
 
     Raises:
         DefinitionError: `store` is not a store, `embed` cannot be called or is asynchronous, or another option is
@@ -292,7 +292,7 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
             save(text, kind)
         return "memory saved"
 
-    return save_memory
+    return with_origin(save_memory, "the memory tool 'save_memory'")
 
 
 def ingest_text(

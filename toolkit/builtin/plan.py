@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
 from typing_extensions import TypedDict
 
-from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
-from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.parallel import ParallelCalls, dispatching, split_batches
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.decorator import tool
-from toolkit._tools.options import Effect
-from toolkit._tools.shared_values import SharedValues
-from toolkit._tools.tool import Tool, find_instance
-from toolkit.builtin.ask_user import UserPrompt
+from toolkit._tools.tool import Tool
+from toolkit.builtin.inner_calls import InnerCalls
 from toolkit.errors import ToolError
 
 MAX_STEPS = 50
@@ -40,25 +35,22 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
     """Make `execute_plan`, which executes up to 50 calls of some tools in one.
 
     Each step passes the same line as a call of the model: the run's limits, validation, the run's gates, hooks,
-    middleware and ledger, and the tool's own gates. So does the plan itself. A tool that the run's `allowed_tools`
-    leave out is refused. So is a step that needs approval, unless an approver decides at once. Reading steps run in
-    parallel, writing ones in order.
+    middleware and ledger, and the tool's own gates. So does the plan itself. A tool of the run that its `allowed_tools`
+    leave out is refused. Tools that only the plan has, which that list cannot name, are allowed with the plan. A step
+    that needs approval is refused, unless an approver decides at once. Reading steps run in parallel, writing ones in
+    order.
 
     Args:
-        tools: The tools that a step may call: those of a toolbox at this time. Tools that execute plans or ask a user
-            are left out, whatever their name.
+        tools: The tools that a step may call: those of a toolbox at this time. Tools that make calls themselves or ask
+            a user are left out, whatever their name.
     """
-    snapshot = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
-    known = {name: candidate for name, candidate in snapshot.items() if not _is_excluded(candidate)}
-    return tool(
-        _Plan(known, frozenset({NAME, *snapshot} - {*known})).execute_plan, effect=_find_worst_effect(known.values())
-    )
+    calls = InnerCalls.of(tools)
+    return tool(_Plan(calls).execute_plan, effect=calls.effect)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    tools: Mapping[str, Tool[..., Any]]
-    excluded: frozenset[str]
+    calls: InnerCalls
 
     @tool(title="Execute Plan")
     async def execute_plan(
@@ -74,41 +66,13 @@ class _Plan:
             context: Context of the plan's own call.
         """
         for step in steps:
-            if step["tool"] in self.excluded:
+            if step["tool"] in {NAME, *self.calls.excluded}:
                 raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
         calls = [_make_call(number, step, context) for number, step in enumerate(steps)]
-        results = await self._run_calls(calls, context)
-        stopped = next((result for result in results if result.kind == "stopped"), None)
-        return stopped or _join_results(steps, results)
-
-    async def _run_calls(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
-        """Execute calls until an approver stops the run; those beyond the run's limits are refused."""
-        run = dispatching.get() or Dispatcher(tools=self.tools)
-        allowed = None if run.available is None else {*self.tools} - ({*run.tools} - {*run.available})
-        dispatcher = replace(run, tools=self.tools, available=allowed)
-        parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
-        results = _refuse_excess(calls, dispatcher)
-        for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
-            batch_results = await parallel.all(batch)
-            results |= {call.id: dispatcher.truncate(call, result) for call, result in zip(batch, batch_results)}
-            if any(result.kind == "stopped" for result in batch_results):
-                break
-        return [results[call.id] for call in calls if call.id in results]
-
-    def _runs_alone(self, call: ToolCall) -> bool:
-        candidate = self.tools.get(call.name)
-        return candidate is not None and candidate.settings.runs_alone
-
-
-def _is_excluded(candidate: Tool[..., Any]) -> bool:
-    """Return whether a tool executes plans, or asks a user, who should not get many questions from one call."""
-    return isinstance(find_instance(candidate), (_Plan, UserPrompt))
-
-
-def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
-    """Count calls as the run counts those of one response, and refuse those beyond its limits."""
-    counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls)]
-    return {call.id: ToolResult(text=why, error=why, kind="cancelled") for call, why in counted if why}
+        results = await self.calls.run(calls, context)
+        stopped = next((result for result in results.values() if result.kind == "stopped"), None)
+        truncate = self.calls.make_dispatcher().truncate
+        return stopped or _join_results(steps, [truncate(call, results[call.id]) for call in calls])
 
 
 def _make_call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
@@ -129,11 +93,3 @@ def _make_entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any
     if not result.is_error:
         return {**entry, "status": "ok", "result": result.text}
     return {**entry, "status": "error", "error": NEEDS_APPROVAL if result.kind == "pending" else result.text}
-
-
-def _find_worst_effect(tools: Iterable[Tool[..., Any]]) -> Effect:
-    """Return the worst effect of a plan; an unlabelled tool may be destructive."""
-    effects = {candidate.settings.effect for candidate in tools}
-    if effects <= {"read"}:
-        return "read"
-    return "write" if effects <= {"read", "write"} else "destructive"

@@ -128,7 +128,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     client = make_client(**page_options)
     searcher = _Searcher(search, embed, lambda url, limit: fetch_page(client, url, limit).text, page_options["timeout"])
 
-    @tool(title="Search the Web", effect="read")
+    @tool(title="Search the Web", effect="read", trust="foreign")
     async def web_search(query: Query, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
         """Search the web, read the pages, and return the best passages with their sources.
 
@@ -155,7 +155,7 @@ def search_tool(search: Search) -> Tool[..., Any]:
     """
     _check_search(search)
 
-    @tool(name="search", title="Search the Web", effect="read", approve=True)
+    @tool(name="search", title="Search the Web", effect="read", trust="foreign", approve=True)
     async def links(query: Query, num: Annotated[int, Field(ge=1, le=10)] = 5) -> dict[str, list[dict[str, str]]]:
         """Search the web and return titles, links and snippets.
 

@@ -75,7 +75,7 @@ def wikipedia_tool(
 class _Wikipedia:
     service: JsonService
 
-    @tool(title="Wikipedia", effect="read")
+    @tool(title="Wikipedia", effect="read", trust="foreign")
     async def wikipedia(
         self,
         query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)],

@@ -2,7 +2,9 @@
 
 Files, each importing only those below it:
     commands         the commands
+    working          a worker of durable runs, until Ctrl-C
     arguments        a command whose options are the parameters of a tool
+    conversations    the saved conversations
     files            the tools of a file or module
     demonstration    a model that calls three functions
 """

@@ -18,6 +18,8 @@ from toolkit import (
     ModelError,
     Runner,
     RunResult,
+    Session,
+    SQLiteRuns,
     Tool,
     Toolbox,
     ToolError,
@@ -28,18 +30,22 @@ from toolkit import (
 )
 from toolkit._dialects.base import DialectName
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
-from toolkit._messages import Message, UserMessage
+from toolkit._messages import PendingApproval, UserMessage
 from toolkit._runner.prompt import make_user_message
-from toolkit._schema.error_messages import suggest
-from toolkit._schema.signature import render_signature
+from toolkit._runner.stream import RunStream
+from toolkit._schema.error_messages import suggest, summarize_signature
+from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when
 from toolkit.cli.arguments import make_command
+from toolkit.cli.conversations import open_session, print_conversations
 from toolkit.cli.demonstration import demo as run_demo
-from toolkit.cli.files import load_tools
+from toolkit.cli.files import find_toolbox, load_tools
 from toolkit.display import show
 from toolkit.events import event_to_dict
+from toolkit.serve.local import parse_address
 
 HELP = ["-h", "--help"]
+ONE_TOOL = "A single tool is called by: toolkit call {file} TOOL"
 OWN_DIRECTORY = str(Path(__file__).parent)
 app = typer.Typer(
     help="Let a language model call the Python functions of a file.",
@@ -51,7 +57,7 @@ app = typer.Typer(
 
 
 class Approval(str, Enum):
-    """Which calls a person is asked about."""
+    """The calls that a person is asked about."""
 
     changes = "changes"
     all = "all"
@@ -72,6 +78,12 @@ Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; othe
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
 UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file anew.")]
 Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
+Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
+SessionName = Annotated[
+    str | None, typer.Option("--session", "-s", help="Start or continue the conversation of this name.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")]
 Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.")]
 
 
@@ -111,9 +123,10 @@ def _options(*, version: Annotated[bool, typer.Option("--version", help="Show th
         raise typer.Exit
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 @report_errors
 def run(
+    context: typer.Context,
     file: Target,
     prompt: Annotated[str | None, typer.Argument(help="Read from standard input if it is '-' or missing.")] = None,
     *,
@@ -123,14 +136,18 @@ def run(
     instructions: Instructions = None,
     max_turns: Turns = None,
     approve: Approve = None,
+    session: SessionName = None,
+    goes_on: Continue = False,
     attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A picture, PDF or text file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Answer one prompt with the tools of a file.
 
     The answer goes to standard output; in a pipe, the calls go to standard error.
     """
+    if context.args:
+        raise typer.BadParameter(f"write it in quotes. {ONE_TOOL.format(file=file)}", param_hint="PROMPT")
     runner = _make_runner(
         file,
         all_functions=all_functions,
@@ -140,14 +157,14 @@ def run(
         instructions=instructions,
         max_turns=max_turns,
     )
+    if quiet:
+        runner._factory.model_choice.announces = False
     if prompt in (None, "-") and not sys.stdin.isatty():
         prompt = sys.stdin.read()
     if prompt in (None, "-") or not prompt.strip():
         raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
-    result = _print_run(runner, _attach(prompt, attach or ()), as_json=as_json, quiet=quiet)
-    if result.finish_reason != "stop":
-        print(f"toolkit: {result}", file=sys.stderr)
-        raise typer.Exit(3)
+    stream = runner.stream(_attach(prompt, attach or ()), session=open_session(file, session, continues=goes_on))
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet))
 
 
 @app.command()
@@ -161,6 +178,8 @@ def chat(
     instructions: Instructions = None,
     max_turns: Turns = None,
     approve: Approve = None,
+    session: SessionName = None,
+    goes_on: Continue = False,
 ) -> None:
     """Talk to a model that has the tools of a file.
 
@@ -176,9 +195,47 @@ def chat(
         max_turns=max_turns,
     )
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
-    messages: Sequence[Message] = ()
+    conversation = open_session(file, session, continues=goes_on)
     for prompt in iter(_read_prompt, None):
-        messages = _continue(runner, prompt, messages)
+        _answer(runner, prompt, conversation)
+
+
+@app.command()
+@report_errors
+def resume(
+    file: Target,
+    run_id: Annotated[str | None, typer.Argument(help="The run. Without it, those that have not ended.")] = None,
+    *,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run that was saved, such as after a crash.
+
+    The file has a Runner with checkpoint=SQLiteRuns("runs.db"). Calls that wait for approval are asked about.
+    """
+    runner, _ = _load(file, all_functions=False)
+    saved = None if runner is None else runner._factory.options.get("checkpoint")
+    if runner is None or not isinstance(saved, SQLiteRuns):
+        _fail(f'{file} has no Runner that saves its runs: write Runner(..., checkpoint=SQLiteRuns("runs.db")) there.')
+    unfinished = saved.unfinished()
+    if run_id is None:
+        for each, phase in unfinished.items():
+            print(f"{each}  {phase}")
+        return
+    if run_id not in unfinished:
+        _fail(f"No run {run_id!r:.100} can go on. These can: {', '.join(unfinished) or 'none'}.")
+    state = saved.load(run_id)
+    stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet))
+
+
+@app.command()
+@report_errors
+def logs(
+    name: Annotated[str | None, typer.Argument(help="One conversation; otherwise all are listed.")] = None,
+) -> None:
+    """Show the conversations of `run` and `chat`, the latest first."""
+    print_conversations(name)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
@@ -197,6 +254,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
     chosen = _get_tool(toolbox, tool)
+    _refuse_deps(chosen)
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
         result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else _ask_if_required)
@@ -257,26 +315,72 @@ def serve(
     *,
     all_functions: AllFunctions = False,
     http: Annotated[
-        str | None, typer.Option(metavar="[HOST:]PORT", help="Serve HTTP at /mcp, to this machine alone.")
+        str | None, typer.Option(metavar="[HOST:]PORT", help="Serve HTTP, to this machine alone; MCP at /mcp.")
     ] = None,
+    a2a: Annotated[
+        bool, typer.Option("--a2a", help="Serve the Runner, or one with the tools, to A2A clients; at port 9000.")
+    ] = False,
 ) -> None:
-    """Serve the tools of a file to an MCP client.
+    """Serve the tools of a file to an MCP client, or its Runner to A2A clients.
 
-    Over standard input and output, which the client has opened; or over HTTP. A call whose tool requires approval is
-    put to the client's user.
+    MCP is served over standard input and output, which the client has opened, or over HTTP. A call whose tool requires
+    approval is put to the client's user.
     """
+    if a2a:
+        _serve_agent(file, all_functions=all_functions, http=http)
+        return
     with redirect_stdout(sys.stderr):  # standard output is the client's
         runner, toolbox = _load(file, all_functions=all_functions)
     if runner is not None:
-        _fail(f"{file} has a Runner, whose gates would not hold for a client. Name a toolbox: {file}:box.")
+        _fail(f"{file} has a Runner, whose gates would not hold for a client. {_suggest_toolbox(file)}")
+    for tool in toolbox:
+        _refuse_deps(tool)
     try:
         from toolkit.serve import mcp
     except ImportError as error:
         _fail(error)
     if http is not None:
-        host, port = mcp.parse_address(http)
+        host, port = parse_address(http)
         print(f"http://{host}:{port}/mcp", file=sys.stderr)
     mcp.serve(toolbox, http=http, name=Path(file.partition(":")[0]).stem)
+
+
+def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
+    runner = _make_runner(file, all_functions=all_functions, approve=None)
+    try:
+        from toolkit.serve import a2a
+    except ImportError as error:
+        _fail(error)
+    host, port = parse_address(http or a2a.PORT)
+    print(f"http://{host}:{port}", file=sys.stderr)
+    a2a.serve(runner, http=f"{host}:{port}", name=Path(file.partition(":")[0]).stem)
+
+
+@app.command()
+@report_errors
+def worker(
+    file: Target,
+    *,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The Temporal server; on this machine by default.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="The server's namespace.")] = "default",
+    queue: Annotated[str, typer.Option("--queue", help="The task queue; clients use the same.")] = "toolkit",
+    dev: Annotated[
+        Path | None, typer.Option("--dev", metavar="DB", help="Start a development server with this file.")
+    ] = None,
+) -> None:
+    """Work on durable runs of a file's Runner until Ctrl-C: needs the extra `temporal`."""
+    runner, _ = _load(file, all_functions=False)
+    if runner is None:
+        _fail(f"{file} has no Runner. Clients and workers need the same one: write runner = Runner(...) there.")
+    if dev is not None and (address is not None or namespace != "default"):
+        _fail("--dev starts a server of its own: leave out --address and --namespace.")
+    try:
+        from toolkit.cli.working import work
+    except ImportError:
+        _fail('Durable runs need an extra. Install it with: pip install "function-toolkit[temporal]"')
+    work(runner, address=address, namespace=namespace, queue=queue, file=dev)
 
 
 @app.command()
@@ -324,6 +428,8 @@ def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **
     """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
     given = {name: value for name, value in options.items() if value is not None}
     runner, toolbox = _load(file, all_functions=all_functions)
+    for tool in toolbox:
+        _refuse_deps(tool)
     if runner is None:
         try:
             return Runner(toolbox, approve=_make_approver(approve or Approval.changes), **given)
@@ -331,19 +437,39 @@ def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **
             _fail(error)
     if given or approve:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in (*given, *(["approve"] if approve else [])))
-        _fail(f"{names} cannot change the Runner in {file}. Set it there, or name a toolbox: {file}:box.")
+        _fail(f"{names} cannot change the Runner in {file}. Set it there. {_suggest_toolbox(file)}")
     return runner
+
+
+def _suggest_toolbox(file: str) -> str:
+    """Suggest what to name in place of a file with a Runner."""
+    if named := find_toolbox(file):
+        return f"Or name its toolbox: {named}."
+    return "Or write box = Toolbox([...]) there, and add :box to the file's name here."
+
+
+def _refuse_deps(tool: Tool[..., Any]) -> None:
+    """Refuse a tool that takes something of the application that the command does not have."""
+    try:
+        check_deps(tool, None, "the command has none to pass; run it from Python")
+    except TypeError as error:
+        _fail(error)
 
 
 def _make_approver(approval: Approval) -> Approver:
     if approval is Approval.none:
         return approve_all
     console = _make_console()
-    return console if approval is Approval.all else ask_when(console, when=_changes_something)
+    person = console if console.can_ask else _refuse_unasked
+    return person if approval is Approval.all else ask_when(person, when=_changes_something)
 
 
 def _make_console() -> Console:
     return Console(read=_read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr))
+
+
+def _refuse_unasked(_: ApprovalRequest) -> Verdict:
+    return Decision.unavailable("There is no terminal to ask at; --approve none runs such calls unasked.")
 
 
 def _ask_if_required(request: ApprovalRequest) -> Verdict:
@@ -371,8 +497,7 @@ def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
         raise typer.BadParameter(str(error), param_hint="--attach") from None
 
 
-def _print_run(runner: Runner, prompt: UserMessage, *, as_json: bool, quiet: bool) -> RunResult[Any]:
-    stream = runner.stream(prompt)
+def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
     if not (as_json or quiet):
         return show(stream) if sys.stdout.isatty() else _print_answer(show(stream, out=sys.stderr))
     with stream:
@@ -383,20 +508,35 @@ def _print_run(runner: Runner, prompt: UserMessage, *, as_json: bool, quiet: boo
 
 
 def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
-    if result.output is not None:
+    if result.output not in (None, ""):
         print(result.output)
     return result
 
 
-def _continue(runner: Runner, prompt: str, messages: Sequence[Message]) -> Sequence[Message]:
-    """Show the answer to a prompt, and return the conversation; without an answer, as it was."""
+def _end_run(result: RunResult[Any]) -> None:
+    if result.finish_reason != "stop":
+        print(f"toolkit: {result}", file=sys.stderr)
+        raise typer.Exit(3)
+
+
+def _decide(pending: PendingApproval) -> Decision:
+    """Ask about a call that waits; without a terminal it goes on waiting."""
+    if not sys.stdin.isatty():
+        return Decision.defer(pending.reason)
+    imports = f" with {pending.imports}" if pending.imports else ""
+    print(f"{pending.call.name}({pending.arguments}){imports}", file=sys.stderr)
+    answer = _read_answer("Run it? [y]es, [n]o, anything else goes on waiting: ").strip().lower()
+    return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
+
+
+def _answer(runner: Runner, prompt: str, session: Session) -> None:
+    """Show the answer to a prompt; without an answer, the conversation stays as it was."""
     try:
-        return show(runner.stream(prompt, messages=messages)).messages
+        show(runner.stream(prompt, session=session))
     except KeyboardInterrupt:
         print("Cancelled.")
     except ModelError as error:
         print(f"toolkit: {error}", file=sys.stderr)
-    return messages
 
 
 def _read_prompt() -> str | None:
@@ -421,12 +561,18 @@ def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
     try:
         return toolbox[name]
     except ToolNotFoundError as error:
-        _fail(error)
+        _fail(f"{error}. With --all a file's undecorated functions are tools, too")
+
+
+def _render_head(tool: Tool[..., Any]) -> str:
+    """Render name and signature of a tool; one without a function has the types of its schema."""
+    signature = tool._signature
+    return summarize_signature(tool.name, tool.parameters) if signature == "(...)" else f"{tool.name}{signature}"
 
 
 def _print_list(toolbox: Toolbox) -> None:
     for tool in toolbox:
         effect = f"  [{tool.settings.effect}]" if tool.settings.effect else ""
-        print(f"{tool.name}{render_signature(tool)}{effect}")
+        print(f"{_render_head(tool)}{effect}")
         if tool.description:
             print(f"    {' '.join(tool.description.partition(chr(10) * 2)[0].split())}")

@@ -55,6 +55,15 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
     return Toolbox(found)
 
 
+def find_toolbox(target: str) -> str:
+    """Find the name of the first toolbox of a file or module that is imported: `tools.py:box`; "" without one."""
+    place, _ = _split_name(target)
+    module = sys.modules.get(Path(place).stem if place.endswith(".py") else place)
+    values = vars(module).items() if module else ()
+    named = (name for name, value in values if isinstance(value, Toolbox) and not name.startswith("_"))
+    return next((f"{place}:{name}" for name in named), "")
+
+
 def _split_name(target: str) -> tuple[str, str]:
     r"""Split `tools.py:box`; the colon of `C:\tools.py` belongs to the path."""
     place, colon, name = target.rpartition(":")

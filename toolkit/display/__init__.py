@@ -3,9 +3,11 @@
 Nothing here starts a run: a stream of events comes in. Saved runs and their reports live elsewhere.
 
 Files, each importing only those below it:
+    cards         tools, toolboxes, runners and results as HTML
     form          a tool's parameters as an HTML form
-    notebook      a run as HTML
     terminal      a run as lines of text
+    notebook      a run as HTML
+    markup        parts of HTML, and their style
     formatting    labelled lines, and texts without control characters
 """
 

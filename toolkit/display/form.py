@@ -73,7 +73,7 @@ class Form:
     Raises:
         DefinitionError: The tool's signature is not supported.
 
-    Example:
+    Examples:
         >>> from toolkit import tool
         >>> @tool
         ... def weather(city: str, days: int = 1) -> str:
@@ -122,6 +122,9 @@ class Form:
         attributes = render_attributes({"method": "post", "action": self.action or None})
         button = f'<button type="submit">{escape_text(self.tool.title or self.tool.name, MAX_LABEL)}</button>'
         return f"<form{attributes}>{self._content}{button}</form>"
+
+    def __repr__(self) -> str:
+        return f"<Form of {self.tool!r}>"
 
     def _repr_html_(self) -> str:
         return f"<form>{self._content}</form>"

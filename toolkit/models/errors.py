@@ -20,7 +20,9 @@ SHORTEST_KEY = 8
 def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
     """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
 
-    The client's traceback has ten times the lines of the reason, so it is kept as `cause`, and not shown.
+    The client's traceback has ten times the lines of the reason, so it is kept as `cause`, and not shown. Where the
+    server repeats the API key, its texts are changed. A ModelError that is raised inside gets the model's name and
+    address, too.
 
     Args:
         client: The message names its address. Its API key is removed, should the server repeat it.
@@ -31,20 +33,34 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (ModelError, GeneratorExit):
+    except ModelError as error:
+        _add_place(error, client, model)
         raise
     except Exception as error:  # noqa: BLE001  it is the cause of the error that is raised
         import openai
 
         status = getattr(error, "status_code", None)
         advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
-        public = _without_key(_read_message(error), client)
+        _hide_key(error, _find_key(client))
+        public = _without_key(_read_message(error), _find_key(client))
         if status == 400 and re.search(r"not support (tool|function)", public):
             advice += ' dialect="calls" is for models without tool calling.'
-        shows_key = _without_key(_read_error(error), client) != _read_error(error)
-        place = " at ".join(filter(None, (model, show_address(getattr(client, "base_url", None) or ""))))
-        origin = ", ".join(filter(None, (place, f"status {status}" if status else type(error).__name__)))
-        raise ModelError(f"{advice} ({origin}: {excerpt(public)})", status, None if shows_key else error) from None
+        shown = f"{error} {error!r}"
+        cause = error if shown == _without_key(shown, _find_key(client)) else None
+        what = f"status {status}" if status else type(error).__name__
+        origin = ", ".join(filter(None, (_describe_place(client, model), what)))
+        raise ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause) from None
+
+
+def _describe_place(client: Any, model: str) -> str:
+    """Return a model's name and address, as far as they are known."""
+    return " at ".join(filter(None, (model, show_address(getattr(client, "base_url", None) or ""))))
+
+
+def _add_place(error: ModelError, client: Any, model: str) -> None:
+    """Add the model's name and address to a message that lacks them."""
+    text, place = _without_key(str(error), _find_key(client)), _describe_place(client, model)
+    error.args = (text if not place or f"({place}" in text else f"{text} ({place})", error.status)
 
 
 def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
@@ -109,6 +125,44 @@ def _read_error(error: BaseException) -> str:
     return f"{full} It names another address: {elsewhere}" if elsewhere else full
 
 
-def _without_key(text: str, client: Any) -> str:
+def _find_key(client: Any) -> str:
+    """Return the API key; empty for a placeholder."""
     key = getattr(client, "api_key", None)
-    return text.replace(key, "[key]") if isinstance(key, str) and len(key) >= SHORTEST_KEY else text
+    return key if isinstance(key, str) and len(key) >= SHORTEST_KEY else ""
+
+
+def _without_key(text: str, key: str) -> str:
+    return text.replace(key, "[key]") if key else text
+
+
+def _hide_key(error: BaseException, key: str) -> None:
+    """Remove the key from the texts of an exception, of those that led to it, and of their responses."""
+    if not key:
+        return
+    chain: list[BaseException] = [error]
+    for one in chain:
+        chain += [other for other in (one.__cause__, one.__context__) if other is not None and other not in chain]
+        one.args = tuple(_replace_key(part, key) for part in one.args)
+        own = vars(one)
+        own.update({name: _replace_key(own[name], key) for name in ("message", "body") if name in own})
+        if "response" in own:
+            own["response"] = _replace_response(own["response"], key)
+
+
+def _replace_key(value: Any, key: str) -> Any:
+    """Return plain data without the key."""
+    if isinstance(value, str):
+        return _without_key(value, key)
+    if isinstance(value, dict):
+        return {_replace_key(name, key): _replace_key(inner, key) for name, inner in value.items()}
+    return [_replace_key(inner, key) for inner in value] if isinstance(value, list) else value
+
+
+def _replace_response(response: Any, key: str) -> Any:
+    """Return a response, or a copy without the key in its headers and its body."""
+    headers = {name: _without_key(value, key) for name, value in response.headers.items()}
+    text = _without_key(response.text, key) if response.is_stream_consumed else ""
+    if headers == dict(response.headers) and (not text or text == response.text):
+        return response
+    headers = {name: value for name, value in headers.items() if not name.lower().startswith(("content-", "transfer-"))}
+    return type(response)(response.status_code, headers=headers, content=text.encode(), request=response.request)

@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from toolkit._dialects.base import get_member, join_text
-from toolkit._dialects.chat import Chat, get_first_choice, list_wire_calls
-from toolkit._messages import ToolCall, Usage, replace_surrogates
+from toolkit._dialects.chat import Chat
+from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece
-from toolkit.models.client import ResponseBuilder, ServerModel, count_tokens
+from toolkit.models.client import ResponseBuilder, ServerModel, read_usage
 from toolkit.models.errors import excerpt
 from toolkit.models.streaming import Accumulator
+from toolkit.models.wire import malformed, read_content, read_index, read_object, read_objects, read_text
 
 
 class _CompletionBuilder(ResponseBuilder):
@@ -30,15 +31,16 @@ class _CompletionBuilder(ResponseBuilder):
     def from_reply(cls, reply: Any) -> _CompletionBuilder:
         """Read a completion that was not streamed."""
         builder = cls()
-        choice = get_first_choice(reply)
-        if choice is None:
+        choices = read_objects(get_member(reply, "choices"), "the list of choices")
+        if not choices:
             raise ModelError(f"The server's answer is not a chat completion; check base_url: {excerpt(reply)}")
-        message = get_member(choice, "message")
-        _check_calls(message)
-        builder._read_metadata(reply, choice)
+        message = read_object(get_member(choices[0], "message"), "the message")
+        if message is None:
+            raise malformed("the message", message)
+        builder._read_metadata(reply, choices[0])
         builder.text.append(_message_text(message))
         builder.reasoning.append(_reasoning_text(message))
-        for call in list_wire_calls(message):
+        for call in _list_calls(message):
             builder.accumulator.add_whole(call)
         builder.finish_reason = builder.finish_reason or "stop"
         return builder
@@ -46,19 +48,18 @@ class _CompletionBuilder(ResponseBuilder):
     @override
     def add_chunk(self, chunk: Any) -> Iterator[Piece]:
         """Add a chunk of a stream, and yield the pieces for its listeners."""
-        if error := get_member(chunk, "error"):
+        if error := get_member(read_object(chunk, "a chunk"), "error"):
             raise ModelError(f"The server broke off its answer: {excerpt(error)}")
         choice = _find_choice(chunk)
         self._read_metadata(chunk, choice)
-        delta = get_member(choice, "delta")
-        _check_calls(delta)
+        delta = read_object(get_member(choice, "delta"), "a delta")
         if reasoning := _reasoning_text(delta):
             self.reasoning.append(reasoning)
             yield ReasoningDelta(replace_surrogates(reasoning))
         if text := _message_text(delta):
             self.text.append(text)
             yield TextDelta(replace_surrogates(text))
-        for fragment in list_wire_calls(delta):
+        for fragment in _list_calls(delta):
             call, arguments = self.accumulator.add(fragment)
             if arguments:
                 yield ToolArgumentsDelta(
@@ -76,19 +77,12 @@ class _CompletionBuilder(ResponseBuilder):
         return ((call.build(), call.number) for call in self.accumulator.take_ready())
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
-        reason, model, usage = (
-            get_member(choice, "finish_reason"),
-            get_member(reply, "model"),
-            get_member(reply, "usage"),
-        )
-        self.finish_reason = reason if isinstance(reason, str) and reason else self.finish_reason
+        model, usage = get_member(reply, "model"), get_member(reply, "usage")
+        reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
+        self.finish_reason = reason or self.finish_reason
         self.model = model if isinstance(model, str) and model else self.model
         if usage is not None:
-            self.usage = Usage(
-                count_tokens(get_member(usage, "prompt_tokens")),
-                count_tokens(get_member(usage, "completion_tokens")),
-                1,
-            )
+            self.usage = read_usage(usage, "prompt", "completion")
 
 
 class OpenAIModel(ServerModel):
@@ -103,37 +97,34 @@ class OpenAIModel(ServerModel):
 
     builder = _CompletionBuilder
     default_dialect = Chat
+    own_keys = frozenset({"messages", "model", "stream", "tools"})
     resource = "chat.completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
 
 
 def _find_choice(chunk: Any) -> Any:
     """Return a chunk's part of the first choice: several choices may take turns, and the others are not read."""
-    choices = get_member(chunk, "choices")
-    if choices and not isinstance(choices, (list, tuple)):
-        raise ModelError(f"The model's answer is malformed: its choices are {choices!r:.50}.")
-    return next((choice for choice in choices or () if not _is_positive(get_member(choice, "index"))), None)
+    choices = read_objects(get_member(chunk, "choices"), "the list of choices")
+    for choice in choices:
+        if (read_index(get_member(choice, "index"), "the index of a choice") or 0) <= 0:
+            return choice
+    return None
 
 
-def _check_calls(message: Any) -> None:
-    """Refuse an answer whose calls cannot be read: without them, what is left would run with other values.
-
-    Raises:
-        ModelError: The message is no object, or its calls are no list.
-    """
-    calls = get_member(message, "tool_calls")
-    if isinstance(message, (str, int, float, list)) or (calls and not isinstance(calls, (list, tuple))):
-        raise ModelError(f"The model's answer is malformed: {excerpt(message)}")
-
-
-def _is_positive(index: Any) -> bool:
-    return isinstance(index, int) and index > 0
+def _list_calls(message: Any) -> list[Any]:
+    """List the calls of a message or a delta, the older `function_call` included."""
+    calls = read_objects(get_member(message, "tool_calls"), "the list of calls")
+    older = read_object(get_member(message, "function_call"), "the function call")
+    return calls if calls or not older else [{"function": older}]
 
 
 def _message_text(message: Any) -> str:
     """Return a message's text, refusal or audio transcript; the sound itself is dropped."""
-    text = join_text(get_member(message, "content")) or join_text(get_member(message, "refusal"))
-    return text or join_text(get_member(get_member(message, "audio"), "transcript"))
+    text = read_content(get_member(message, "content"), "the content")
+    if text := text or read_content(get_member(message, "refusal"), "the refusal"):
+        return text
+    audio = read_object(get_member(message, "audio"), "the audio")
+    return "" if audio is None else read_text(get_member(audio, "transcript"), "the transcript")
 
 
 def _reasoning_text(message: Any) -> str:

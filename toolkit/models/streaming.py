@@ -1,11 +1,11 @@
 """Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
-A fragment belongs to the call at its index, unless it starts a new call: by another id and a name, or after complete
-JSON. Where the index is missing, it belongs to the call with its id, else to the last one. The first name that is not
-empty counts. Servers known for each deviation are listed with the tests.
+A fragment belongs to the call with its id; else to the one at its index, unless it has a name and starts a new call: by
+another id, or after complete JSON. Where both are missing, it belongs to the last one. The first name that is not empty
+counts. Servers known for each deviation are listed with the tests.
 
-A fragment that repeats its call so far, and an object that repeats the one before it in one text of arguments, came
-twice and count once.
+A fragment that repeats its call so far, a call that repeats another one with its id, and an object that repeats the one
+before it in one text of arguments, came twice and count once.
 
 The cost of a fragment does not grow with what has arrived before it: an answer may be millions of fragments long.
 """
@@ -14,22 +14,52 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from toolkit._dialects.base import get_member, split_function
+from toolkit._dialects.base import canonical_text, drop_repeated, get_member
 from toolkit._messages import ToolCall, replace_surrogates
-from toolkit._options import is_whole
 from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
+from toolkit.models.wire import read_arguments, read_identity, read_index, read_object, read_text
 
 # Calls in one answer. Each would have to be stored, and answered.
 MAX_CALLS = 10_000
 
 _SPACE = re.compile(r"\s*")
+
+
+class Fragment(NamedTuple):
+    """A part of a call as it came, or a whole one; what it does not have is empty.
+
+    Attributes:
+        place: Its index.
+    """
+
+    place: int | None
+    id: str
+    name: str
+    arguments: str
+
+    @classmethod
+    def read(cls, piece: Any) -> Fragment:
+        """Read a fragment.
+
+        Raises:
+            ModelError: A member has a wrong type.
+        """
+        function = read_object(get_member(piece, "function"), "the function of a call")
+        function = function or read_object(get_member(piece, "custom"), "the custom part of a call")
+        arguments = get_member(function, "arguments")
+        return cls(
+            read_index(get_member(piece, "index"), "the index of a call"),
+            read_identity(get_member(piece, "id"), "the id of a call"),
+            read_text(get_member(function, "name"), "the name of a call"),
+            read_arguments(get_member(function, "input") if arguments is None else arguments),
+        )
 
 
 @dataclass
@@ -38,15 +68,17 @@ class OpenCall:
 
     Attributes:
         number: Position among the answer's calls, from 0.
+        length: Characters of the arguments so far.
         is_whole: Whether the arguments are one whole JSON object.
         is_listed: Whether the accumulator has listed it as ready.
     """
 
     number: int = 0
-    index: object = None
+    index: int | None = None
     id: str = ""
     name: str = ""
     parts: list[str] = field(default_factory=list)
+    length: int = 0
     is_whole: bool = False
     is_listed: bool = False
     _has_closed: bool = False
@@ -57,31 +89,24 @@ class OpenCall:
         """The arguments, as far as they have arrived."""
         return replace_surrogates("".join(self.parts))
 
-    def add(self, piece: Any) -> str:
-        """Add a fragment, and return its part of the arguments.
-
-        Raises:
-            ModelError: Name or arguments are no text.
-        """
-        name, arguments = split_function(piece)
-        if not isinstance(name, (str, type(None))):
-            raise ModelError(f"The model's answer is malformed: the name of a call is {name!r:.50}.")
-        self.id = self.id or _identity(piece)
-        if isinstance(name, str) and name and name != self.name:
+    def add(self, piece: Fragment) -> str:
+        """Add a fragment, and return its part of the arguments."""
+        self.id = self.id or piece.id
+        if piece.name and piece.name != self.name:
             # Two names for one call: the result is no tool's name.
-            self.name = f"{self.name.partition('|')[0]}|{name}" if self.name else name
-        text = _to_text(arguments)
-        if self._is_repeated(piece, text):
+            self.name = f"{self.name.partition('|')[0]}|{piece.name}" if self.name else piece.name
+        if self.is_repeated(piece):
             return ""
-        self.parts.append(text)
-        self._watch(text)
-        return text
+        self.parts.append(piece.arguments)
+        self.length += len(piece.arguments)
+        self._watch(piece.arguments)
+        return piece.arguments
 
-    def _is_repeated(self, piece: Any, text: str) -> bool:
-        """Return whether a fragment repeats the call so far: nothing that starts with a bracket goes on like that."""
-        if not text.startswith("{") or _identity(piece) != self.id or not self.id:
-            return False
-        return sum(map(len, self.parts)) == len(text) and "".join(self.parts) == text
+    def is_repeated(self, piece: Fragment) -> bool:
+        """Return whether a fragment is the call so far once more: none that starts one goes on with its own text."""
+        is_start = piece.arguments.startswith("{") and (self.is_whole or bool(piece.name))
+        is_same = piece.name in ("", self.name) and piece.id in ("", self.id) and len(piece.arguments) == self.length
+        return is_start and is_same and "".join(self.parts) == piece.arguments
 
     def _watch(self, text: str) -> None:
         """Parse the arguments once, when their outermost bracket closes; only space may follow."""
@@ -100,7 +125,9 @@ class OpenCall:
 
     def build_all(self) -> Iterable[ToolCall]:
         """Make one call, or several where the arguments are several whole objects in a row; of equal ones one."""
-        first, *more = (text for text, _ in groupby(_split_objects(self.arguments)))
+        first, *more = _split_objects(self.arguments)
+        if more:
+            first, *more = (next(equal) for _, equal in groupby([first, *more], canonical_text))
         call = replace(self.build(), arguments=first)
         return [call, *(replace(call, arguments=text, provider_call_id="") for text in more)]
 
@@ -110,18 +137,19 @@ class Accumulator:
     """Collects the calls of one answer."""
 
     open: list[OpenCall] = field(default_factory=list)
-    _latest: dict[object, OpenCall] = field(default_factory=dict)
+    _latest: dict[int | None, OpenCall] = field(default_factory=dict)
     _ready: list[OpenCall] = field(default_factory=list)
-    _known: dict[tuple[object, str], OpenCall] = field(default_factory=dict)
+    _known: dict[tuple[int | None, str], OpenCall] = field(default_factory=dict)
 
     def add(self, piece: Any) -> tuple[OpenCall, str]:
         """Add a fragment to its call; return the call and the fragment's part of the arguments.
 
         Raises:
-            ModelError: There are more than MAX_CALLS calls.
+            ModelError: There are more than MAX_CALLS calls, or a member of the fragment has a wrong type.
         """
-        call = self._find_call(piece) or self._start_call(_index(piece))
-        text = call.add(piece)
+        fragment = Fragment.read(piece)
+        call = self._find_call(fragment) or self._start_call(fragment.place)
+        text = call.add(fragment)
         if call.id:
             self._known.setdefault((call.index, call.id), call)
             self._known.setdefault((None, call.id), call)
@@ -136,12 +164,12 @@ class Accumulator:
         Raises:
             ModelError: As `add`.
         """
-        self._start_call(None).add(piece)
+        self._start_call(None).add(Fragment.read(piece))
 
     def take_ready(self) -> list[OpenCall]:
-        """List the calls whose name and arguments were completed since the last time."""
+        """List the calls whose name and arguments were completed since the last time, each id once."""
         ready, self._ready = self._ready, []
-        return ready
+        return [call for call in ready if self._known.get((None, call.id), call) is call]
 
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they started.
@@ -149,11 +177,11 @@ class Accumulator:
         Raises:
             ModelError: As `add`.
         """
-        calls = tuple(call for open_call in self.open for call in open_call.build_all())
+        calls = [call for open_call in self.open for call in open_call.build_all()]
         _check_count(len(calls))
-        return calls
+        return drop_repeated(calls)
 
-    def _start_call(self, index: object) -> OpenCall:
+    def _start_call(self, index: int | None) -> OpenCall:
         number = len(self.open)
         _check_count(number + 1)
         call = OpenCall(number=number, index=number if index is None else index)
@@ -161,17 +189,14 @@ class Accumulator:
         self._latest[call.index] = call
         return call
 
-    def _find_call(self, piece: Any) -> OpenCall | None:
-        index, identity = _index(piece), _identity(piece)
-        found = self._latest.get(index) if index is not None else self._find_without_index(identity)
-        if found is None or not _is_new_call(found, piece):
-            return found
-        return self._known.get((found.index, identity))
-
-    def _find_without_index(self, identity: str) -> OpenCall | None:
-        if identity:
-            return self._known.get((None, identity))
-        return self.open[-1] if self.open else None
+    def _find_call(self, piece: Fragment) -> OpenCall | None:
+        if piece.id and (known := self._known.get((piece.place, piece.id))):
+            return known
+        if piece.place is not None:
+            found = self._latest.get(piece.place)
+        else:
+            found = self.open[-1] if self.open and not piece.id else None
+        return found if found is None or not _starts_call(found, piece) else None
 
 
 def _check_count(calls: int) -> None:
@@ -179,39 +204,21 @@ def _check_count(calls: int) -> None:
         raise ModelError(f"The model's answer has more than {MAX_CALLS:,} calls. Its calls are discarded.")
 
 
-def _is_new_call(call: OpenCall, piece: Any) -> bool:
-    name, arguments = split_function(piece)
-    if identity := _identity(piece):
-        return call.id not in ("", identity) and not _continues(call, name, arguments)
-    has_news = name and (arguments or name != call.name)
-    return bool(has_news and call.name) and call.is_whole
-
-
-def _continues(call: OpenCall, name: Any, arguments: Any) -> bool:
-    """Return whether a fragment with a new id continues a call: some servers make an id for each fragment."""
-    if call.is_whole or not isinstance(arguments, str) or not arguments or not any(call.parts):
+def _starts_call(call: OpenCall, piece: Fragment) -> bool:
+    """Return whether a fragment starts a new call, where it may belong to this one; without a name it never does."""
+    if not piece.name:
         return False
-    return not name or (name == call.name and not arguments.lstrip().startswith("{"))
+    if piece.id:
+        return call.id not in ("", piece.id) and not _continues(call, piece)
+    has_news = piece.arguments or piece.name != call.name
+    return bool(has_news and call.name) and call.is_whole and not call.is_repeated(piece)
 
 
-def _to_text(arguments: Any) -> str:
-    if arguments is None or isinstance(arguments, str):
-        return arguments or ""
-    if not isinstance(arguments, (Mapping, list, tuple)):
-        raise ModelError(f"The model's answer is malformed: the arguments of a call are {arguments!r:.50}.")
-    return json.dumps(arguments, ensure_ascii=False, default=str)  # of a server that decoded the text already
-
-
-def _index(piece: Any) -> object:
-    index = get_member(piece, "index")
-    return index if isinstance(index, (int, str)) else None
-
-
-def _identity(piece: Any) -> str:
-    identity = get_member(piece, "id")
-    if is_whole(identity):
-        return str(identity)
-    return identity.strip() if isinstance(identity, str) else ""
+def _continues(call: OpenCall, piece: Fragment) -> bool:
+    """Return whether a fragment with a new id continues a call: some servers make an id for each fragment."""
+    if call.is_whole or not piece.arguments or not call.length:
+        return False
+    return piece.name == call.name and not piece.arguments.lstrip().startswith("{")
 
 
 def _split_objects(text: str) -> list[str]:

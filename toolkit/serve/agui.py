@@ -92,7 +92,7 @@ def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
         thread_id: The client's id of the conversation; the run's id by default.
         run_id: The client's id of the run; the run's own id by default.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
         >>> stream = Runner(model=ScriptedModel(["Hello."])).stream("Hi!")
@@ -111,7 +111,7 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
     Raises:
         ValueError: It is not a list with one answer for each interrupt.
 
-    Example:
+    Examples:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}
         >>> parse_decisions([entry]) == {"ab12cd34_0": Decision.approve()}
         True
@@ -400,7 +400,7 @@ def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
 def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
     """Encode a call that waits for approval; the interrupt has the call's id."""
     call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
-    names = ("toolName", "arguments", "reasoning", "digest", "effect", "source")
+    names = ("toolName", "arguments", "reasoning", "digest", "effect", "source", "imports")
     metadata = {name: facts[name] for name in names if name in facts}
     message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
     identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}

@@ -26,7 +26,9 @@ from toolkit._schema.error_messages import shorten
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.invocation import write_value
+from toolkit._tools.tool import check_deps
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
+from toolkit.serve.local import parse_address
 
 try:
     import anyio
@@ -42,7 +44,6 @@ __all__ = ["make_server", "serve"]
 logger = logging.getLogger("toolkit")
 
 MAX_UPDATE = 1_000  # characters
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CANNOT_ASK = "This client cannot ask its user for approval."
 WAITS = "It waits for the approval of the client's user."
 # The form that a client shows its user: the protocol allows one level of plain values.
@@ -72,10 +73,13 @@ def make_server(
 
     Raises:
         DefinitionError: One of the tools cannot be a tool.
+        TypeError: One of them takes `deps` of a type, and there are none, or others.
     """
     import toolkit
 
     box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+    for tool in box:
+        check_deps(tool, deps, "pass deps= to the server")
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -116,24 +120,6 @@ def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | None = None, **op
 
     host, port = parse_address(http)
     uvicorn.run(server.streamable_http_app(host=host), host=host, port=port, log_level="warning", ws="none")
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Parse `port` or `host:port`.
-
-    Raises:
-        DefinitionError: It is not of that form, or not of this machine.
-    """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]") or LOOPBACK[0]
-    if not port.isdecimal() or int(port) > 65_535:
-        raise DefinitionError(f"http={address!r} is not a port: write http='8000' or http='127.0.0.1:8000'.")
-    if host not in LOOPBACK:
-        raise DefinitionError(
-            f"http={address!r} is not of this machine, and anybody could call these tools. Mount "
-            f"make_server(...).streamable_http_app() in an application that knows its callers."
-        )
-    return host, int(port)
 
 
 async def _serve_stdio(server: Server[Any]) -> None:
@@ -191,7 +177,7 @@ class _ServedCall:
         name, arguments = self.params.name, self.params.arguments or {}
         try:
             return await self.box.acall(name, arguments, context, approve=self.approver or self._ask)
-        except (FatalError, Halt, DefinitionError) as error:
+        except (FatalError, Halt, DefinitionError, TypeError) as error:  # of a tool that was added later, too
             logger.error("The served call %s failed", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
             return ToolResult.from_error(Failed(f"{name} failed."))
 
@@ -211,7 +197,9 @@ class _ServedCall:
         if asking is None or (asking.form is None and asking.url is not None):
             return Decision.unavailable(CANNOT_ASK)
         tool = request.tool
-        message = f"Run {tool.name}{f' ({tool.title})' if tool.title else ''} with {request.arguments_json}?"
+        title = f" ({tool.title})" if tool.title else ""
+        imports = f", and the shared values {request.imports_json}" if request.imports else ""
+        message = f"Run {tool.name}{title} with {request.arguments_json}{imports}?"
         answer: Any
         if session.can_send_request:
             answer = await session.elicit_form(message, FORM, self.context.request_id)

@@ -24,7 +24,7 @@ from toolkit._guards.options import check_function, check_number, check_type, ch
 from toolkit._messages import FILES_TEXT, IMAGES_TEXT, Message, ModelRequest, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
-from toolkit._tools.tool import Tool, safe_name
+from toolkit._tools.tool import Tool, safe_name, with_origin
 from toolkit.errors import Cancelled, Failed, FatalError, Halt
 
 __all__ = ["Prefetch", "retriever_tool"]
@@ -79,7 +79,7 @@ def retriever_tool(
         passages = await call_function(chosen.search, (query,), AsyncBackend())
         return _render(chosen.select(passages)) or f'No relevant information found for "{query}".'
 
-    return retrieve
+    return with_origin(retrieve, f"the retriever {subject!r}")
 
 
 class Prefetch:
@@ -97,7 +97,7 @@ class Prefetch:
     Raises:
         DefinitionError: `search` is not a function, or another option is invalid.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
         >>> model = ScriptedModel(["At six."])

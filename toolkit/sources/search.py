@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -28,6 +29,9 @@ from toolkit.errors import DefinitionError, ToolError
 __all__ = ["ToolSearch"]
 
 FIND_TOOLS = "find_tools"
+REMEDY = (
+    "Write Runner([*box, search], hooks=[search]); of tools with a prefix, make the search of those: prefixed first."
+)
 TOP_K = 5
 MAX_DESCRIPTION = 200  # characters of a tool's description in the list of what was found
 # How much a word counts in a tool's name, title, description, and in the names and texts of its parameters.
@@ -60,7 +64,7 @@ class ToolSearch:
     Raises:
         DefinitionError: `always` names a tool that is not there, or an option is invalid.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel, call
         >>> def get_weather(city: str) -> str:
@@ -82,6 +86,7 @@ class ToolSearch:
         self._top_k = check_whole("top_k", top_k, 1)
         self._lock = threading.Lock()
         self._index = _build_index(made for name, made in self._tools.items() if name not in self._always)
+        weakref.finalize(self, self._index.close).atexit = False  # a thread may still search then
 
     def __repr__(self) -> str:
         return f"<ToolSearch of {len(self._tools)} tools>"
@@ -111,10 +116,22 @@ class ToolSearch:
         return "\n".join(["These tools can be called now:", *lines])
 
     def before_model(self, request: ModelRequest) -> ModelRequest:
-        """Leave out the tools that the model has not found; those that were found come last, in that order."""
-        found = [name for name in _list_found(request.messages) if name in self._tools and name not in self._always]
-        hidden = self._tools.keys() - self._always - {request.choice}
+        """Leave out the tools that the model has not found; those that were found come last, in that order.
+
+        Raises:
+            DefinitionError: The run has no `find_tools`, or none of the tools: nothing could be found.
+        """
         specs = {spec.name: spec for spec in request.tools}
+        hidden = self._tools.keys() - self._always
+        if not specs or not hidden:
+            return request
+        own = self.find_tools.title, self.find_tools.description
+        searches = {name for name, spec in specs.items() if name == FIND_TOOLS or own == (spec.title, spec.description)}
+        if not searches or hidden.isdisjoint(specs):
+            missing = "its tools, by their names there" if searches else "its tool find_tools"
+            raise DefinitionError(f"{self!r} is a hook of this run, which does not have {missing}. {REMEDY}")
+        found = [name for name in _list_found(request.messages, searches) if name in hidden]
+        hidden -= {request.choice}
         shown = [spec for name, spec in specs.items() if name not in hidden]
         return replace(request, tools=(*shown, *[specs[name] for name in found if name in specs and name in hidden]))
 
@@ -166,9 +183,9 @@ def _split_words(text: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", text))
 
 
-def _list_found(messages: Iterable[Message]) -> Iterator[str]:
-    """Give the names in the results of `find_tools`, in order, each once."""
-    results = (message.text for message in messages if isinstance(message, ToolMessage) and message.name == FIND_TOOLS)
+def _list_found(messages: Iterable[Message], searches: Collection[str]) -> Iterator[str]:
+    """Give the names in the results of searches, in order, each once."""
+    results = (message.text for message in messages if isinstance(message, ToolMessage) and message.name in searches)
     return iter(dict.fromkeys(name for text in results for name in _FOUND.findall(text)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from toolkit._messages import (
     Usage,
     split_meta,
 )
-from toolkit.events import TextDelta
+from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Piece
 
 # A text is an answer, calls are a turn with calls, a response is passed on, an exception is raised, a function returns
@@ -44,6 +44,14 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **metadata)
 
 
+def split_response(response: ModelResponse) -> Iterator[Piece]:
+    """Yield a response as a stream does: its reasoning, its text word by word, then the whole."""
+    if response.reasoning:
+        yield ReasoningDelta(response.reasoning)
+    yield from map(TextDelta, re.findall(r"\s*\S+|\s+", response.text))
+    yield response
+
+
 @dataclass
 class ScriptedModel:
     """A model that answers by a script. Leaving its `with` block raises `ScriptError` if replies are unused.
@@ -54,7 +62,7 @@ class ScriptedModel:
     Attributes:
         requests: The requests received, in order.
 
-    Example:
+    Examples:
         >>> from toolkit import Runner
         >>> with ScriptedModel([[call("len", value="four")], "4 letters"]) as model:
         ...     runner = Runner(model=model, max_turns=2)
@@ -82,15 +90,13 @@ class ScriptedModel:
         return self._make_response(self._next_reply(request), request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Yield the next reply, its text word by word.
+        """Yield the next reply: its reasoning, its text word by word, then the whole.
 
         Raises:
             ScriptError: The script has no reply left.
         """
-        response = await self.complete(request)
-        for word in re.findall(r"\s*\S+|\s+", response.text):
-            yield TextDelta(word)
-        yield response
+        for piece in split_response(await self.complete(request)):
+            yield piece
 
     def check(self) -> None:
         """Check that every reply was used.

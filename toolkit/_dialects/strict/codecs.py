@@ -174,7 +174,7 @@ class PairsCodec:
 
 @dataclass(frozen=True)
 class Property:
-    """How one property is sent.
+    """The form in which one property is sent.
 
     Attributes:
         name: The tool's own name of it.

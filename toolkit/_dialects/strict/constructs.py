@@ -1,4 +1,4 @@
-"""What is sent of each construct of JSON Schema, and the codec that reads it back.
+"""The form in which each construct of JSON Schema is sent, and the codec that reads it back.
 
 {"a": int, "b": int = 1}            {"a": int, "b": int | null}, or `b` optional where the provider allows that
 {"a": int, **more}                  {"a": int, "additional_properties": [{"key", "value"}]}

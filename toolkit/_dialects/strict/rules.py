@@ -1,4 +1,4 @@
-"""What each provider understands of JSON Schema (draft 2020-12), and how big a schema may be.
+"""The parts of JSON Schema (draft 2020-12) that each provider understands, and the sizes that it takes.
 
 KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword with the kind of its value:
 `format=uuid`, `type=null`, `$ref=recursive`. For each column it has what becomes of the keyword:
@@ -184,7 +184,7 @@ _BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a provider understands.
+    """The parts of JSON Schema that a provider understands.
 
     Attributes:
         name: Identifies the rules in a cache.

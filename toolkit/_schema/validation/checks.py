@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
 
+from toolkit._schema.collisions import refuse_collisions
 from toolkit._schema.validation.references import refuse
 from toolkit.errors import InvalidArguments
 
@@ -82,8 +83,12 @@ class AllowedValues:
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> AllowedValues:
-        """Build the check."""
-        return cls(values, frozenset(map(to_hashable, values)))
+        """Build the check.
+
+        Raises:
+            PydanticCustomError: Too many values have one hash.
+        """
+        return cls(values, frozenset(refuse_collisions([*map(to_hashable, values)])))
 
     def check(self, value: Any) -> Any:
         """Return a value that is allowed."""
@@ -97,8 +102,7 @@ class AllowedValues:
 def check_unique(value: list[Any]) -> list[Any]:
     """Check that no item occurs twice."""
     seen = set()
-    for place, item in enumerate(value):
-        known = to_hashable(item)
+    for place, known in enumerate(refuse_collisions([*map(to_hashable, value)])):
         if known in seen:
             raise PydanticCustomError(
                 "unique_items", "List should have no item twice, as is item {number}", {"number": place}

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import Any, TypeAlias
 
+from pydantic_core import PydanticCustomError
+
 from toolkit._schema.validation.checks import (
     BOUNDS,
     AllowedValues,
@@ -401,8 +403,11 @@ def _write_guarded(writer: KeywordWriter, schema: Schema, place: str) -> list[No
     ]
 
 
-def _write_enum(_writer: KeywordWriter, schema: Schema, _place: str) -> Node:
-    return write_members(schema["enum"])
+def _write_enum(_writer: KeywordWriter, schema: Schema, place: str) -> Node:
+    try:
+        return write_members(schema["enum"])
+    except PydanticCustomError:
+        refuse(place, "too many values of its enum have one hash", "Leave some of them out.")
 
 
 def _write_constant(_writer: KeywordWriter, schema: Schema, _place: str) -> Node:

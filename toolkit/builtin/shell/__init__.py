@@ -23,6 +23,7 @@ from toolkit._guards.paths import Root
 from toolkit._options import refuse_unknown_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
+from toolkit._tracebacks import hide_frames
 from toolkit.builtin.shell.process import CommandRunner
 from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
 from toolkit.builtin.shell.tools import MAX_SECONDS, BashTool, CommandTool, ShellTool
@@ -70,6 +71,7 @@ class BashOptions(CommandOptions, total=False):
     deny: Sequence[str]
 
 
+@hide_frames
 def shell_tool(
     root: str | os.PathLike[str] | Root,
     *,
@@ -101,6 +103,7 @@ def shell_tool(
     return _describe(commands.shell_exec, commands, more)
 
 
+@hide_frames
 def bash_tool(
     root: str | os.PathLike[str] | Root,
     *,

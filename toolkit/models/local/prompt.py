@@ -6,8 +6,9 @@ small talk from tasks in 83 of 100 pairs only. So `is_task` decides, by the word
 Without a task the model answers in its own words. With one, its prompt has one worked example for each tool, made of
 the tool's own schema, and a grammar restricts its reply to exactly one call. When the call has its result, a new
 conversation puts question and result together and asks for one sentence. That one is free: a grammar that quotes the
-result literally was tried, and made sentences that contain it and make no sense. Earlier messages are left out, since
-they confuse the model.
+result literally was tried, and made sentences that contain it and make no sense. After a failed call the model invents
+reasons, so that a grammar restricts its sentence to the text of the error. Earlier messages are left out, since they
+confuse the model.
 
 Nothing here does I/O, and equal tools make an equal start of the prompt, which the server caches.
 """
@@ -27,6 +28,7 @@ from toolkit._messages import (
     FILES_TEXT,
     IMAGES_TEXT,
     META,
+    REMEDY,
     Message,
     ModelRequest,
     SystemMessage,
@@ -35,6 +37,7 @@ from toolkit._messages import (
     ToolSpec,
     UserMessage,
 )
+from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_schema import map_schemas
 from toolkit.errors import ModelError
 
@@ -42,34 +45,14 @@ OTHER = "For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_u
 TASK = "Answer each request with one JSON call of the right tool."
 
 
-@dataclass(frozen=True)
-class LastTurn:
-    """The prompt for the sentence: a task, the label of the tool's result, and three worked examples."""
-
-    task: str
-    label: str
-    examples: tuple[tuple[str, str, str], ...]
-
-
-ANSWER = LastTurn(
-    "Answer the question with the given result, in one sentence.",
-    "Result",
-    (
-        ("How tall is Mount Everest?", "8849 metres", "Mount Everest is 8849 metres tall."),
-        ("Look up the capital of Peru.", "Lima", "The capital of Peru is Lima."),
-        ("Change 3 feet to inches.", "36 inches", "3 feet is 36 inches."),
-    ),
+ANSWER = "Answer the question with the given result, in one sentence."
+ANSWERS = (
+    ("How tall is Mount Everest?", "8849 metres", "Mount Everest is 8849 metres tall."),
+    ("Look up the capital of Peru.", "Lima", "The capital of Peru is Lima."),
+    ("Change 3 feet to inches.", "36 inches", "3 feet is 36 inches."),
 )
-# With the examples above the model claims that a refused call was executed.
-FAILURE = LastTurn(
-    "Say in one sentence that it did not work, and why.",
-    "Error",
-    (
-        ("How tall is Mount Everest?", "no such mountain", "Sorry, that did not work: no such mountain."),
-        ("Look up the capital of Peru.", "not allowed", "Sorry, that did not work: not allowed."),
-        ("Change 3 feet to inches.", "the tool failed", "Sorry, that did not work: the tool failed."),
-    ),
-)
+FAILURE = "Sorry, that did not work: "
+MAX_FAILURE = 400  # characters of the answer that states an error
 TALK = "You are a helpful assistant. Answer in one short sentence."
 SMALL_TALK = (
     ("Hello.", "Hello! How can I help you?"),
@@ -94,6 +77,7 @@ GUIDANCE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator
 PROSE = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 CALL_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 256}  # an e-mail fits in it
 ANSWER_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 64}
+FAILURE_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 3 * MAX_FAILURE}  # a token for each byte
 
 # Characters at the start that two forms of one word share: "convert" and "conversion", "day" and "days".
 STEM = 4
@@ -132,8 +116,11 @@ class SmallCalls(Calls):
             raise ModelError(f"The embedded model cannot see images and files. {OTHER}")
         output_format = render_output_format(request.output, self.form)
         if results:
+            messages, failed = answer_messages(question.text, results), [each for each in results if each.is_error]
+            if failed and not output_format:
+                return {**FAILURE_SAMPLING, "messages": messages, "grammar": failure_grammar(failed)}
             sampling = CALL_SAMPLING if output_format else ANSWER_SAMPLING
-            return {**sampling, "messages": answer_messages(question.text, results), **output_format}
+            return {**sampling, "messages": messages, **output_format}
         if not request.tools:
             return {**CALL_SAMPLING, "messages": list(map(render_plain_message, request.messages)), **output_format}
         if not _is_call_due(request):
@@ -190,15 +177,19 @@ def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = 
 
 def answer_messages(question: str, results: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Make the conversation that ends in one sentence."""
-    last = FAILURE if any(result.is_error for result in results) else ANSWER
     given = "\n".join(result.text for result in results)
-    examples = ((f"Question: {asked}\n{last.label}: {result}", answer) for asked, result, answer in last.examples)
-    system = {"role": "system", "content": last.task}
-    return [
-        system,
-        *_list_turns(examples),
-        {"role": "user", "content": f"Question: {question}\n{last.label}: {given}"},
-    ]
+    examples = ((f"Question: {asked}\nResult: {result}", answer) for asked, result, answer in ANSWERS)
+    system = {"role": "system", "content": ANSWER}
+    return [system, *_list_turns(examples), {"role": "user", "content": f"Question: {question}\nResult: {given}"}]
+
+
+def failure_grammar(failed: Sequence[ToolMessage]) -> str:
+    """Make the grammar, in GBNF, of the one sentence that states the errors, on one line and without the remedy."""
+    reasons = "; ".join(each.text.removesuffix(REMEDY) for each in failed)
+    printable = "".join(character if character.isprintable() else " " for character in reasons)
+    sentence = f"{FAILURE}{shorten(' '.join(printable.split()), MAX_FAILURE)}"
+    end = "" if sentence.endswith((".", "!", "?", "…")) else "."
+    return f"root ::= {json.dumps(sentence + end, ensure_ascii=False)}"
 
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ no other server's keys, and makes nothing be fetched. Each wait for it has an en
 Files, each importing only those below it:
 
     session     one connection: opened, kept and closed by one task
+    address     where a server is, and how it is reached
+    streams     the streams to a server, and what only they see
     results     what a server's tool returns, as the result of a call
 """
 
@@ -17,27 +19,28 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.options import check_type
 from toolkit._messages import ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
-from toolkit._tools.tool import Tool, safe_name
-from toolkit.errors import DefinitionError, Failed, TimedOut
+from toolkit._tools.lock import compare_tools, write_lock
+from toolkit._tools.options import ToolOptions
+from toolkit.errors import DefinitionError, Denied, Failed, TimedOut
 
 try:
+    from toolkit.sources.mcp.address import Address
     from toolkit.sources.mcp.results import make_result
-    from toolkit.sources.mcp.session import Address, Elicit, Session
+    from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
+    from toolkit.sources.remote import RemoteSource, Unreachable, check_options
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
         raise
@@ -54,20 +57,13 @@ __all__ = ["MCP"]
 logger = logging.getLogger("toolkit")
 
 TIMEOUT = 30.0  # seconds
-TRIES = 3
-PAUSE = 0.5  # seconds before the second try, and twice as many before the third
-MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
-MAX_TITLE = 100  # characters
 NO_DESCRIPTION = "MCP tool (no description)"
-BOTH_LISTS = "set either AllowTools or BlockTools, not both"
 LOST = "The connection to the MCP server {name!r} was lost. Whether it has executed the call is unknown."
-SESSION_GONE = "Session terminated"  # the mcp package's own text
-MAX_ERROR = 500  # characters
-# What no second try changes.
-FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
+CHANGED = "{name} is not what it was when it was locked. It was not called."
+MAX_ERROR = 500  # characters of what a server says about a call
 
 
-class MCP:
+class MCP(RemoteSource):
     """A server of the Model Context Protocol, whose tools a Toolbox or a Runner takes.
 
     It connects when its tools are first needed, stays connected until `close` or the end of the program, and connects
@@ -86,6 +82,8 @@ class MCP:
         env: Environment variables of a command. By default it has only PATH, HOME and a few more.
         cwd: The directory of a command.
         optional: Whether a server that cannot be reached is left out, with a warning.
+        lock: A file with the definitions of this server's tools, such as "files.lock.json". It is written where there
+            is none. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
         elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. By
             default a server cannot ask.
         **options: Options of each tool, as for `tool`, such as `approve=True`. `timeout`, 30 seconds by default, is
@@ -98,10 +96,14 @@ class MCP:
         DefinitionError: An option is wrong.
         TypeError: There is no such option.
 
-    Example:
+    Examples:
         >>> with MCP([sys.executable, "server.py"]) as server:
         ...     Toolbox([server]).call("mcp_server_add", '{"a": 1, "b": 2}')
     """
+
+    _kind, _what, _prefix = "MCP server", "tool", "mcp"
+    _both_lists = "set either AllowTools or BlockTools, not both"
+    _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
 
     def __init__(
         self,
@@ -115,24 +117,22 @@ class MCP:
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         optional: bool = False,
+        lock: str | Path | None = None,
         elicit: Elicit | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        refuse_unknown_options(options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
-        split_options(options, "MCP", ToolSettings())
+        check_options("MCP", OWN_OPTIONS, options)
         self._address = Address.parse(server, headers=headers, auth=auth, env=env, cwd=cwd)
-        self.name = safe_name(check_type("name", self._address.short_name if name is None else name, str))
-        for option, names in (("allow", allow), ("block", block)):
-            if isinstance(names, str):
-                raise DefinitionError(f"{option}={names!r} is one text: write {option}=[{names!r}].")
-        if allow is not None and block is not None:
-            raise DefinitionError(BOTH_LISTS)
-        self._allow, self._block = allow, block
-        self._optional, self._elicit = optional, elicit
-        self._options: dict[str, Any] = {"timeout": TIMEOUT, **options}
-        self._timeout: float = check_type("timeout", self._options["timeout"], int, float)
-        self._tools: tuple[AnyTool, ...] | None = None
-        self._is_closed = False
+        super().__init__(
+            self._address.short_name if name is None else name,
+            allow=allow,
+            block=block,
+            optional=optional,
+            options={"timeout": TIMEOUT, **options},
+        )
+        self._elicit = elicit
+        self._lock_file = None if lock is None else Path(check_type("lock", lock, str, Path))
+        self._listed: tuple[AnyTool, ...] = ()  # before the lock
         # In the private loop: another one after a fork, or after it was closed.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: Session | None = None
@@ -141,66 +141,11 @@ class MCP:
     def __repr__(self) -> str:
         return f"<MCP server {self.name!r}: {self._address}>"
 
-    @property
-    def tools(self) -> tuple[AnyTool, ...]:
-        """The tools that the server has now, as it last said; connects first.
-
-        Raises:
-            Failed: The server cannot be reached, and is not optional.
-        """
-        if self._tools is None:
-            self.connect()
-        return self._tools or ()
-
-    def current_tools(self) -> tuple[AnyTool, ...]:
-        """Return `tools`: a toolbox asks for them at each run."""
-        return self.tools
-
-    def connect(self) -> Self:
-        """Connect and list the tools, unless that is done.
-
-        Raises:
-            Failed: The server cannot be reached, and is not optional.
-        """
-        return private_loop.run(self._connect)
-
-    async def aconnect(self) -> Self:
-        """Do what `connect` does, in the running event loop."""
-        return await private_loop.arun(self._connect)
-
-    def close(self) -> None:
-        """End the connection, and the process of a command; calls of the tools fail from now on."""
-        private_loop.run(self._close)
-
-    async def aclose(self) -> None:
-        """Do what `close` does, in the running event loop."""
-        await private_loop.arun(self._close)
-
-    def __enter__(self) -> Self:
-        return self.connect()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.aconnect()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def _connect(self) -> Self:
-        self._is_closed = False
-        try:
-            await self._get_session()
-        except Failed as error:
-            if not self._optional:
-                raise
-            logger.warning("%s It is optional, so its tools are left out.", error, exc_info=error.__cause__)
-            self._tools = ()
-        return self
+    async def _open(self) -> None:
+        await self._get_session()
 
     async def _close(self) -> None:
-        self._is_closed = True
+        await super()._close()
         if self._session is not None and self._loop is asyncio.get_running_loop():
             await self._session.close()
 
@@ -213,38 +158,26 @@ class MCP:
         if self._lock is None or self._loop is not asyncio.get_running_loop():
             self._loop, self._session, self._lock = asyncio.get_running_loop(), None, asyncio.Lock()
         async with self._lock:
-            if self._is_closed:
-                raise Failed(f"The MCP server {self.name!r} was closed.")
+            self._check_open()
             if self._session is not None and self._session.has_ended:
                 self._session.close_soon()
                 self._session = None
             if self._session is None:
-                self._session = await self._open_session()
+                self._session = await self._try(self._start_session)
             return self._session
 
-    async def _open_session(self) -> Session:
-        fault: Exception = TimeoutError()
-        with anyio.move_on_after(self._timeout):
-            for attempt in range(TRIES):
-                await anyio.sleep(attempt * PAUSE)
-                try:
-                    return await self._try_to_open()
-                except Exception as error:  # noqa: BLE001  the transports raise what they like
-                    fault = error
-                    if isinstance(_find_leaf(error), FINAL):
-                        break
-            raise Failed(f"The MCP server {self.name!r} cannot be reached: {_describe(fault)}") from _find_leaf(fault)
-        reason = f"it did not answer within {self._timeout:g} s."
-        raise Failed(f"The MCP server {self.name!r} cannot be reached: {reason}") from fault
-
-    async def _try_to_open(self) -> Session:
+    async def _start_session(self) -> Session:
         me = weakref.ref(self)  # the connection of an MCP that nobody has any more is closed
 
         def on_tools(listed: list[types.Tool]) -> None:
             if (server := me()) is not None:
                 server.take_tools(listed)
 
-        session = Session(self._address, self._timeout, self._elicit, on_tools)
+        def on_fault(name: object, fault: str) -> None:
+            if (server := me()) is not None:
+                server.leave_out(name, fault)
+
+        session = Session(self._address, self._timeout, self._elicit, on_tools, on_fault)
         try:
             await session.start()
         except BaseException:
@@ -256,60 +189,102 @@ class MCP:
 
     def take_tools(self, listed: Sequence[types.Tool]) -> None:
         """Take over what the server lists; what cannot be a tool is left out, with a warning."""
-        known = {spec.name for spec in listed}
-        for option, names in (("allow", self._allow), ("block", self._block)):
-            if unknown := sorted({*(names or ())} - known):
-                logger.warning("%r: %s= names tools that the server does not have: %s.", self, option, unknown)
-        made: dict[str, AnyTool] = {}
-        for spec in listed:
-            if (self._allow is not None and spec.name not in self._allow) or spec.name in (self._block or ()):
-                continue
-            try:
-                tool = self._make_tool(spec)
-            except DefinitionError as error:
-                logger.warning("%r: the tool %r is left out: %s", self, spec.name, error)
-            else:
-                if made.setdefault(tool.name, tool) is not tool:
-                    logger.warning("%r: the tool %r is left out: another one is called so, too.", self, spec.name)
-        self._tools = tuple(made.values())
+        self._take([(spec.name, spec) for spec in listed], self._make_tool)
+
+    def write_lock(self) -> None:
+        """Write the tools as the server lists them now to its lock, and use all of them; connects first.
+
+        Raises:
+            DefinitionError: It has no lock, or that cannot be written.
+            Failed: The server cannot be reached.
+        """
+        if self._lock_file is None:
+            raise DefinitionError(f"{self!r} has no lock. Pass lock=, such as lock='{self.name}.lock.json'.")
+        self.connect()
+        private_loop.run(self._get_session)  # not of an optional server that is not there
+        self._write(self._lock_file, self._listed)
+        self._tools = self._listed
+
+    def _write(self, path: Path, tools: tuple[AnyTool, ...]) -> None:
+        try:
+            write_lock(path, tools)
+        except OSError as error:
+            raise DefinitionError(f"The lock {path} cannot be written: {error.strerror}.") from None
+
+    def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
+        """Leave out the tools that differ from the lock.
+
+        Raises:
+            DefinitionError: It is damaged, or cannot be read or written.
+        """
+        path, self._listed = self._lock_file, tools
+        if path is None:
+            return tools
+        try:
+            differences = compare_tools(path, tools)
+        except FileNotFoundError:
+            self._write(path, tools)
+            logger.warning("%r: %s was written, with %d tools. Look at it, and keep it.", self, path, len(tools))
+            return tools
+        except OSError as error:
+            raise DefinitionError(f"The lock {path} cannot be read: {error.strerror}.") from None
+        for name, lines in differences.items():
+            reason = escape_confusable("; ".join(lines))
+            self.leave_out(name, f"it differs from {path}: {reason}. If that is right, call write_lock().")
+        return tuple(tool for tool in tools if tool.name not in differences)
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
-        async def call(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins with an underscore
-            return await private_loop.arun(partial(self._call, tool, spec.name, _arguments, _context))
+        async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+            return await self._call(tool, spec.name, arguments, context)
 
         hints = spec.annotations or types.ToolAnnotations()
-        title = spec.title or hints.title or spec.name
-        effect = "read" if hints.read_only_hint else "destructive" if hints.destructive_hint else None
         declaration: dict[str, Any] = {
-            "title": title[:MAX_TITLE],
-            "description": _shorten(spec.description or NO_DESCRIPTION),
-            "effect": effect,
-            **self._options,
+            "title": spec.title or hints.title or spec.name,
+            "description": spec.description or NO_DESCRIPTION,
+            "effect": "read" if hints.read_only_hint else "destructive" if hints.destructive_hint else None,
         }
-        name, output = safe_name(f"mcp_{self.name}_{spec.name}"), spec.output_schema or Any
-        made = Tool.from_models(name, spec.input_schema, output, call, **declaration)
-        handler: Any = made.handler
-        interface = replace(handler.interface, origin=f"the tool {spec.name!r} of the MCP server {self.name!r}")
-        tool = replace(made, handler=handler.of(interface))
-        return tool
+        return self._declare(spec.name, spec.input_schema, spec.output_schema or Any, call, declaration)
+
+    @property
+    def _place(self) -> str:
+        """A sentence about its URL, or the program of its command."""
+        server = self._address.server
+        if isinstance(server, str):
+            return f"Its URL is {self._address}."
+        return f"Its command begins with {str(self._address)!r}." if isinstance(server, list) else ""
+
+    def _describe(self, error: BaseException) -> str:
+        """Describe an error of a transport: its class, and only such messages as have no address in them."""
+        if isinstance(error, FileNotFoundError):
+            return f"there is no program {error.filename!r}."
+        if isinstance(error, CommandEnded):
+            return str(error)
+        return shorten(f"{error.message}", MAX_ERROR) if isinstance(error, MCPError) else super()._describe(error)
 
     async def _call(self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call a tool of the server.
 
         Raises:
             Failed: The server cannot be reached, was lost, or refused the call.
+            Denied: The tool is no longer that of the lock.
             TimedOut: It did not answer in time.
         """
-        session = await self._get_session()
         try:
-            return make_result(tool, await session.call(name, arguments, context))
+            session = await self._get_session()
+        except Unreachable as error:
+            raise Failed(error.brief) from error
+        if self._lock_file is not None and all(each.name != tool.name for each in self._tools or ()):
+            raise Denied(CHANGED.format(name=tool.name))
+        try:
+            answer = await session.call(name, arguments, context)
+            return await anyio.to_thread.run_sync(make_result, tool, answer)  # it may take long to check
         except MCPError as error:
-            if error.code == types.REQUEST_TIMEOUT:  # as the tool's own time limit, which passes in the same moment
-                raise TimedOut(f"Timed out after {self._timeout:g} s.") from error
-            if error.code != types.CONNECTION_CLOSED and error.message != SESSION_GONE:
-                raise Failed(f"The MCP server {self.name!r} refused the call: {_describe(error)}") from error
-            session.close_soon()
-            raise Failed(LOST.format(name=self.name)) from error
+            # A server may answer with the codes of these two.
+            if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
+                raise TimedOut(f"Timed out after {self._timeout:g} s.") from error  # as the tool's own limit does
+            if session.is_lost(error):
+                raise Failed(LOST.format(name=self.name)) from error
+            raise Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}") from error
         except ValueError as error:
             raise Failed(
                 f"The MCP server {self.name!r} gave an answer that is none: {type(error).__name__}."
@@ -317,23 +292,4 @@ class MCP:
 
 
 # Its options besides those of `@tool`.
-OWN_OPTIONS = MCP.__init__.__code__.co_varnames[1 : 2 + MCP.__init__.__code__.co_kwonlyargcount]
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
-
-
-def _find_leaf(error: BaseException) -> BaseException:
-    """Return the first exception inside groups."""
-    while getattr(error, "exceptions", ()):
-        error = error.exceptions[0]  # type: ignore[attr-defined]  # no builtin in Python 3.10
-    return error
-
-
-def _describe(error: BaseException) -> str:
-    """Describe an error of a transport: its class, and only such messages as have no address in them."""
-    leaf = _find_leaf(error)
-    if isinstance(leaf, FileNotFoundError):
-        return f"there is no program {leaf.filename!r}."
-    return shorten(f"{leaf.message}" if isinstance(leaf, MCPError) else f"{type(leaf).__name__}.", MAX_ERROR)
+OWN_OPTIONS = list_own_options(MCP)

@@ -7,23 +7,16 @@ import atexit
 import contextvars
 import logging
 import os
-import re
-import shlex
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import anyio
-import httpx2
 import mcp_types as types
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from pydantic import TypeAdapter
+from mcp_types import methods
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 import toolkit
@@ -32,15 +25,15 @@ from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
-from toolkit._schema.error_messages import shorten
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import Failed, ToolkitError
+from toolkit.sources.mcp.address import Address
+from toolkit.sources.mcp.streams import Streams
+from toolkit.sources.remote import RunningCall, find_leaf
 
 logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server
-MAX_UPDATES = 1_000  # of one call
-MAX_UPDATE = 1_000  # characters
 MAX_ROUNDS = 10  # of questions in one call
 DEBOUNCE = 0.2  # seconds: many changes are one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
@@ -48,129 +41,14 @@ GRACE = 8.0
 
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
-_LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
-_SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value besides what is launched
 Answer = TypeAdapter[Any](types.CallToolResult | types.InputRequiredResult)
+# How the mcp package says that a connection is gone. A server may say the same of something else.
+CLOSED = "Connection closed"
+STREAM_CLOSED = "SSE stream "
 
 
-@dataclass(frozen=True, kw_only=True)
-class Address:
-    """Where a server is, and how it is reached.
-
-    Attributes:
-        server: A URL, a command as a list, or a server object of the mcp package.
-        headers: Of each request to a URL.
-        auth: Signs each request to a URL.
-        env: Variables of a command's process, besides those that every process gets.
-        cwd: The directory of a command's process.
-    """
-
-    server: Any
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
-    auth: httpx2.Auth | None = field(default=None, repr=False)
-    env: Mapping[str, str] | None = field(default=None, repr=False)
-    cwd: str | Path | None = None
-
-    @classmethod
-    def parse(cls, server: Any, **options: Any) -> Address:
-        """Tell a URL, a command and a server object apart.
-
-        Raises:
-            DefinitionError: It is none of them, or an option belongs to another kind.
-        """
-        is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
-        if isinstance(server, str) and not is_url:
-            server = shlex.split(server)
-        if isinstance(server, Sequence) and not is_url:
-            server = [os.fspath(word) for word in server]
-        if server in ("", []):
-            raise DefinitionError("MCP() takes a command, a URL or a server object; this one is empty.")
-        own = ("headers", "auth") if is_url else ("env", "cwd") if isinstance(server, list) else ()
-        others = [name for name, value in options.items() if value is not None and name not in own]
-        if others:
-            kind = "a URL" if is_url else "a command" if isinstance(server, list) else "a server object"
-            raise DefinitionError(f"MCP() of {cls(server=server)}: {others[0]}= does not go with {kind}.")
-        return cls(server=server, **options)
-
-    def __str__(self) -> str:
-        """Return what may be shown: of a command the program, since arguments may be keys."""
-        if isinstance(self.server, list):
-            return str(self.server[0])
-        if isinstance(self.server, str):
-            return str(httpx2.URL(self.server).copy_with(userinfo=b"", query=None, fragment=None))
-        return type(self.server).__name__
-
-    @property
-    def short_name(self) -> str:
-        """A name for the server, from its address alone: a host, a program, or what a launcher starts.
-
-        Raises:
-            DefinitionError: It cannot be told from an argument that may be a key.
-        """
-        if isinstance(self.server, str):
-            return httpx2.URL(self.server).host
-        if isinstance(self.server, list):
-            program = Path(self.server[0]).stem
-            if not _LAUNCHER.match(program):
-                return program
-            started = next((word for word in self.server[1:] if word not in _SWITCHES), "-")
-            if started.startswith("-") or any(mark in started for mark in ("=", "?", "://")):
-                raise DefinitionError(f"MCP() of {self}: what it starts has no plain name. Pass name=.")
-            return Path(started).stem
-        return str(getattr(self.server, "name", "") or "server")
-
-    @asynccontextmanager
-    async def open(self, seconds: float) -> AsyncIterator[Any]:
-        """Open what a client of the mcp package takes."""
-        async with AsyncExitStack() as stack:
-            if isinstance(self.server, str):
-                limits = httpx2.Timeout(seconds, read=None)  # a stream may be silent; each request has its deadline
-                http = httpx2.AsyncClient(headers=self.headers, auth=self.auth, timeout=limits)
-                yield streamable_http_client(self.server, http_client=await stack.enter_async_context(http))
-            elif isinstance(self.server, list):
-                env = None if self.env is None else dict(self.env)
-                started = StdioServerParameters(command=self.server[0], args=self.server[1:], env=env, cwd=self.cwd)
-                yield Pipes(stdio_client(started, errlog=sys.__stderr__ or sys.stderr))  # that of a notebook is no file
-            else:
-                yield self.server
-
-
-class Pipes(AbstractAsyncContextManager[Any]):
-    """The streams of a command, which know when the command has ended."""
-
-    def __init__(self, streams: AbstractAsyncContextManager[Any]) -> None:
-        self._streams = streams
-        self._received: Any = None
-
-    async def __aenter__(self) -> Any:
-        self._received, sent = await self._streams.__aenter__()
-        return self._received, sent
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._streams.__aexit__(*error)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the command has closed its standard output."""
-        return self._received is not None and self._received.statistics().open_send_streams == 0
-
-
-@dataclass(eq=False)
-class RunningCall:
-    """A call whose server has not answered yet; what the server reports goes to the call's context."""
-
-    context: ToolContext[Any]
-    left: int = MAX_UPDATES
-
-    def report(self, text: str) -> None:
-        """Report progress, up to a number of times."""
-        self.left -= 1
-        if self.left >= 0:
-            self.context.progress(shorten(text, MAX_UPDATE))
-
-    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report the server's own text, or how much is done."""
-        self.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+class CommandEnded(Exception):
+    """A command ended before it answered; the message has the end of its standard error."""
 
 
 class Session:
@@ -183,12 +61,19 @@ class Session:
         timeout: Seconds for each answer.
         elicit: Answers the server's questions; without it they are refused.
         on_tools: Receives the server's tools, at the start and whenever they have changed.
+        on_fault: Receives the name of each tool that is not listed as the protocol says, and why.
     """
 
     def __init__(
-        self, address: Address, timeout: float, elicit: Elicit | None, on_tools: Callable[[list[types.Tool]], object]
+        self,
+        address: Address,
+        timeout: float,
+        elicit: Elicit | None,
+        on_tools: Callable[[list[types.Tool]], object],
+        on_fault: Callable[[object, str], object],
     ) -> None:
-        self._address, self._timeout, self._elicit, self._on_tools = address, timeout, elicit, on_tools
+        self._address, self._timeout, self._elicit = address, timeout, elicit
+        self._on_tools, self._on_fault = on_tools, on_fault
         self._calls: set[RunningCall] = set()
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
@@ -201,7 +86,13 @@ class Session:
     def has_ended(self) -> bool:
         """Whether no call can be made any more."""
         is_over = self._closing.is_set() or self._owner is None or self._owner.done()
-        return is_over or (isinstance(self._server, Pipes) and self._server.has_ended)
+        return is_over or (isinstance(self._server, Streams) and self._server.has_ended)
+
+    def is_lost(self, error: MCPError) -> bool:
+        """Whether an error of a call says that its connection is gone; a server may answer with the same code."""
+        is_unsent = isinstance(error.__context__, (anyio.BrokenResourceError, anyio.ClosedResourceError))
+        is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
+        return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)
 
     async def start(self) -> None:
         """Connect and list the tools.
@@ -218,6 +109,8 @@ class Session:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
                     self._server = server
+                    if isinstance(server, Streams):
+                        server.on_result = self._drop_malformed
                     client = Client(
                         server,
                         read_timeout_seconds=self._timeout,
@@ -238,10 +131,42 @@ class Session:
             if self._client.done():
                 logger.debug("The connection to the MCP server %s ended", self._address, exc_info=error)
             else:
-                self._client.set_exception(error)
+                self._client.set_exception(await self._explain(error))
         finally:
             self._client.cancel()
             atexit.unregister(self._close_at_exit)
+
+    async def _explain(self, error: Exception) -> BaseException:
+        """Return the error of a connection that failed; where the streams know more of it, with that."""
+        leaf, streams = find_leaf(error), self._server
+        if not isinstance(leaf, MCPError) or not isinstance(streams, Streams):
+            return leaf
+        if streams.errors is not None and leaf.code == types.CONNECTION_CLOSED:
+            words = await streams.errors.read_end()
+            return CommandEnded("\nIt wrote:\n".join(filter(None, ["the command ended at once.", words])))
+        if streams.status is not None and leaf.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
+            return MCPError(leaf.code, f"its last answer had the HTTP status {streams.status}.", leaf.data)
+        return leaf
+
+    def _drop_malformed(self, result: dict[str, Any]) -> None:
+        """Leave the malformed tools out of a listing, which the mcp package would refuse as a whole."""
+        tools, client = result.get("tools"), self._client.result() if self._client.done() else None
+        if client is None or not isinstance(tools, list):
+            return
+        result["tools"] = [each for each in tools if not self._report_fault(client, result, each)]
+
+    def _report_fault(self, client: Client, result: Mapping[str, Any], listed: Any) -> str:
+        """Report what is wrong with a listed tool; returns it, or an empty text."""
+        try:
+            methods.parse_server_result("tools/list", client.protocol_version, {**result, "tools": [listed]})
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_input=False):
+                if "tools" in each["loc"]:
+                    place = ".".join(map(str, each["loc"][each["loc"].index("tools") + 2 :]))
+                    fault = f"{place or 'the tool'}: {each['msg']}."
+                    self._on_fault(listed.get("name") if isinstance(listed, dict) else listed, fault)
+                    return fault
+        return ""
 
     async def _list_tools(self, client: Client) -> list[types.Tool]:
         """List the tools of the server, as far as their number is sensible."""
@@ -266,12 +191,16 @@ class Session:
             ValueError: Its answer is no result.
         """
         session, running = self._client.result().session, RunningCall(context)
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+
         self._calls.add(running)
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         try:
             for _ in range(MAX_ROUNDS):
                 request = types.CallToolRequest(params=params)
-                answer = await session.send_request(request, Answer, progress_callback=running.on_progress)
+                answer = await session.send_request(request, Answer, progress_callback=on_progress)
                 if isinstance(answer, types.CallToolResult):
                     return answer
                 responses = {key: await self._respond(each) for key, each in (answer.input_requests or {}).items()}
@@ -318,7 +247,7 @@ class Session:
             self._changed.clear()
             try:
                 self._on_tools(await self._list_tools(client))
-            except (MCPError, ValueError):
+            except (MCPError, ValueError, ToolkitError, OSError):
                 logger.warning("The changed tools of the MCP server %s cannot be listed", self._address, exc_info=True)
 
     async def _subscribe(self, client: Client) -> None:

@@ -29,10 +29,11 @@ from typing_extensions import Unpack
 from toolkit._guards.client import AsyncTransport, HttpClient
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import list_own_options, refuse_unknown_options
 from toolkit._schema.validation.references import SchemaDocument
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool
+from toolkit._tracebacks import hide_frames
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
     EFFECTS,
@@ -71,6 +72,7 @@ MAX_REDIRECTS = 5
 MAX_FAULTS = 10  # operations whose faults are described; the names of all are listed
 
 
+@hide_frames
 def openapi_tools(
     document: DocumentInput,
     *,
@@ -130,7 +132,7 @@ def openapi_tools(
 
 
 # Its options besides those of `@tool`.
-OWN_OPTIONS = openapi_tools.__code__.co_varnames[1 : 1 + openapi_tools.__code__.co_kwonlyargcount]
+OWN_OPTIONS = list_own_options(openapi_tools)
 
 
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:

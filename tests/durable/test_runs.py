@@ -1,0 +1,571 @@
+"""Durable runs on a real development server: the same transcript as in one process, and what a client can do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.durable.support import Durable, until
+from toolkit import (
+    Decision,
+    FatalError,
+    Halt,
+    LimitError,
+    Limits,
+    ModelError,
+    RunError,
+    Runner,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    batched,
+    tool,
+)
+from toolkit.approvers import after_foreign, defer
+from toolkit.durable import DurableRun, Worker
+from toolkit.errors import (
+    ApprovalError,
+    DefinitionError,
+    FingerprintError,
+    RunEndedError,
+    RunExistsError,
+    RunNotFoundError,
+)
+from toolkit.models import ModelRequest, ModelResponse, ToolMessage
+from toolkit.testing import ScriptedModel, call
+
+
+@tool(idempotent=True)
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(effect="write")
+def write(n: int) -> str:
+    """Write."""
+    return f"written {n}"
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ToolError("It is closed.")
+
+
+def fetch() -> str:
+    """Fetch."""
+    return "Somebody's text."
+
+
+@tool(return_direct=True)
+def report() -> str:
+    """Report."""
+    return "The report."
+
+
+@tool(approve=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+ECHO = Runner(model=ScriptedModel(lambda request: "Known."), instructions="You know.")
+
+
+def stopping(request: Any) -> Decision:
+    return Decision.stop("Enough.")
+
+
+class Halting:
+    """A hook that ends the run."""
+
+    def after_model(self, response: ModelResponse) -> None:
+        if response.calls:
+            raise Halt("Halted.")
+
+
+class Hiding:
+    """A hook that takes a tool out of each request."""
+
+    def before_model(self, request: ModelRequest) -> ModelRequest:
+        return replace(request, tools=tuple(spec for spec in request.tools if spec.name != "write"))
+
+
+class HaltingCall:
+    """A hook that ends the run when a call is made."""
+
+    def before_call(self, call: ToolCall, context: Any) -> None:
+        if call.name == "add":
+            raise Halt("Halted.")
+
+
+class Rewriting:
+    """A hook that changes what a model answers."""
+
+    def after_model(self, response: ModelResponse) -> ModelResponse:
+        return response.replace(text=response.text.upper())
+
+
+# Tools, script and options of runs that are the same in one process and on the server.
+SAME: dict[str, tuple[list[Any], list[Any], dict[str, Any]]] = {
+    "no tools": ([], ["Hello."], {}),
+    "parallel": ([add], [[call("add", a=1, b=2), call("add", a=3, b=4)], "10"], {"instructions": "Add."}),
+    "sequential": ([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"order": "sequential"}),
+    "batched": ([add], [[call("add", a=n, b=n) for n in range(5)], "Done."], {"order": batched(2)}),
+    "error": ([fail], [[call("fail")], "Sorry."], {}),
+    "unknown tool": ([add], [[call("ad", a=1)], "Sorry."], {}),
+    "wrong arguments": ([add], [[call("add", a="x")], "Sorry."], {}),
+    "direct": ([report], [[call("report")]], {}),
+    "max_turns": ([add], [*[[call("add", a=1, b=1)]] * 2, "Enough."], {"max_turns": 2}),
+    "stop at limit": ([add], [[call("add", a=1, b=1)]] * 2, {"limits": Limits(max_calls=1, on_limit="stop")}),
+    "max_calls": ([add], [[call("add", a=1, b=1)] * 3, "Done."], {"limits": Limits(max_calls=2)}),
+    "cut": ([add], [ModelResponse(calls=(call("add", a=1, b=1),), finish_reason="length"), "Done."], {}),
+    "empty": ([add], [ModelResponse(), "Done."], {}),
+    "stopped": ([write], [[call("write", n=1), call("write", n=2)]], {"approve": stopping}),
+    "no approver": ([pay], [[call("pay", amount=1)], "Sorry."], {}),
+    "halted": ([add], [[call("add", a=1, b=1)]], {"hooks": [Halting()]}),
+    "halted by a call": ([add, write], [[call("write", n=1), call("add", a=1, b=1)]], {"hooks": [HaltingCall()]}),
+    "hidden tool": ([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"hooks": [Hiding()]}),
+    "foreign": (
+        [tool(fetch, trust="foreign"), write],
+        [[call("fetch")], [call("write", n=1)], "Done."],
+        {"approve": after_foreign(lambda request: Decision.reject(f"After {request.foreign}."))},
+    ),
+    "rewritten": ([add], ["hello"], {"hooks": [Rewriting()]}),
+    "long result": ([tool(lambda: "x" * 5000, name="long", description="Long.")], [[call("long")], "Ok."], {}),
+    "sub-agent": ([ECHO.as_tool("ask", "facts")], [[call("ask", query="Who?")], "Done."], {}),
+    "is_answer": ([add], [ModelResponse(text="Both.", calls=(call("add", a=1, b=1),), is_answer=True)], {}),
+}
+
+
+def look(result: Any) -> dict[str, Any]:
+    """What has to be equal: all but ids, which begin with that of the run."""
+    own = result.state.run_id[:8]
+    return {
+        "output": result.output,
+        "reason": result.finish_reason,
+        "usage": result.usage,
+        "counts": dict(result.state.calls_by_tool),
+        "messages": repr(result.messages).replace(own, "RUN"),
+        "calls": [(end.call.name, end.result.text, end.result.is_error) for end in result.calls],
+    }
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_same_transcript(name: str, durable: Durable) -> None:
+    """A run has the same transcript, usage and end as in one process."""
+    tools, script, options = SAME[name]
+
+    def make() -> Runner:
+        return Runner(tools, model=ScriptedModel(script), **options)
+
+    assert look(make().run("Go.")) == look(asyncio.run(durable.run(make())))
+
+
+FAILURES: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "model": (ModelError("No such model.", 404), {}, ModelError, "No such model"),
+    "limit": ([call("add", a=1, b=1)], {"limits": Limits(max_turns=1, on_limit="raise")}, LimitError, "max_turns"),
+    "fatal": ([call("explode")], {}, FatalError, "Broken for good"),
+    "hook": (ValueError("bad"), {}, RunError, "ValueError was raised; the worker's log has it"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures(name: str, durable: Durable) -> None:
+    """What `run` raises, the result of a durable run raises."""
+
+    @tool
+    def explode() -> str:
+        """Explode."""
+        raise FatalError("Broken for good.")
+
+    first, options, kind, text = FAILURES[name]
+    runner = Runner([add, explode], model=ScriptedModel([first]), **options)
+
+    with pytest.raises(kind, match=text):
+        asyncio.run(durable.run(runner))
+
+
+def test_a_server_that_recovers(durable: Durable) -> None:
+    """A model's server that fails for the time being is asked again."""
+    model = ScriptedModel([ModelError("busy", 503), ModelError("gone"), "Done."])
+
+    assert "Done." == asyncio.run(durable.run(Runner(model=model))).output
+
+
+def test_context_of_a_tool(durable: Durable) -> None:
+    """A tool has the deps of the worker, the id of the run, and its key."""
+    seen: list[ToolContext[str]] = []
+
+    @tool
+    def note(context: ToolContext[str]) -> str:
+        """Note."""
+        seen.append(context)
+        return "noted"
+
+    runner = Runner([note], model=ScriptedModel([[call("note")], "Done."]))
+    result = asyncio.run(durable.run(runner, deps="the deps"))
+    (context,) = seen
+
+    assert ("the deps", result.state.run_id, 0) == (context.deps, context.run_id, context.iteration)
+    assert context.call_id == result.calls[0].call.id and 32 == len(context.idempotency_key)
+
+
+def test_approval(durable: Durable) -> None:
+    """A run waits for a decision, is found by its id, and takes each decision once, however often it comes."""
+    script: list[Any] = [[call("pay", amount=1), call("pay", amount=2), call("add", a=1, b=1)], "Done."]
+    runner = Runner([pay, add], model=ScriptedModel(script), approve=lambda r: defer(r) if r.name == "pay" else True)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            runs = await durable.runs(runner)
+            started = await runs.start("Pay.")
+            run = await (await durable.runs()).attach(started.id)
+            status = await until(run.status, lambda status: status.pending)
+            first, second = status.pending
+            with pytest.raises(ApprovalError, match=f"No call 'other' waits for a decision; these do: {first.call.id}"):
+                await run.approve("other")
+            await run.approve(first.call.id)
+            await run.approve(first.call.id, True)
+            await until(run.status, lambda status: len(status.pending) == 1)
+            with pytest.raises(ApprovalError):
+                await run.approve(first.call.id, False)
+            await run.approve(second.call.id, Decision.reject("Too much."))
+            return status, await run.result()
+
+    status, result = asyncio.run(go())
+
+    assert ("paused", ['{"amount": 1}', '{"amount": 2}']) == (status.phase, [p.arguments for p in status.pending])
+    assert ["paid 1", "Tool execution was rejected by the user. Reason: Too much.", "2"] == [
+        end.result.text for end in result.calls
+    ]
+    assert ("Done.", "stop") == (result.output, result.finish_reason)
+
+
+def test_changed_arguments_of_an_approval(durable: Durable) -> None:
+    """An approver may change the arguments from afar."""
+    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=1)], "Done."]), approve=defer)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Pay.")
+            status = await until(run.status, lambda status: status.pending)
+            await run.approve(status.pending[0].call.id, Decision.modify({"amount": 5}))
+            return await run.result()
+
+    assert "paid 5" == asyncio.run(go()).calls[0].result.text
+
+
+def gated(reply: str = "Done.") -> tuple[asyncio.Event, asyncio.Event, Any]:
+    """A tool that waits until it is let go."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write")
+    async def wait(n: int = 0) -> str:
+        """Wait."""
+        begun.set()
+        await go_on.wait()
+        return "waited"
+
+    return begun, go_on, wait
+
+
+def last_text(request: ModelRequest) -> str:
+    return f"Answer to {getattr(request.messages[-1], 'text', '')!r}"
+
+
+def test_steering(durable: Durable) -> None:
+    """Messages reach a run while it works: steering skips what has not started, a follow-up comes after the answer."""
+
+    async def go() -> Any:
+        begun, go_on, wait = gated()
+        script: list[Any] = [[call("wait", n=1), call("wait", n=2)], last_text, last_text]
+        runner = Runner([wait], model=ScriptedModel(script))
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.")
+            await begun.wait()
+            await run.steer("Stop that.")
+            await run.follow_up("And now?")
+            go_on.set()
+            return await run.result()
+
+    result = asyncio.run(go())
+
+    assert ["waited", "Skipped due to queued user message."] == [end.result.text for end in result.calls]
+    assert "Answer to 'Stop that.'" in [getattr(message, "text", "") for message in result.messages]
+    assert "Answer to 'And now?'" == result.output
+
+
+def test_cancel(durable: Durable) -> None:
+    """Cancelling reaches a running tool by the next heartbeat; each call has its result, and the run its end."""
+    ended: list[str] = []
+
+    async def go() -> Any:
+        begun = asyncio.Event()
+
+        @tool(effect="write")
+        async def wait(n: int) -> str:
+            """Wait."""
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(f"wait {n}")
+            return "waited"
+
+        runner = Runner([wait], model=ScriptedModel([[call("wait", n=1), call("wait", n=2)]]))
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.")
+            await begun.wait()
+            await run.cancel()
+            result = await run.result()
+            for refused in (run.cancel, lambda: run.steer("x"), lambda: run.approve("x")):
+                with pytest.raises(RunEndedError):
+                    await refused()
+            return result
+
+    result = asyncio.run(go())
+
+    assert ("cancelled", ["wait 1"]) == (result.finish_reason, ended)
+    assert [True, True] == [end.result.is_error for end in result.calls]
+    assert all((end.result.text or "").startswith("Cancelled") for end in result.calls)
+
+
+def test_cancel_a_waiting_run(durable: Durable) -> None:
+    """A run that waits for approval, or for its model, can be cancelled."""
+
+    async def go() -> list[str]:
+        async def slow(request: ModelRequest) -> ModelResponse:
+            await asyncio.sleep(60)
+            return ModelResponse(text="Late.")
+
+        class SlowModel(ScriptedModel):
+            async def complete(self, request: ModelRequest) -> ModelResponse:
+                return await slow(request)
+
+        reasons = []
+        for runner in (
+            Runner([pay], model=ScriptedModel([[call("pay", amount=1)]]), approve=defer),
+            Runner([pay], model=SlowModel([], is_async=True)),
+        ):
+            own = Durable(durable.address)
+            async with await own.worker(runner):
+                run = await (await own.runs(runner)).start("Pay.")
+                await until(
+                    run.status, lambda status: status.phase == "paused" or runner.fingerprint() and status.messages
+                )
+                await asyncio.sleep(0.2)
+                await run.cancel()
+                reasons.append((await run.result()).finish_reason)
+        return reasons
+
+    assert ["cancelled", "cancelled"] == asyncio.run(go())
+
+
+def test_messages(durable: Durable) -> None:
+    """The messages of a run can be read while it works and afterwards, from any place on, by any number of readers."""
+
+    async def go() -> Any:
+        begun, go_on, wait = gated()
+        runner = Runner([wait], model=ScriptedModel([[call("wait")], "Done."]))
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.")
+            seen = []
+            async for message in run.messages():
+                seen.append(message)
+                go_on.set()
+            later = [message async for message in run.messages(offset=2)]
+            with pytest.raises(ValueError, match="fewer messages"):
+                await anext(run.messages(offset=5))
+            return seen, later, await run.result()
+
+    seen, later, result = asyncio.run(go())
+
+    assert result.messages == tuple(seen) and result.messages[2:] == tuple(later)
+
+
+def test_ids(durable: Durable) -> None:
+    """A run of an own id is started once; one that does not exist is not found."""
+
+    async def go() -> Any:
+        runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=1)], "Done."]))
+        async with await durable.worker(runner):
+            runs = await durable.runs(runner)
+            first = await runs.start("Go.", run_id=f"order-{durable.queue}")
+            with pytest.raises(RunExistsError, match="attach"):
+                await runs.start("Go.", run_id=first.id)
+            with pytest.raises(RunNotFoundError, match="no-such-run"):
+                await runs.attach("no-such-run")
+            with pytest.raises(RunNotFoundError):
+                await DurableRun(await durable.connect(), "no-such-run").steer("x")
+            with pytest.raises(ValueError, match="nothing to answer"):
+                await runs.start("")
+            attached = await runs.attach(first.id)
+            return await first.result(), await attached.result()
+
+    first, attached = asyncio.run(go())
+
+    assert look(first) == look(attached) and "Done." == first.output
+
+
+def test_history_and_allowed_tools(durable: Durable) -> None:
+    """A run goes on from a conversation, and may be given some of the tools."""
+    earlier = Runner(model=ScriptedModel(["Yes."])).run("Are you there?").messages
+    runner = Runner([add, write], model=ScriptedModel([[call("write", n=1)], "Done."]))
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.", messages=earlier, allowed_tools=["add"])
+            return await run.result()
+
+    result = asyncio.run(go())
+
+    assert earlier == result.messages[:2]
+    assert "write may not be called now" in (result.calls[0].result.text or "")
+
+
+@pytest.mark.parametrize("change", ["tool", "settings"])
+def test_other_tools(change: str, durable: Durable) -> None:
+    """A run of a client with other tools or settings is refused before any work; the error names what differs."""
+    model = ScriptedModel(["Done."])
+    own = Runner([add, write], model=model)
+    other = Runner([add, tool(write, approve=True)], model=model) if change == "tool" else Runner(
+        [add, write], model=model, max_turns=3
+    )  # fmt: skip
+
+    async def go(**options: Any) -> Any:
+        async with await durable.worker(own, **options):
+            return await (await durable.runs(other)).run("Go.")
+
+    with pytest.raises(FingerprintError, match="tool write differs" if change == "tool" else "setting limits differs"):
+        asyncio.run(go())
+    assert [] == model.requests
+    assert "Done." == asyncio.run(go(check_fingerprint=False)).output
+
+
+def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable) -> None:
+    """A run that has begun waits for a worker with its own tools; its status says why."""
+    script: list[Any] = [[call("pay", amount=1)], "Done."]
+
+    async def go() -> Any:
+        old = Runner([pay], model=ScriptedModel(script), approve=defer)
+        new = Runner([pay, add], model=ScriptedModel([]), approve=defer)
+        run = await (await durable.runs(old)).start("Pay.")
+        async with await durable.worker(old):
+            status = await until(run.status, lambda status: status.pending)
+        async with await durable.worker(new):
+            await run.approve(status.pending[0].call.id)
+            status = await until(run.status, lambda status: status.note)
+        async with await durable.worker(Runner([pay], model=ScriptedModel(script[1:]), approve=defer)):
+            return status, await run.result()
+
+    status, result = asyncio.run(go())
+
+    assert "tool add is missing there" in status.note
+    assert ("paid 1", "Done.") == (result.calls[0].result.text, result.output)
+
+
+def test_what_a_worker_refuses(durable: Durable) -> None:
+    """What cannot travel is refused when the worker is made."""
+    wrong: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: Runner(Toolbox([add], references=True)), DefinitionError, "references"),
+        (lambda: Toolbox([add]), TypeError, "takes a Runner"),
+        (lambda: Runner([add], max_runs=2), DefinitionError, "max_concurrent_activities="),
+    ]
+
+    async def go() -> None:
+        client = await durable.connect()
+        for make, kind, text in wrong:
+            with pytest.raises(kind, match=text):
+                Worker(client, make(), task_queue="x")
+        wrong_numbers: list[dict[str, Any]] = [{"heartbeat": 0}, {"attempts": 0}, {"max_bytes": 1}]
+        for options in wrong_numbers:
+            with pytest.raises(ValueError, match=next(iter(options))):
+                Worker(client, Runner([add]), task_queue="x", **options)
+
+    asyncio.run(go())
+
+
+def test_too_large(durable: Durable) -> None:
+    """A result that the server could not keep is an error for the model; a conversation that is too long a failure."""
+    from toolkit import Image
+
+    @tool
+    def paint() -> Image:
+        """Paint."""
+        return Image(b"\x00" * 20_000)
+
+    @tool
+    def talk() -> str:
+        """Talk."""
+        return "x" * 6_000
+
+    def run(*names: str) -> Any:
+        runner = Runner([paint, talk], model=ScriptedModel([*[[call(name)] for name in names], "Done."]))
+        return asyncio.run(Durable(durable.address).run(runner, max_bytes=10_000))
+
+    assert 20_000 < len(base64.b64encode(b"\x00" * 20_000))
+    assert "its result is too large" in (run("paint").calls[0].result.text or "")
+    with pytest.raises(RunError, match=r"The conversation has .* bytes.*max_bytes="):
+        run("talk", "talk")
+
+
+def test_results_of_an_error_keep_their_place(durable: Durable) -> None:
+    """Each call has one result, in call order, whatever the order in which they end."""
+
+    @tool(idempotent=True)
+    async def sleep(n: int) -> str:
+        """Sleep."""
+        await asyncio.sleep(0.2 - n / 20)
+        return f"slept {n}"
+
+    runner = Runner([sleep], model=ScriptedModel([[call("sleep", n=n) for n in range(4)], "Done."]))
+    result = asyncio.run(durable.run(runner))
+    texts = [message.text for message in result.messages if isinstance(message, ToolMessage)]
+
+    assert [f"slept {n}" for n in range(4)] == texts
+
+
+def test_a_worker_that_is_shut_down(durable: Durable) -> None:
+    """A worker that is stopped in the middle of a step leaves it to another one; the run is not cancelled."""
+
+    async def go() -> Any:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        @tool(idempotent=True)
+        async def wait() -> str:
+            """Wait."""
+            begun.set()
+            await go_on.wait()
+            return "waited"
+
+        runner = Runner([wait], model=ScriptedModel([[call("wait")], "Done."]))
+        run = await (await durable.runs(runner)).start("Go.")
+        async with await durable.worker(runner, graceful_shutdown_timeout=timedelta(seconds=0.2)):
+            await begun.wait()
+        go_on.set()
+        async with await durable.worker(runner):
+            return await run.result()
+
+    result = asyncio.run(go())
+
+    assert ("Done.", "stop", "waited") == (result.output, result.finish_reason, result.calls[0].result.text)
+
+
+def test_no_worker(durable: Durable) -> None:
+    """Without a worker a run waits, and its status is an error that says so."""
+
+    async def go() -> None:
+        run = await (await durable.runs()).start("Go.")
+        with pytest.raises(RunError, match="no worker"):
+            await run.status()
+
+    asyncio.run(go())

@@ -1,0 +1,101 @@
+"""The command `toolkit worker`, and the development server that it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.durable.support import environment, free_port, omit_abort
+from toolkit.cli import main
+from toolkit.durable import DevServer, DurableRunner
+from toolkit.errors import RunError
+
+AGENT = """
+from toolkit import Runner, tool
+from toolkit.testing import ScriptedModel, call
+
+@tool
+def add(a: int, b: int) -> int:
+    '''Add.'''
+    return a + b
+
+runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "It is 3."]))
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT, encoding="utf-8")
+    return path
+
+
+def test_worker(agent: Path, tmp_path: Path) -> None:
+    """The command works on the runs of a file's Runner until it is interrupted; the server's runs stay in the file."""
+    port = free_port()
+
+    async def go() -> tuple[str, str]:
+        async with DevServer(tmp_path / "runs.db", port=port) as server:
+            command = [
+                sys.executable,
+                "-m",
+                "toolkit",
+                "worker",
+                str(agent),
+                "--address",
+                server.address,
+                "--queue",
+                "q",
+            ]
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())  # noqa: ASYNC220
+            assert process.stderr
+            said = process.stderr.readline()
+            run = await DurableRunner(await Client.connect(server.address), task_queue="q").start("1 + 2?")
+            output = (await run.result()).output
+            process.send_signal(signal.SIGINT)
+            code, errors = await asyncio.to_thread(process.wait, 30), process.stderr.read()
+            assert ("", True) == (omit_abort(errors), code == 130 or bool(errors))
+            process.stderr.close()
+        server = DevServer(tmp_path / "runs.db", port=port)
+        client = await server.start()
+        (kept,) = [each async for each in client.list_workflows("")]
+        server.stop()
+        assert kept.id == run.id
+        return said, output
+
+    assert (f"Working on the queue 'q' of 127.0.0.1:{port}; Ctrl-C ends it.\n", "It is 3.") == asyncio.run(go())
+
+
+def test_mistakes(agent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file without a Runner, two servers, and a server that is not there are errors of one line."""
+    tools = tmp_path / "tools.py"
+    tools.write_text("from toolkit import tool\n@tool\ndef add(a: int) -> int:\n    '''Add.'''\n    return a\n")
+    nowhere = f"127.0.0.1:{free_port()}"
+    commands = {
+        "has no Runner": [str(tools)],
+        "leave out --address": [str(agent), "--dev", str(tmp_path / "a.db"), "--address", nowhere],
+        f"No Temporal server answers at {nowhere}": [str(agent), "--address", nowhere],
+    }
+    for said, command in commands.items():
+        assert 1 == main(["worker", *command])
+        error = capsys.readouterr().err
+        assert said in error and 1 == error.count("\n")
+
+
+def test_port_is_taken(tmp_path: Path) -> None:
+    """A server that cannot start says why that may be."""
+    port = free_port()
+
+    async def go() -> None:
+        async with DevServer(tmp_path / "one.db", port=port):
+            pass
+        with pytest.raises(RunError, match="No server has started"):
+            await DevServer(tmp_path, port=port).start()
+
+    asyncio.run(go())

@@ -1,0 +1,227 @@
+"""Sessions: what runs read of them and add to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import Limits, ModelError, Runner, RunResult, Session, SQLiteSession, tool
+from toolkit.approvers import defer
+from toolkit.errors import ConversationError, StoreError
+from toolkit.models import ModelRequest
+from toolkit.testing import ScriptedModel, call
+
+
+@tool(effect="write")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@pytest.fixture(params=["memory", "file"])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
+    return Session() if request.param == "memory" else SQLiteSession(tmp_path / "chats.db", "anna")
+
+
+def run(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
+    return runner.run(prompt, **options)
+
+
+def arun(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
+    return asyncio.run(runner.arun(prompt, **options))
+
+
+def stream(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
+    with runner.stream(prompt, **options) as events:
+        _ = list(events)
+    return events.result
+
+
+def start(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
+    return runner.start(prompt, **options).result(timeout=30)
+
+
+def kinds(session: Session) -> list[str]:
+    """Return the kinds of a session's messages."""
+    return [type(message).__name__.removesuffix("Message") for message in session.messages]
+
+
+@pytest.mark.parametrize("go", [run, arun, stream, start])
+def test_session(session: Session, go: Callable[..., RunResult[Any]]) -> None:
+    """A run goes on from the messages of the session, and adds its own, without the instructions."""
+    model = ScriptedModel(["Hello Anna.", [call("pay", amount=5)], "Paid, Anna."])
+    runner = Runner([pay], model=model, instructions="Be brief.")
+    _ = go(runner, "I am Anna.", session=session)
+    result = go(runner, "Pay 5.", session=session)
+
+    assert "Paid, Anna." == result.output
+    assert result.messages[1:] == session.messages
+    assert ["User", "ModelResponse", "User", "ModelResponse", "Tool", "ModelResponse"] == kinds(session)
+    assert "Be brief." == model.requests[1].messages[0].text
+    assert 4 == len(model.requests[1].messages)
+
+
+def test_new_instructions(session: Session) -> None:
+    """The instructions are those of the runner, not those of an earlier one."""
+    model = ScriptedModel(["One.", "Two."])
+    Runner(model=model, instructions="Count.").run("Go", session=session)
+    Runner(model=model, instructions="Count on.").run("Go", session=session)
+
+    assert ["Count.", "Count on."] == [request.messages[0].text for request in model.requests]
+
+
+def test_paused_run(session: Session) -> None:
+    """A run that waits for approval adds nothing; once it is resumed to the end, all of it is added."""
+    model = ScriptedModel(["Hello.", [call("pay", amount=5)], "Paid."])
+    runner = Runner([pay], model=model, instructions="Be brief.", approve=defer)
+    runner.run("Hello!", session=session)
+    paused = runner.run("Pay 5.", session=session)
+    before = kinds(session)
+    result = runner.resume(paused.state, {waiting.call.id: True for waiting in paused.pending}, session=session)
+
+    assert ["User", "ModelResponse"] == before
+    assert "Paid." == result.output
+    assert result.messages[1:] == session.messages
+
+
+def test_run_that_raises(session: Session) -> None:
+    """A run that an exception leaves adds nothing, so that the same prompt can be tried again."""
+
+    def fail(_: ModelRequest) -> str:
+        raise ModelError("The server is away.")
+
+    with pytest.raises(ModelError, match="The server is away") as failure:
+        Runner(model=ScriptedModel(fail)).run("Go", session=session)
+
+    assert () == session.messages
+    assert 1 == len(failure.value.result.messages)  # type: ignore[attr-defined]
+
+
+def test_run_that_reaches_a_limit(session: Session) -> None:
+    """A run that a limit has ended adds its messages."""
+    model = ScriptedModel([[call("pay", amount=5)]])
+    Runner([pay], model=model, limits=Limits(max_turns=1, on_limit="stop")).run("Go", session=session)
+
+    assert ["User", "ModelResponse", "Tool", "User"] == kinds(session)
+
+
+def test_two_runs_at_once(session: Session) -> None:
+    """Of two runs at once, the one that ends last adds nothing, and says why."""
+
+    @tool
+    def ask() -> str:
+        """Run another one in the same session."""
+        Runner(model=ScriptedModel(["Inner."])).run("Inside", session=session)
+        return "asked"
+
+    runner = Runner([ask], model=ScriptedModel([[call("ask")], "Outer."]))
+    with pytest.raises(ConversationError, match=r"The session has 2 messages now, and had 0 .* give each a") as refusal:
+        runner.run("Outside", session=session)
+
+    assert "Outer." == refusal.value.result.output  # type: ignore[attr-defined]
+    assert ["User", "ModelResponse"] == kinds(session)
+
+
+def test_json(session: Session) -> None:
+    """A session survives as text, with calls and results."""
+    Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Paid."])).run("Pay 5.", session=session)
+
+    assert session.messages == Session.from_json(session.to_json()).messages
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "messages": [5]}', "5", "[" * 99_999]
+)
+def test_damaged_json(text: str) -> None:
+    """A text that is no session is refused."""
+    with pytest.raises(ConversationError, match="This is not a session"):
+        Session.from_json(text)
+
+
+def test_later_version() -> None:
+    """A text of another version is refused."""
+    with pytest.raises(ConversationError, match="of version 9; this library reads version 1"):
+        Session.from_json('{"version": 9, "messages": []}')
+
+
+def test_history_of_another_program(session: Session) -> None:
+    """Messages in OpenAI's form are taken, and repaired."""
+    made = Session([{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "1", "content": "x"}])
+    session.extend(made.messages)
+
+    assert ["User"] == kinds(session)
+
+
+def test_clear(session: Session) -> None:
+    """A session that was cleared is empty."""
+    session.extend(Session([{"role": "user", "content": "Hi"}]).messages)
+    session.clear()
+
+    assert () == session.messages
+    assert f"<{type(session).__name__} of 0 messages>" == repr(session)
+
+
+def test_names(tmp_path: Path) -> None:
+    """A file holds several conversations; the one that was continued last is in front."""
+    path, hello = tmp_path / "chats.db", Session([{"role": "user", "content": "Hi"}]).messages
+    for name in ("anna", "bob", "anna"):
+        SQLiteSession(path, name).extend(hello)
+
+    assert ("anna", "bob") == SQLiteSession(path).names()
+    assert [2, 1, 0] == [len(SQLiteSession(path, name).messages) for name in ("anna", "bob", "main")]
+
+
+def test_another_process(tmp_path: Path) -> None:
+    """Another process goes on where this one has ended, and the file is its owner's alone."""
+    path = tmp_path / "chats.db"
+    Runner(model=ScriptedModel(["Hello Anna."])).run("I am Anna.", session=SQLiteSession(path))
+    program = (
+        "import sys; from toolkit import *; from toolkit.testing import ScriptedModel\n"
+        "session = SQLiteSession(sys.argv[1])\n"
+        "print(Runner(model=ScriptedModel(['Anna.'])).run('Who?', session=session), len(session.messages))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+
+    assert "Anna. 4\n" == shown.stdout
+    if os.name == "posix":
+        assert 0o600 == path.stat().st_mode & 0o777
+
+
+def test_another_file(tmp_path: Path) -> None:
+    """A file that holds something else is refused."""
+    path = tmp_path / "notes.txt"
+    path.write_text(json.dumps({"a": 1}) * 100)
+
+    with pytest.raises(StoreError):
+        _ = SQLiteSession(path).messages
+
+
+def test_mistakes() -> None:
+    """What is no session, and two conversations for one run, are refused before anything runs."""
+    runner = Runner(model=ScriptedModel([]))
+    with pytest.raises(TypeError, match=r"session='chats.db' is not a Session: write session=SQLiteSession"):
+        runner.run("Go", session="chats.db")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="messages= and session= are both the conversation so far"):
+        runner.run("Go", session=Session(), messages=[{"role": "user", "content": "Hi"}])
+    with pytest.raises(TypeError, match=r"runner.run\(prompt, session=...\)"):
+        Runner(session=Session())  # type: ignore[call-arg]
+
+
+def test_call_without_a_result(tmp_path: Path) -> None:
+    """A call that was stored without its result gets an error before the model reads it."""
+    session = SQLiteSession(tmp_path / "chats.db")
+    made = Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Paid."])).run("Pay 5.")
+    session.extend(made.messages[:2])
+    model = ScriptedModel(["Lost."])
+    Runner([pay], model=model).run("And?", session=session)
+
+    assert "No result of this call is known" in model.requests[0].messages[2].text
+    assert ["User", "ModelResponse", "User", "ModelResponse"] == kinds(session)

@@ -1,0 +1,378 @@
+"""MCP: servers that mean no good, over standard input and output and over HTTP."""
+
+from __future__ import annotations
+
+import io
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, Failed, Runner, Toolbox, ToolCall
+from toolkit.approvers import defer
+from toolkit.display import show
+from toolkit.models import ToolMessage
+from toolkit.sources.mcp import MCP
+from toolkit.testing import ScriptedModel, call
+
+LIAR = [sys.executable, str(Path(__file__).parent / "mcp_liar.py")]
+REFUSED = "The MCP server 'liar' refused the call: "
+LOST = "The connection to the MCP server 'liar' was lost. Whether it has executed the call is unknown."
+
+
+@contextmanager
+def lie(way: str, silent: str = "never", *switches: str, **options: Any) -> Iterator[MCP]:
+    """Start a server that means no good, by "stdio" or "http", and give what is to be connected to it."""
+    everything: Any = {"name": "liar", "timeout": 20, **options}
+    if way == "stdio":
+        with_end = MCP([*LIAR, silent, *switches], **everything)
+        try:
+            yield with_end
+        finally:
+            with_end.close()
+        return
+    process = subprocess.Popen([*LIAR, silent, "http", *switches], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        server = MCP(f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp", **everything)
+        try:
+            yield server
+        finally:
+            server.close()
+            process.kill()
+
+
+@pytest.fixture(params=["stdio", "http"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How the server is reached."""
+    return str(request.param)
+
+
+def is_running(word: str) -> bool:
+    """Return whether a process runs whose command has this word."""
+    return word in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("closed", "Connection closed"), ("late", "I timed out"), ("refuse", "I will not")]
+)
+def test_own_errors(name: str, text: str, way: str) -> None:
+    """An error of the server is its answer to one call, whatever its code; a call at the same time is not touched."""
+    with lie(way) as server:
+        calls = [ToolCall(name="mcp_liar_later"), ToolCall(name=f"mcp_liar_{name}")]
+        later, refused = Toolbox([server]).call_many(calls)
+
+    assert "done" == later.text
+    assert (f"{REFUSED}{text}", "failed") == (refused.text, refused.kind)
+
+
+def test_death_with_several_calls(way: str) -> None:
+    """A server that dies in the middle of a call takes all with it: each call has one result, which says so."""
+    with lie(way) as server:
+        calls = [*[ToolCall(name="mcp_liar_hang")] * 2, ToolCall(name="mcp_liar_die")]
+
+        assert [LOST] * 3 == [result.text for result in Toolbox([server]).call_many(calls)]
+
+
+def test_forgotten_session() -> None:
+    """After a session that the server has forgotten, the next call opens another."""
+    with lie("http") as server:
+        box = Toolbox([server])
+        results = [box.call("mcp_liar_forget"), box.call("mcp_liar_echo"), box.call("mcp_liar_echo")]
+
+    assert ["done", f"{REFUSED}Session terminated", "done"] == [result.text for result in results]
+
+
+def test_many_calls_that_hang(way: str) -> None:
+    """Many calls that hang end each by its own time limit, and take no other with them."""
+    with lie(way, timeout=4) as server:
+        box = Toolbox([server])
+        kinds = [result.kind for result in box.call_many([ToolCall(name="mcp_liar_hang")] * 110)]
+
+        assert ["timed_out"] * 110 == kinds
+        assert "done" == box.call("mcp_liar_echo").text
+
+
+def test_malformed_tools(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A tool that is listed wrongly is left out with a warning that names server, tool and fault; the others stay."""
+    with lie(way, "never", "malformed") as server:
+        names = [tool.name for tool in server.tools]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "toolkit"]
+    faults = {
+        "'no schema'": "inputSchema: Field required.",
+        "7": "name: Input should be a valid string.",
+        "'no tool'": "the tool: ",
+        "None": "the tool: ",
+        r"'no object\x1b[2J'": "inputSchema: ",
+        "'text schema'": "inputSchema.type: Input should be 'object'.",
+        "'wrong hint'": "annotations.readOnlyHint: ",
+    }
+
+    assert "mcp_liar_echo" in names and not any("wrong_hint" in name for name in names)
+    assert len(faults) == len(warnings)
+    for name, fault in faults.items():
+        assert any("'liar'" in each and f"the tool {name} is left out: {fault}" in each for each in warnings), name
+
+
+@pytest.mark.parametrize("silent", ["server/discover", "initialize", "tools/list"])
+def test_silence_at_the_beginning(silent: str, way: str) -> None:
+    """A server that never answers is an error within the time limit."""
+    begun = time.monotonic()
+    with lie(way, silent, timeout=2) as server, pytest.raises(Failed, match="did not answer within 2 s"):
+        server.connect()
+
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hang",
+        "flood",
+        "noise",
+        "storm",
+        "unknown",
+        "wrong",
+        "huge",
+        "twice",
+        "stranger",
+        "swap",
+        "die",
+        "leave",
+        "link",
+    ],
+)
+def test_each_lie(name: str, way: str, tmp_path: Path) -> None:
+    """Whatever a server does about a call, that has one result in time; the next call has one, too; nothing is left."""
+    with lie(way, "never", str(tmp_path), timeout=5) as server:
+        calls = [call(f"mcp_liar_{name}"), call("mcp_liar_echo"), call("mcp_liar_echo")]
+        result = Runner([server], model=ScriptedModel([*([each] for each in calls), "done"])).run("go")
+        texts = [message.text for message in result.messages if isinstance(message, ToolMessage)]
+
+    assert 3 == len(texts)
+    assert max(map(len, texts)) <= 100_000
+    assert "done" == texts[-1] or (way, name) == ("http", "die")
+    assert not is_running(str(tmp_path))
+
+
+@contextmanager
+def record_requests() -> Iterator[tuple[str, list[str]]]:
+    """Serve on this machine, and give the address and the paths that were asked for."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_error(404)
+
+        do_POST = do_HEAD = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_nothing_is_fetched(way: str) -> None:
+    """Neither a schema nor a link of a server makes anything be fetched."""
+    with record_requests() as (address, seen), lie(way, "never", "bad", address) as server:
+        box = Toolbox([server])
+        for dialect in ("chat", "anthropic", "gemini"):
+            box.schemas(dialect)
+        for name in box.names:
+            if "bad" in name or name in ("mcp_liar_link", "mcp_liar_wrong"):
+                box.call(name, {"p": {"x": {}}})
+
+        assert [] == seen
+        assert f"[it]({address}/link)" == box.call("mcp_liar_link").text
+
+
+def test_outputs_that_take_long_to_check() -> None:
+    """A result that its schema makes slow to check neither blocks other calls nor exceeds the time limit."""
+    with lie("stdio", "never", "outputs", timeout=10) as server:
+        box = Toolbox([server])
+        names = [name for name in box.names if name.endswith("_output")]
+        begun = time.monotonic()
+        results = box.call_many([ToolCall(name=name) for name in [*names, "mcp_liar_echo"]])
+
+    assert names
+    assert time.monotonic() - begun < 15
+    assert "done" == results[-1].text
+    assert all("out" in f"{result.text}" or result.is_error for result in results[:-1])
+
+
+def test_poison(way: str) -> None:
+    """A server's texts do not control the terminal of whoever approves, and a poisoned tool changes no other."""
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    with lie(way, "never", "poison") as server:
+        calls = [call("mcp_liar_poison"), call("mcp_liar_add", text="\x1b[2J")]
+        show(Runner([add, server], model=ScriptedModel([calls, "done"])).stream("go"), out=(out := io.StringIO()))
+    with lie(way, "never", "poison", approve=True) as server:
+        model = ScriptedModel([[call("mcp_liar_add", text="\x1b[2J"), call("add", a=1, b=2)]])
+        runner = Runner([add, server], model=model, approve=defer)
+        (pending, *_) = runner.run("go").pending
+
+    assert "Add two numbers." == runner.toolbox["add"].description
+    assert "the tool 'add' of the MCP server 'liar'" == pending.source
+    assert "all is well" in out.getvalue()
+    assert not any(mark in f"{pending} {out.getvalue()}" for mark in "\x1b\u202e\x07")
+
+
+class TestLock:
+    """Tools of a server whose definitions are locked."""
+
+    def test_changed_tools(self, way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """Tools that differ from the lock are neither offered nor called, with a warning that says how, until it is
+        written anew."""
+        path = tmp_path / "liar.lock.json"
+        with lie(way, lock=path) as server:
+            names = [tool.name for tool in server.tools]
+            assert f"{path} was written, with {len(names)} tools." in caplog.text
+        before = path.read_text(encoding="utf-8")
+        with lie(way, "never", "swapped", lock=path) as server:
+            box, echo = Toolbox([server]), f"{path}: description was "
+
+            assert "echo" not in "".join(box.names) and names[1:] == [*box.names]
+            assert f"the tool 'mcp_liar_echo' is left out: it differs from {echo}" in caplog.text
+            assert r'"A tool.", is "Another tool.\u001b[2J\u202e" (reworded)' in caplog.text
+            assert before == path.read_text(encoding="utf-8")
+            server.write_lock()
+            assert "done" == Toolbox([server]).call("mcp_liar_echo").text
+        with lie(way, "never", "swapped", lock=path) as server:
+            assert "mcp_liar_echo" in Toolbox([server])
+
+    def test_change_in_a_run(self, tmp_path: Path) -> None:
+        """A tool that changes while a run uses it is not called any more."""
+        with lie("stdio", lock=tmp_path / "lock") as server:
+            box, before = Toolbox([server]), server.tools
+            box.call("mcp_liar_swap")
+            while server.tools is before:
+                time.sleep(0.01)
+            old = next(each for each in before if each.name == "mcp_liar_echo")
+            result = Runner([old], model=ScriptedModel([[call("mcp_liar_echo")], "done"])).run("go")
+
+        assert () == server.tools
+        assert "denied" == result.calls[0].result.kind and "not what it was" in f"{result.calls[0].result.text}"
+
+    def test_new_and_missing_tools(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """A new tool is left out; one that is gone is warned of; a change at the end of a long text is shown."""
+        path = tmp_path / "lock"
+        with lie("stdio", lock=path, block=["echo"]) as server:
+            server.connect()
+        with lie("stdio", lock=path, block=["hang"]) as server:
+            assert not {"mcp_liar_echo", "mcp_liar_hang"} & {tool.name for tool in server.tools}
+
+        assert "'mcp_liar_echo' is left out: it differs from" in caplog.text and "is new (widened)" in caplog.text
+        assert "'mcp_liar_hang' is left out" in caplog.text and "is gone (broke)" in caplog.text
+
+    @pytest.mark.parametrize("text", ["", "{}", "[" * 9_999])
+    def test_damaged_lock(self, text: str, tmp_path: Path) -> None:
+        """A lock that is damaged ends the connection: no tool is offered."""
+        path = tmp_path / "damaged.lock.json"
+        path.write_text(text, encoding="utf-8")
+        with (
+            lie("stdio", lock=path) as server,
+            pytest.raises(Failed, match=r"damaged.lock.json is not a lock of tools"),
+        ):
+            Toolbox([server])
+
+    def test_lock_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """Where the lock cannot be written, no tool is offered."""
+        with lie("stdio", lock=tmp_path / "none" / "lock") as server, pytest.raises(Failed, match="cannot be written"):
+            Toolbox([server])
+
+    def test_server_that_is_not_there(self, tmp_path: Path) -> None:
+        """The lock of an optional server that cannot be reached stays as it is."""
+        path = tmp_path / "lock"
+        path.write_text("as it is", encoding="utf-8")
+        with pytest.raises(Failed, match="cannot be reached"):
+            MCP("no-such-program-here", optional=True, lock=path).write_lock()
+
+        assert "as it is" == path.read_text(encoding="utf-8")
+
+    def test_no_lock(self) -> None:
+        """A server without a lock says how it gets one."""
+        with pytest.raises(DefinitionError, match="Pass lock="):
+            MCP("x").write_lock()
+
+
+class TestUnreachable:
+    """Errors of servers that cannot be reached are short and say why."""
+
+    @pytest.mark.parametrize("address", ["http://127.0.0.1:9/mcp", "no-such-program-here"])
+    def test_short(self, address: str) -> None:
+        """The traceback is short, and the exception of the transport is on `cause`."""
+        code = f"from toolkit import Runner; from toolkit.sources.mcp import MCP; Runner([MCP({address!r}, name='m')])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        with pytest.raises(Failed) as caught:
+            Runner([MCP(address, name="m")])
+
+        assert "'m' cannot be reached: " in done.stderr.splitlines()[-1]
+        assert len(done.stderr.splitlines()) < 30
+        assert (None, True) == (caught.value.__cause__, caught.value.__suppress_context__)
+        assert isinstance(getattr(caught.value, "cause", None), Exception)
+        assert f"{caught.value}" == f"{pickle.loads(pickle.dumps(caught.value))}"  # noqa: S301  our own
+
+    def test_command_that_ends_at_once(self, capfd: pytest.CaptureFixture[str]) -> None:
+        """The last lines of its standard error are shown, without variables, arguments and control characters."""
+        code = "import os, sys; sys.exit('x' * 9000 + '\\n\\x1b[2Jbad key ' + os.environ['KEY'] + ' ' + sys.argv[2])"
+        command = [sys.executable, "-c", code, "--token=hunter2", "swordfish"]
+        server = MCP(command, name="m", env={"KEY": "s3cret"})
+        with pytest.raises(Failed) as caught:
+            server.connect()
+        text = str(caught.value)
+
+        assert f"ended at once. Its command begins with '{sys.executable}'.\nIt wrote:\n" in text
+        assert text.splitlines()[-1].endswith("[2Jbad key [variable KEY] [argument]")
+        assert text.replace("\n", "").isprintable() and len(text) < 700
+        assert "s3cret swordfish" in capfd.readouterr().err
+
+    @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Service Unavailable"])
+    def test_http_status(self, status: str) -> None:
+        """The status that a URL answers is named, and its query is not."""
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_error(int(status[:3]))
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        with HTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            with pytest.raises(Failed, match=f"its last answer had the HTTP status {status}") as caught:
+                MCP(f"http://127.0.0.1:{server.server_port}/mcp?key=s3cret").connect()
+            server.shutdown()
+            thread.join()
+
+        assert "s3cret" not in f"{caught.value}"
+
+    def test_module_that_is_not_there(self) -> None:
+        """What a launcher was to start is named."""
+        with pytest.raises(Failed, match="No module named no_such_module"):
+            MCP(["python", "-m", "no_such_module"]).connect()
+
+    def test_optional(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The warning about an optional server has no traceback."""
+        MCP("no-such-program-here", name="m", optional=True).connect()
+
+        assert [None] == [record.exc_info for record in caplog.records if record.levelno == logging.WARNING]

@@ -1,0 +1,268 @@
+"""Spans and metrics of runs, in the SDK's memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from toolkit import ModelError, Runner, ToolError, Usage, tool
+from toolkit.approvers import defer
+from toolkit.events import RunFinished
+from toolkit.models import ModelResponse
+from toolkit.telemetry import Telemetry
+from toolkit.testing import ScriptedModel, call
+
+
+class Recorded:
+    """A hook, and what it has reported."""
+
+    def __init__(self, **options: Any) -> None:
+        self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        meters = MeterProvider([self._reader])
+        self.hook = Telemetry(tracer_provider=self.provider, meter_provider=meters, **options)
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The spans that have ended, by their start."""
+        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
+
+    @property
+    def tree(self) -> list[tuple[str, str]]:
+        """Each span's name, with that of the span around it."""
+        names = {span.context.span_id: span.name for span in self.spans if span.context}
+        return [(span.name, names[span.parent.span_id] if span.parent else "") for span in self.spans]
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of the first span of a name."""
+        return dict(next(span.attributes or {} for span in self.spans if span.name == name))
+
+    @property
+    def metrics(self) -> dict[tuple[str, str], float]:
+        """The sum of each metric, by its name, operation and error or kind of token."""
+        data: Any = self._reader.get_metrics_data()
+        points = [
+            (metric.name, point)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.data.data_points
+        ]
+        keys = ("gen_ai.operation.name", "gen_ai.token.type", "error.type")
+        return {
+            (
+                name.removeprefix("gen_ai.client."),
+                " ".join(point.attributes[key] for key in keys if key in point.attributes),
+            ): (point.sum if "token" in name else point.count)
+            for name, point in points
+        }
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def run(runner: Runner, way: str) -> object:
+    """Run in one of the ways that a runner has."""
+    if way == "async":
+        return asyncio.run(runner.arun("Go")).output
+    if way == "stream":
+        return [event for event in runner.stream("Go") if isinstance(event, RunFinished)][0].output
+    if way == "start":
+        return runner.start("Go").result().output
+    return runner.run("Go").output
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "stream", "start"])
+def test_run(way: str) -> None:
+    """A run has a span, with one for each response and each call inside; metrics count time and tokens."""
+    recorded = Recorded()
+    responses = [
+        ModelResponse(
+            calls=(call("add", a=1, b=2), call("add", a=3, b=4)), usage=Usage(10, 5), finish_reason="tool_calls"
+        ),
+        ModelResponse(text="Done.", usage=Usage(20, 7), model="m-1", finish_reason="stop"),
+    ]
+    output = run(Runner([add], model=ScriptedModel(responses), hooks=[recorded.hook]), way)
+
+    assert "Done." == output
+    assert [
+        ("invoke_agent", ""),
+        ("chat scripted", "invoke_agent"),
+        ("execute_tool add", "invoke_agent"),
+        ("execute_tool add", "invoke_agent"),
+        ("chat scripted", "invoke_agent"),
+    ] == recorded.tree
+    assert {
+        ("operation.duration", "chat"): 2,
+        ("operation.duration", "execute_tool"): 2,
+        ("token.usage", "chat input"): 30,
+        ("token.usage", "chat output"): 12,
+    } == recorded.metrics
+    assert {"scripted"} == {
+        recorded.attributes(name)["gen_ai.request.model"] for name in ("invoke_agent", "chat scripted")
+    }
+    assert (10, 5, ("tool_calls",)) == tuple(
+        recorded.attributes("chat scripted")[f"gen_ai.{name}"]
+        for name in ("usage.input_tokens", "usage.output_tokens", "response.finish_reasons")
+    )
+
+
+def test_content() -> None:
+    """What was said is left out, unless it is asked for."""
+    quiet, full = Recorded(), Recorded(content=True)
+    for recorded in (quiet, full):
+        model = ScriptedModel([call("add", a=1, b=987_654_321), "It is 987654322."])
+        Runner([add], model=model, hooks=[recorded.hook]).run("What is it?")
+
+    assert "98765432" not in "".join(span.to_json() for span in quiet.spans)
+    assert ('{"a": 1, "b": 987654321}', "987654322") == tuple(
+        full.attributes("execute_tool add")[f"gen_ai.tool.call.{name}"] for name in ("arguments", "result")
+    )
+    messages = [json.loads(span.attributes["gen_ai.output.messages"]) for span in full.spans if span.name[:4] == "chat"]  # type: ignore[index,arg-type]
+    assert ["tool_call", "text"] == [message[0]["parts"][0]["type"] for message in messages]
+
+
+def test_what_a_tool_does() -> None:
+    """Spans that a tool begins are inside the span of its call, on whatever thread it runs."""
+    recorded = Recorded()
+
+    @tool(timeout=60)
+    def look() -> str:
+        """Look."""
+        with trace.get_tracer("shop", tracer_provider=recorded.provider).start_as_current_span("query"):
+            return "looked"
+
+    async def alook() -> str:
+        """Look."""
+        with trace.get_tracer("shop", tracer_provider=recorded.provider).start_as_current_span("query"):
+            return "looked"
+
+    model = ScriptedModel([[call("look"), call("alook"), call("look")], "Done."])
+    Runner([look, alook], model=model, hooks=[recorded.hook]).run("Go")
+
+    assert ["execute_tool alook", "execute_tool look", "execute_tool look"] == sorted(
+        parent for name, parent in recorded.tree if name == "query"
+    )
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_sub_agent(way: str, is_shared: bool) -> None:  # noqa: FBT001
+    """The run of a sub-agent is inside the span of the call that started it, once, even if it has the same hook."""
+    recorded = Recorded()
+    hooks = [recorded.hook] if is_shared else []
+    worker = Runner([add], model=ScriptedModel([call("add", a=1, b=2), "It is 3."], name="small"), hooks=hooks)
+    script = ScriptedModel([call("clerk", query="1 + 2?"), "3."])
+    run(Runner([worker.as_tool("clerk", "Adds.")], model=script, hooks=[recorded.hook]), way)
+
+    assert [
+        ("invoke_agent", ""),
+        ("chat scripted", "invoke_agent"),
+        ("execute_tool clerk", "invoke_agent"),
+        ("invoke_agent", "execute_tool clerk"),
+        ("chat small", "invoke_agent"),
+        ("execute_tool add", "invoke_agent"),
+        ("chat small", "invoke_agent"),
+        ("chat scripted", "invoke_agent"),
+    ] == recorded.tree
+
+
+def test_failed_calls() -> None:
+    """A call that failed or was refused has the kind of its result; a name that a model made up is "unknown"."""
+    recorded = Recorded()
+
+    @tool(approve=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def fail() -> None:
+        """Fail."""
+        raise ToolError("no")
+
+    script = ScriptedModel([[call("fail"), call("pay"), call("made_up")], "Done."])
+    Runner([pay, fail], model=script, hooks=[recorded.hook]).run("Go")
+    kinds = {span.name: (span.attributes or {})["error.type"] for span in recorded.spans if not span.status.is_ok}
+
+    assert {
+        "execute_tool fail": "failed",
+        "execute_tool pay": "unavailable",
+        "execute_tool unknown": "not_found",
+    } == kinds
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "stream"])
+def test_failed_run(way: str) -> None:
+    """A run that an exception ends has its class, and so has the response that did not come."""
+    recorded = Recorded()
+
+    def refuse(_: Any) -> ModelResponse:
+        raise ModelError("no")
+
+    with pytest.raises(ModelError):
+        run(Runner(model=ScriptedModel(refuse), hooks=[recorded.hook]), way)
+
+    assert {"invoke_agent": "ModelError", "chat scripted": "ModelError"} == {
+        span.name: (span.attributes or {})["error.type"] for span in recorded.spans
+    }
+
+
+def test_stream_that_is_left() -> None:
+    """A stream that is left ends its spans."""
+    recorded = Recorded()
+    with Runner(model=ScriptedModel(["Hello."]), hooks=[recorded.hook]).stream("Hi") as stream:
+        next(iter(stream))
+
+    assert ["invoke_agent"] == [span.name for span in recorded.spans]
+
+
+def test_paused_run() -> None:
+    """A call that waits for approval ends its span, without an error, and the run ends as paused."""
+    recorded = Recorded()
+    runner = Runner(
+        [tool(add, approve=True)], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer, hooks=[recorded.hook]
+    )
+    paused = runner.run("Go")
+
+    assert paused.is_paused
+    assert ("paused",) == recorded.attributes("invoke_agent")["gen_ai.response.finish_reasons"]
+    assert "error.type" not in recorded.attributes("execute_tool add")
+
+
+def test_stream_that_is_left_after_its_end() -> None:
+    """A run that has ended is not said to be left."""
+    seen: list[str] = []
+
+    class Watch:
+        def on_event(self, event: object, run_id: str) -> None:
+            seen.append(type(event).__name__)
+
+    with Runner(model=ScriptedModel(["Hello."]), hooks=[Watch()]).stream("Hi") as stream:
+        for event in stream:
+            if isinstance(event, RunFinished):
+                break
+
+    assert "RunFinished" == seen[-1]
+
+
+def test_hook_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """An `on_event` that raises is logged, and the run goes on."""
+
+    class Broken:
+        def on_event(self, event: object, run_id: str) -> None:
+            raise RuntimeError(run_id)
+
+    assert "Hello." == Runner(model=ScriptedModel(["Hello."]), hooks=[Broken()]).run("Hi").output
+    assert "The hook" in caplog.text

@@ -1,0 +1,108 @@
+"""Many prompts with one runner, some of them at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+from toolkit._options import is_whole
+from toolkit._runner.options import Prompt
+from toolkit._runner.result import RunResult
+from toolkit._runner.stream import RunHandle
+
+# What became of each prompt: its result, or the exception that left its run.
+Outcomes: TypeAlias = list[RunResult[Any] | Exception]
+
+
+def run_all(
+    start: Callable[[Prompt], RunHandle[Any]], prompts: Iterable[Prompt], max_parallel: int, *, progress: bool
+) -> Outcomes:
+    """Run prompts in the background, and return what became of them, in their order.
+
+    An exception that leaves this function, KeyboardInterrupt included, cancels the runs.
+
+    Args:
+        start: Starts a run.
+        prompts: The prompts.
+        max_parallel: How many runs are active at the same time, at most.
+        progress: Whether to count on standard error, where that is a terminal.
+    """
+    _check_parallel(max_parallel)
+    waiting, ended = enumerate(prompts), SimpleQueue[int]()
+    active, outcomes = dict[int, RunHandle[Any]](), dict[int, RunResult[Any] | Exception]()
+    try:
+        while True:
+            for number, prompt in islice(waiting, max_parallel - len(active)):
+                active[number] = handle = start(prompt)
+                handle.call_when_done(partial(ended.put, number))
+            if not active:
+                break
+            number = ended.get()
+            outcomes[number] = _collect(active.pop(number))
+            _report(outcomes, progress=progress)
+    finally:
+        for handle in active.values():
+            handle.cancel()
+        _end_report(progress=progress)
+    return [outcomes[number] for number in sorted(outcomes)]
+
+
+async def arun_all(
+    run: Callable[[Prompt], Awaitable[RunResult[Any]]],
+    prompts: Iterable[Prompt],
+    max_parallel: int,
+    *,
+    progress: bool,
+) -> Outcomes:
+    """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
+    _check_parallel(max_parallel)
+    waiting = enumerate(prompts)
+    outcomes = dict[int, RunResult[Any] | Exception]()
+
+    async def work() -> None:
+        for number, prompt in waiting:
+            try:
+                outcomes[number] = await run(prompt)
+            except Exception as error:  # noqa: BLE001  it is what became of the prompt
+                outcomes[number] = error
+            _report(outcomes, progress=progress)
+
+    try:
+        workers = [asyncio.ensure_future(work()) for _ in range(max_parallel)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+    finally:
+        _end_report(progress=progress)
+    return [outcomes[number] for number in sorted(outcomes)]
+
+
+def _check_parallel(max_parallel: object) -> None:
+    if not is_whole(max_parallel, 1):
+        raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
+
+
+def _collect(handle: RunHandle[Any]) -> RunResult[Any] | Exception:
+    try:
+        return handle.result()
+    except Exception as error:  # noqa: BLE001  it is what became of the prompt
+        return error
+
+
+def _report(outcomes: dict[int, Any], *, progress: bool) -> None:
+    if progress and sys.stderr.isatty():
+        failed = sum(isinstance(outcome, Exception) for outcome in outcomes.values())
+        sys.stderr.write(f"\r{len(outcomes)} done{f', {failed} failed' if failed else ''}")
+        sys.stderr.flush()
+
+
+def _end_report(*, progress: bool) -> None:
+    if progress and sys.stderr.isatty():
+        sys.stderr.write("\n")

@@ -1,0 +1,397 @@
+"""Create the runs of a runner: from its options and a request to a conversation, a dispatcher and a run."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from typing_extensions import TypeVar
+
+from toolkit._concurrency.cancellation import Cancellation, current_cancellation
+from toolkit._dialects.catalog import get_run_dialect
+from toolkit._dialects.chat import parse_history
+from toolkit._dialects.tool_choice import allowed_names, check_choice
+from toolkit._execution.approval import RecordedDecisions
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.ledger import MemoryLedger
+from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
+from toolkit._execution.references import restore_shared
+from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
+from toolkit._options import is_whole
+from toolkit._runner.control import ActiveRuns, MessageQueue
+from toolkit._runner.conversation import Conversation
+from toolkit._runner.history import repair_history
+from toolkit._runner.hooks import Hooks
+from toolkit._runner.limits import Limits
+from toolkit._runner.nesting import MAX_NESTING, ParentRun, parent_call
+from toolkit._runner.options import (
+    History,
+    RunnerOptions,
+    RunRequest,
+    check_values,
+    reject_reserved_keys,
+)
+from toolkit._runner.output import build_output
+from toolkit._runner.prompt import UserInput, make_user_message
+from toolkit._runner.result import restore_calls
+from toolkit._runner.run import Run
+from toolkit._runner.saved_runs import SQLiteRuns
+from toolkit._runner.session import SessionEnd
+from toolkit._runner.state import RunState
+from toolkit._runner.sub_agent import walk_tools
+from toolkit._runner.tool_calls import ToolCaller
+from toolkit._schema.error_messages import suggest
+from toolkit._toolbox import Toolbox
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.shared_values import SharedValues
+from toolkit._tools.tool import check_deps
+from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError, RunError
+from toolkit.models import Model
+from toolkit.models.default import ModelChoice
+
+logger = logging.getLogger("toolkit")
+
+# Resumed runs whose results a runner without a ledger remembers.
+MAX_REMEMBERED = 1_000
+# Effects of calls that need approval where the embedded model is the fallback.
+CHANGES = frozenset({"write", "destructive"})
+
+T = TypeVar("T")
+
+
+class RunFactory:
+    """The parts of which the runs of a runner are made.
+
+    Attributes:
+        toolbox: The tools.
+        instructions: The system message.
+        limits: The limits of each run.
+        options: The other options of the runner, those that were given.
+        model_choice: Chooses the model when a run starts.
+        active: The runs that have not ended.
+
+    Raises:
+        ValueError: An option has a wrong value.
+        TypeError: An option has a wrong type.
+        DefinitionError: One of the tools cannot be described to a model, or is called `result_read`.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        model: str | Model | None,
+        instructions: str,
+        max_turns: int | None,
+        given: RunnerOptions,
+    ) -> None:
+        self.toolbox = toolbox
+        _refuse_reserved(toolbox.names)
+        for made in walk_tools(toolbox):
+            _ = made._spec  # a tool that cannot be described is found here, not in the first run
+        check_values(given)
+        if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
+            given.setdefault("ledger", saved)
+        reject_reserved_keys(given.get("request_options", {}))
+        MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
+        limits = given.get("limits", Limits())
+        self.limits = limits if max_turns is None else replace(limits, max_turns=max_turns)
+        _check_approval_timeout(given.get("approval_timeout"), self.limits)
+        self.instructions = instructions
+        self.options = given
+        self.model_choice = _make_model_choice(toolbox, model, given)
+        self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
+        self._has_warned = False
+        self._order: Order = check_order(given.get("order", "parallel"))
+        self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
+        self._hooks = Hooks(given.get("hooks", ()))
+        self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
+
+    def create(self, request: RunRequest) -> Run[Any]:
+        """Create a run and count it among the active ones.
+
+        A run that a call of another run starts is bound by that one's limits and gates, too.
+
+        Raises:
+            RunError: Runs are nested too deeply.
+            ApprovalError: A decision is for a call that does not wait.
+            TypeError: A tool takes `deps` of a type, and there are none, or others.
+            BusyError: The runner has as many active runs as it may have.
+            ValueError: There is nothing to answer, or an option names a tool that does not exist.
+        """
+        options, start, parent = self.options, time.monotonic(), _find_parent()
+        state = request.prompt if isinstance(request.prompt, RunState) else None
+        list_tools = partial(self._list_tools, request.deps, parent)
+        tools = list_tools()  # result_read may join in the course of the run
+        for name in self.limits.max_calls_per_tool:
+            if name not in tools:
+                raise ValueError(
+                    f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
+                )
+        earlier = request.session.messages if request.session else ()
+        own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
+        choice, allowed = check_choice(
+            options.get("tool_choice"), options.get("allowed_tools") if own is None else own, tools
+        )
+        own = None if own is None else allowed
+        conversation, known = self._create_conversation(request, state, earlier, own, parent)
+        cancellation = Cancellation(parent=current_cancellation.get())
+        deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
+        queue = MessageQueue(options.get("queue", "one"))
+        shared: SharedValues | None = None
+        if request.shared is not None or any(tool._meta for tool in tools.values()):
+            shared = restore_shared(request.shared, conversation.history, tools)
+        dispatcher = self._create_dispatcher(request, state, tools, choice, allowed, conversation, parent)
+        observed = parent.observers if parent else ()
+        observers = (*observed, *(each for each in self._hooks.observers if each not in observed))
+        run = Run(
+            conversation=conversation,
+            model_choice=self.model_choice,
+            limits=self.limits,
+            hooks=self._hooks,
+            tool_caller=ToolCaller(
+                dispatcher=dispatcher,
+                tools=tools,
+                queue=queue,
+                order=self._order,
+                max_parallel=self._max_parallel,
+                streams=request.streams,
+                in_background=request.in_background,
+                run_id=conversation.run_id,
+                deps=request.deps,
+                shared=shared,
+                deadline=deadline,
+                raise_errors=options.get("raise_errors", False),
+                place=ParentRun(
+                    conversation=conversation,
+                    dispatcher=dispatcher,
+                    depth=parent.depth + 1 if parent else 1,
+                    streams=request.streams,
+                    observers=observers,
+                ),
+            ),
+            output=build_output(request.output_type, taken=tools),
+            tools=tools,
+            tool_choice=choice,
+            allowed=allowed,
+            streams=request.streams,
+            early=options.get("early", False),
+            list_tools=list_tools if options.get("refresh") == "iteration" else None,
+            in_background=request.in_background,
+            active=self.active,
+            queue=queue,
+            cancellation=cancellation,
+            deadline=deadline,
+            start=start,
+            checkpoint=options.get("checkpoint"),
+            calls=restore_calls(state) if state else {},
+            session=SessionEnd(request.session, len(earlier), known) if request.session else None,
+            observers=observers,
+        )
+        self.active.add(run)
+        return run
+
+    def _create_conversation(
+        self,
+        request: RunRequest,
+        state: RunState | None,
+        earlier: Sequence[Message],
+        allowed: tuple[str, ...] | None,
+        parent: ParentRun | None,
+    ) -> tuple[Conversation, int]:
+        """Create the conversation of a run; returns also how many of its messages are older than the run.
+
+        Args:
+            request: What the run is asked to do.
+            state: The state that it resumes.
+            earlier: The messages of its session.
+            allowed: The tools that it may call, where it was given some.
+            parent: The run above.
+        """
+        above = parent.conversation if parent else None
+        if state:
+            has_instructions = isinstance(state.messages[0], SystemMessage)
+            return _resume(state.replace(allowed_tools=allowed), self.limits, above), len(earlier) + has_instructions
+        if request.decisions:
+            raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
+        prompt: Any = request.prompt
+        messages = _list_first_messages(prompt, earlier or request.messages, self.instructions)
+        run_id = uuid.uuid4().hex
+        conversation = Conversation(messages, run_id=run_id, limits=self.limits, allowed_tools=allowed, parent=above)
+        return conversation, len(messages) - (prompt is not None)
+
+    def _list_tools(self, deps: Any, parent: ParentRun | None) -> dict[str, AnyTool]:
+        """Return the tools that the toolbox holds now; with the fallback model, changes need approval.
+
+        Warns, once, of destructive tools without an approver.
+
+        Raises:
+            DefinitionError: Sub-agents form a circle, or are nested too deeply.
+            DuplicateToolError: A tool has the name of one that a run adds.
+            TypeError: A tool takes `deps` of a type, and there are none, or others.
+        """
+        tools = dict(self.toolbox.snapshot())
+        _refuse_reserved(tools)
+        for made in walk_tools(tools.values()):
+            check_deps(made, deps, "pass deps= to the run")
+        changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
+        has_approver = self.options.get("approve") is not None or (parent and parent.dispatcher.approvers)
+        if has_approver or not changing:
+            return tools
+        if self.model_choice.is_fallback:
+            return {**tools, **{tool.name: _require_approval(tool) for tool in changing}}
+        unasked = [tool for tool in changing if tool.settings.approve is False]
+        names = [repr(tool.name) for tool in unasked if tool.settings.effect == "destructive"]
+        if names and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "No approver is set, so calls of destructive tools run unasked: %s. Pass approve=Console(), or "
+                "approve=approve_all to accept that.",
+                ", ".join(names),
+            )
+        return tools
+
+    def _create_dispatcher(
+        self,
+        request: RunRequest,
+        state: RunState | None,
+        tools: Mapping[str, AnyTool],
+        choice: str | None,
+        allowed: tuple[str, ...] | None,
+        conversation: Conversation,
+        parent: ParentRun | None,
+    ) -> Dispatcher:
+        options, above = self.options, parent.dispatcher if parent else Dispatcher(tools={})
+        approver = options.get("approve")
+        if state and (state.pending or request.decisions):
+            approver = RecordedDecisions(request.decisions, state.pending, otherwise=approver)
+        is_free = allowed is None and choice != "none"
+        max_result = options.get("max_result", MAX_RESULT)
+        for message in conversation.history:
+            if isinstance(message, ToolMessage):
+                above.foreign.update(message.foreign)
+        return Dispatcher(
+            tools=tools,
+            available=None if is_free else allowed_names(tools, choice, allowed),
+            authorizers=_join(options.get("authorize"), above.authorizers),
+            approvers=_join(approver, above.approvers),
+            approval_timeout=options.get("approval_timeout", above.approval_timeout),
+            middleware=(
+                *above.middleware,
+                *(each for each in self._hooks.middleware if each not in above.middleware),
+                *options.get("middleware", ()),
+            ),
+            max_result=max_result,
+            check_output=self.toolbox.check_output,
+            format_error=options.get("format_error"),
+            overflow=ResultStore(max_result) if is_free else None,
+            ledger=self._ledger if "ledger" in options or state else None,
+            suspects=() if "ledger" in options or not state else _list_open_ids(state),
+            foreign=above.foreign,
+            count=conversation.count_call,
+        )
+
+
+def _refuse_reserved(names: Container[str]) -> None:
+    """Refuse a tool that has the name of one that a run adds.
+
+    Raises:
+        DuplicateToolError: There is one.
+    """
+    if RESULT_READ in names:
+        raise DuplicateToolError(
+            f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours another "
+            f"name=, or put a prefix with Toolbox.prefixed()."
+        )
+
+
+def _require_approval(tool: AnyTool) -> AnyTool:
+    return replace(tool, settings=replace(tool.settings, approve=True))
+
+
+def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
+    strict = options.get("strict", toolbox.strict is not False)
+    return ModelChoice(
+        given=None if isinstance(model, str) else model,
+        name=model if isinstance(model, str) else None,
+        client=options.get("client"),
+        base_url=options.get("base_url"),
+        api_key=options.get("api_key"),
+        api=options.get("api", "chat"),
+        dialect=get_run_dialect(options["dialect"], strict=strict, api=options.get("api", "chat"))
+        if "dialect" in options
+        else None,
+        strict=strict,
+        options=options.get("request_options", {}),
+    )
+
+
+def _find_parent() -> ParentRun | None:
+    """Return the run whose call is being executed here.
+
+    Raises:
+        RunError: There are as many runs above as may be.
+    """
+    call = parent_call.get()
+    if call is None:
+        return None
+    if call.run.depth >= MAX_NESTING:
+        raise RunError(f"Runs are nested {MAX_NESTING} deep: a tool starts a run whose tool starts a run, and so on.")
+    return call.run
+
+
+def _join(own: T | None, above: tuple[T, ...]) -> tuple[T, ...]:
+    """Join a run's own gate with those of the runs above; the same one is asked once."""
+    return above if own is None or any(own is each for each in above) else (own, *above)
+
+
+def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Conversation:
+    if state.phase == "finished":
+        raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+    state.check()
+    conversation = Conversation.restore(state, limits, parent)
+    if state.phase == "paused":
+        conversation.resume()
+    return conversation
+
+
+def _list_open_ids(state: RunState) -> tuple[str, ...]:
+    """Return the ids of the calls that were running when a state was saved: its process may have died meanwhile."""
+    if state.phase != "calling":
+        return ()
+    return tuple(call.id for call in get_open_calls(state.messages, state.results))
+
+
+def _list_first_messages(prompt: UserInput | None, history: History, instructions: str) -> list[Message]:
+    messages: list[Message] = []
+    if history:
+        messages, notes = repair_history(parse_history(history))
+        for note in notes:
+            logger.warning("The history was repaired: %s", note)
+    if prompt is not None:
+        messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
+    if not messages:
+        raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+    if isinstance(messages[-1], ModelResponse):
+        raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
+            "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
+        )
+    if not instructions or any(isinstance(message, SystemMessage) for message in messages):
+        return messages
+    return [SystemMessage(instructions), *messages]
+
+
+def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
+    if timeout is not None and limits.max_seconds is not None and timeout >= limits.max_seconds:
+        raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({limits.max_seconds:g} s).")
+
+
+def _check_max_parallel(value: Any) -> int:
+    if is_whole(value, 1):
+        return value
+    raise ValueError(f"max_parallel={value!r} is not a whole number of calls, at least 1.")

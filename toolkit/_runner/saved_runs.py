@@ -1,0 +1,92 @@
+"""Runs in a SQLite file: the state before each step, and the calls of the run, for a process that may die at any time.
+
+The state says what comes next, and the ledger of calls in the same file what was done since. A run that is resumed
+repeats no finished call; one that had started and has no result may have had its effect, and is repeated only if its
+tool may be.
+"""
+
+from __future__ import annotations
+
+import time
+
+from toolkit._execution.ledger import ENTRIES, SQLiteLedger
+from toolkit._options import is_number
+from toolkit._runner.state import RunState
+from toolkit.errors import ConversationError
+from toolkit.stores.database import Layout
+
+_RUNS = "CREATE TABLE runs (id TEXT PRIMARY KEY, phase TEXT, state TEXT, at REAL)"
+_SAVE = """
+INSERT INTO runs VALUES (?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, state = excluded.state, at = excluded.at
+"""
+_OPEN = "SELECT id, phase FROM runs WHERE phase != 'finished' ORDER BY at"
+_ENDED = "SELECT id FROM runs WHERE phase = 'finished' AND at < ?"
+
+
+class SQLiteRuns(SQLiteLedger):
+    """Saves each step of runs in a file, for several threads and processes of one machine.
+
+    `Runner(..., checkpoint=SQLiteRuns("runs.db"))` saves the state before each step and at the end, and records the
+    calls, unless the runner has another `ledger`. After a crash `runner.resume(run_id)` goes on.
+
+    One process at a time may resume a run. A second one repeats no call, but both ask the model.
+
+    Args:
+        path: The file; created if it does not exist. It holds whole conversations, and only its owner may read it.
+        timeout: Longest wait for another process that writes, in seconds.
+
+    Raises:
+        StoreError: The file is damaged, holds something else, or cannot be opened.
+    """
+
+    _layout = Layout(holds="runs", application_id=int.from_bytes(b"tkRN", "big"), migrations=((*ENTRIES, _RUNS),))
+
+    def __call__(self, state: RunState) -> None:
+        """Save the state of a run.
+
+        Raises:
+            StoreError: It could not be saved.
+        """
+        row = state.run_id, state.phase, state.to_json(), time.time()
+        with self._database.transaction() as connection:
+            connection.execute(_SAVE, row)
+
+    def load(self, run_id: str) -> RunState:
+        """Return the last state of a run.
+
+        Raises:
+            ConversationError: There is no such run.
+            StoreError: The file could not be read.
+        """
+        with self._database.snapshot() as connection:
+            row = connection.execute("SELECT state FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise ConversationError(f"There is no run {run_id!r:.100} here: unfinished() lists those that can go on.")
+        return RunState.from_json(row[0])
+
+    def unfinished(self) -> dict[str, str]:
+        """Return the phases of the runs that have not ended, by run id; the one whose last step is oldest comes first.
+
+        `paused` is one that waits for approval. `asking` and `calling` are those that a process works on, or died of.
+
+        Raises:
+            StoreError: The file could not be read.
+        """
+        with self._database.snapshot() as connection:
+            return dict(connection.execute(_OPEN).fetchall())
+
+    def prune(self, seconds: float) -> int:
+        """Delete the runs that ended longer ago than this, with the records of their calls; returns how many.
+
+        Raises:
+            ValueError: `seconds` is not a number, 0 or more.
+            StoreError: They could not be deleted.
+        """
+        if not is_number(seconds) or seconds < 0:
+            raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
+        with self._database.transaction() as connection:
+            ended = connection.execute(_ENDED, (time.time() - seconds,)).fetchall()
+            connection.executemany("DELETE FROM entries WHERE run_id = ?", ended)
+            connection.executemany("DELETE FROM runs WHERE id = ?", ended)
+        return len(ended)

@@ -1,0 +1,213 @@
+"""Sessions: conversations that several runs continue, in memory or in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from typing_extensions import Self, override
+
+from toolkit._dialects.chat import parse_history
+from toolkit._messages import Message, message_from_dict, message_to_dict
+from toolkit._runner.history import repair_history
+from toolkit._tracebacks import hide_frames
+from toolkit.errors import ConversationError
+from toolkit.stores.database import Layout, SQLiteStore
+
+# Increased when the format of `to_json` changes; a text of another version is rejected.
+VERSION = 1
+
+
+class Session:
+    """A conversation that several runs continue, in memory.
+
+    A run with `session=` goes on from its messages, and adds its own when it ends: also when it was cancelled or
+    reached a limit. It adds nothing while it waits for approval, and nothing where an exception leaves it. The
+    instructions of the runner are no part of it.
+
+    Args:
+        messages: The first messages: those of a result, or a history in OpenAI's form. A broken history is repaired.
+
+    Raises:
+        ConversationError: A message has no known form.
+
+    Examples:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel
+        >>> runner, session = Runner(model=ScriptedModel(["Hello Anna.", "Anna."])), Session()
+        >>> _ = runner.run("I am Anna.", session=session)
+        >>> runner.run("Who am I?", session=session).output
+        'Anna.'
+        >>> len(Session.from_json(session.to_json()).messages)
+        4
+    """
+
+    def __init__(self, messages: Iterable[Message | Mapping[str, Any]] = ()) -> None:
+        self._lock = Lock()
+        self._messages: tuple[Message, ...] = tuple(repair_history(parse_history(messages))[0])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.messages)} messages>"
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages so far."""
+        return self._messages
+
+    def extend(self, messages: Sequence[Message], *, after: int | None = None) -> None:
+        """Add messages.
+
+        Args:
+            messages: The messages.
+            after: How many messages there were when these were made.
+
+        Raises:
+            ConversationError: There are other messages since then.
+        """
+        with self._lock:
+            _refuse_changed(len(self._messages), after)
+            self._messages = (*self._messages, *messages)
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        with self._lock:
+            self._messages = ()
+
+    def to_json(self) -> str:
+        """Serialize the messages."""
+        return json.dumps(
+            {"version": VERSION, "messages": list(map(message_to_dict, self.messages))}, ensure_ascii=False
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Session:
+        """Parse the output of `to_json`.
+
+        Raises:
+            ConversationError: The text is something else, or of another version.
+        """
+        try:
+            data: dict[str, Any] = json.loads(text)
+            if data["version"] != VERSION:
+                raise ConversationError(
+                    f"This session is of version {data['version']!r}; this library reads version {VERSION}."
+                )
+            return Session([message_from_dict(item) for item in data["messages"]])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ConversationError(f"This is not a session: {type(error).__name__}: {error}") from error
+
+
+class SQLiteSession(Session, SQLiteStore):
+    """A session in a file, for several threads and processes of one machine; a file holds any number of them.
+
+    Args:
+        path: The file; created if it does not exist, readable by its owner alone.
+        name: Name of the conversation in it.
+        timeout: Longest wait for another process that writes, in seconds.
+
+    Raises:
+        StoreError: The file is damaged, holds something else, or cannot be opened.
+
+    Examples:
+        >>> session = SQLiteSession(":memory:", "anna")
+        >>> session.extend(Session([{"role": "user", "content": "I am Anna."}]).messages)
+        >>> session.names()
+        ('anna',)
+    """
+
+    @hide_frames
+    def __init__(self, path: str | os.PathLike[str], name: str = "main", *, timeout: float = 30.0) -> None:
+        SQLiteStore.__init__(self, path, _LAYOUT, timeout=timeout)
+        self.name = name
+
+    @property
+    @override
+    def messages(self) -> tuple[Message, ...]:
+        """The messages so far.
+
+        Raises:
+            StoreError: They could not be read.
+        """
+        with self._database.snapshot() as connection:
+            rows = connection.execute(_READ, (self.name,)).fetchall()
+        return tuple(message_from_dict(json.loads(text)) for (text,) in rows)
+
+    @override
+    def extend(self, messages: Sequence[Message], *, after: int | None = None) -> None:
+        """Add messages, all or none.
+
+        Raises:
+            ConversationError: There are others since `after`.
+            StoreError: They could not be stored.
+        """
+        texts = [json.dumps(message_to_dict(message), ensure_ascii=False) for message in messages]
+        with self._database.transaction() as connection:
+            ((count,),) = connection.execute(_COUNT, (self.name,))
+            _refuse_changed(count, after)
+            rows = [(self.name, number, text, time.time()) for number, text in enumerate(texts, count)]
+            connection.executemany(_WRITE, rows)
+
+    @override
+    def clear(self) -> None:
+        """Remove all messages of this conversation.
+
+        Raises:
+            StoreError: They could not be removed.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(_CLEAR, (self.name,))
+
+    def names(self) -> tuple[str, ...]:
+        """List the conversations in the file, the one that was continued last in front.
+
+        Raises:
+            StoreError: They could not be read.
+        """
+        with self._database.snapshot() as connection:
+            return tuple(name for (name,) in connection.execute(_NAMES).fetchall())
+
+    @override
+    def __enter__(self) -> Self:
+        return self
+
+
+_TABLE = """
+CREATE TABLE messages (name TEXT, number INTEGER, message TEXT, at REAL, PRIMARY KEY (name, number)) WITHOUT ROWID
+"""
+_LAYOUT = Layout(holds="conversations", application_id=int.from_bytes(b"tkSE", "big"), migrations=((_TABLE,),))
+_READ = "SELECT message FROM messages WHERE name = ? ORDER BY number"
+_COUNT = "SELECT count(*) FROM messages WHERE name = ?"
+_WRITE = "INSERT INTO messages VALUES (?, ?, ?, ?)"
+_CLEAR = "DELETE FROM messages WHERE name = ?"
+_NAMES = "SELECT name FROM messages GROUP BY name ORDER BY max(at) DESC, name"
+
+
+def _refuse_changed(count: int, after: int | None) -> None:
+    if after not in (None, count):
+        raise ConversationError(
+            f"The session has {count} messages now, and had {after} when this run began: another run has changed it. "
+            f"Nothing was added. Run them one after the other, or give each a session of its own."
+        )
+
+
+@dataclass(frozen=True)
+class SessionEnd:
+    """The end of a session at which a run adds its messages.
+
+    Attributes:
+        count: Messages of the session when the run began.
+        known: Messages in the run's history that are not its own.
+    """
+
+    session: Session
+    count: int
+    known: int
+
+    def save(self, messages: Sequence[Message]) -> None:
+        """Add the run's own messages to the session."""
+        self.session.extend(messages[self.known :], after=self.count)

@@ -1,0 +1,146 @@
+"""Python stubs of tools: what a model reads that writes code, and what its code is type-checked against."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolkit._schema.json_schema import as_mapping, look_up
+
+HEADER = "from typing import Any, Literal, NotRequired, TypedDict"
+# How deep types are described; what lies deeper is Any.
+MAX_DEPTH = 8
+
+_SIMPLE: Mapping[str, str] = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+    "object": "dict[str, Any]",
+    "array": "list[Any]",
+}
+
+
+class StubWriter:
+    """Writer of stubs; types that are objects become classes, each written once.
+
+    Attributes:
+        classes: Sources of the classes by name.
+    """
+
+    def __init__(self) -> None:
+        self.classes: dict[str, str] = {}
+
+    def write_function(
+        self, name: str, parameters: Mapping[str, Any], output: Mapping[str, Any] | None, description: str
+    ) -> str:
+        """Write the stub of one tool as an async function.
+
+        Args:
+            name: Its name in Python.
+            parameters: JSON Schema of its arguments.
+            output: JSON Schema of its result; None where it is not known.
+            description: What it does.
+        """
+        title = make_identifier(name).title().replace("_", "")
+        required = parameters.get("required", ())
+        properties = parameters["properties"]
+        ordered = sorted(properties, key=lambda key: key not in required)  # stable
+        taken = [
+            f"{key}: {self.write_type(properties[key], parameters, title + key.title())}"
+            + ("" if key in required else f" = {_write_default(properties[key])}")
+            for key in ordered
+            if is_name(key)
+        ]
+        rest = [] if len(taken) == len(properties) else ["**others: Any"]
+        returns = "Any" if output is None else self.write_type(output, output, f"{title}Result")
+        texts = [f"    {key}: {text}" for key in ordered if (text := as_mapping(properties[key]).get("description"))]
+        lines = [description, *(["", "Args:", *texts] if texts else [])]
+        body = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
+        body = body.replace("\n", "\n    ").replace("    \n", "\n")
+        head = f"async def {name}({', '.join([*taken, *rest])}) -> {returns}:"
+        return f'{head}\n    """{body}"""' if body else f"{head} ..."
+
+    def write_type(self, schema: Any, root: Any, name: str, depth: int = 0) -> str:
+        """Write the type that a JSON Schema describes; one that has no words in Python is Any.
+
+        Args:
+            schema: The schema.
+            root: The document that its references point into.
+            name: Name of the class, if it becomes one.
+            depth: How many schemas it is inside of.
+        """
+        part = as_mapping(schema)
+        if depth > MAX_DEPTH:
+            return "Any"
+        if isinstance(reference := part.get("$ref"), str):
+            target = make_identifier(reference.rpartition("/")[2])
+            return (
+                target if target in self.classes else self.write_type(look_up(root, reference), root, target, depth + 1)
+            )
+        choices = part.get("enum", [part["const"]] if "const" in part else None)
+        if choices is not None:
+            return _write_choices(choices)
+        branches = part.get("anyOf") or part.get("oneOf")
+        if isinstance(branches, list):
+            return _join(self.write_type(each, root, f"{name}{at}", depth + 1) for at, each in enumerate(branches, 1))
+        kinds = part.get("type")
+        if isinstance(kinds, list):
+            return _join(self.write_type({**part, "type": kind}, root, name, depth + 1) for kind in kinds)
+        if kinds == "array" and isinstance(part.get("items"), Mapping):
+            return f"list[{self.write_type(part['items'], root, f'{name}Item', depth + 1)}]"
+        if kinds == "object":
+            return self._write_object(part, root, name, depth)
+        return _SIMPLE.get(kinds, "Any") if isinstance(kinds, str) else "Any"
+
+    def _write_object(self, part: Mapping[str, Any], root: Any, name: str, depth: int) -> str:
+        properties, others = as_mapping(part.get("properties")), part.get("additionalProperties")
+        if not properties:
+            values = self.write_type(others, root, f"{name}Value", depth + 1) if isinstance(others, Mapping) else "Any"
+            return f"dict[str, {values}]"
+        if not all(map(is_name, properties)):
+            return "dict[str, Any]"
+        if name in self.classes:
+            name = next(made for number in range(2, 10_000) if (made := f"{name}{number}") not in self.classes)
+        self.classes[name] = ""  # a type may hold itself
+        required = part.get("required", ())
+        types = {
+            key: self.write_type(each, root, f"{name}{key.title()}", depth + 1) for key, each in properties.items()
+        }
+        fields = [f"    {key}: {kind if key in required else f'NotRequired[{kind}]'}" for key, kind in types.items()]
+        self.classes[name] = "\n".join([f"class {name}(TypedDict):", *fields])
+        return name
+
+
+def make_identifier(name: str) -> str:
+    """Make a name of Python of a tool's or a type's name."""
+    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return made if is_name(made) else f"_{made}"
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be a name in Python."""
+    return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
+
+
+def _write_choices(choices: Any) -> str:
+    if not isinstance(choices, list) or not all(isinstance(each, (str, bool, int, type(None))) for each in choices):
+        return "Any"
+    return f"Literal[{', '.join(map(repr, choices))}]" if choices else "Any"
+
+
+def _join(kinds: Iterable[str]) -> str:
+    unique = [*dict.fromkeys(kinds)]
+    return "Any" if "Any" in unique or not unique else " | ".join(unique)
+
+
+def _write_default(schema: Any) -> str:
+    """Write a default: a plain value as it is, anything else as an ellipsis."""
+    default = as_mapping(schema).get("default", ...)
+    return repr(default) if isinstance(default, (str, bool, int, float, type(None))) else "..."
+
+
+__all__ = ["HEADER", "StubWriter", "is_name", "make_identifier"]

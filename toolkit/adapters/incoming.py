@@ -1,0 +1,278 @@
+"""Tools of other agent libraries for a Toolbox.
+
+What must stay true: a tool that requires approval there requires it here. One with gates that only an agent of its
+library evaluates is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic_core import ValidationError
+from typing_extensions import Unpack
+
+from toolkit._context import ToolContext
+from toolkit._messages import ToolResult
+from toolkit._schema.error_messages import ErrorExplainer
+from toolkit._tools.options import ToolOptions
+from toolkit._tools.tool import Tool, safe_name
+from toolkit.adapters.libraries import load_library
+from toolkit.errors import DefinitionError, Failed, InvalidArguments
+from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
+
+# What smolagents calls the types that it checks.
+_TYPES = ("string", "boolean", "integer", "number", "array", "object", "null")
+
+
+def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """Make a tool of one of LangChain; the message of a ToolException is for the model.
+
+    Args:
+        tool: A BaseTool; its callbacks and tags stay in effect.
+        **options: As for `toolkit.tool`.
+
+    Raises:
+        ImportError: langchain-core is not installed.
+        DefinitionError: It is no such tool, or has a schema that cannot be used.
+    """
+    library = load_library("langchain_core.tools", "langchain-core")
+    _check_kind(tool, "BaseTool of LangChain", library.BaseTool)
+    schema = tool.tool_call_schema
+    schema = schema if isinstance(schema, Mapping) else schema.model_json_schema()
+
+    async def execute(_context: ToolContext, **_arguments: Any) -> Any:
+        identity = _context.provider_call_id or _context.call_id or "call"
+        call = {"type": "tool_call", "id": identity, "name": tool.name, "args": _arguments}
+        try:
+            answer = await tool.ainvoke(call)
+        except library.ToolException as error:
+            raise Failed(str(error)) from error
+        except ValidationError as error:
+            raise _explain(error, getattr(tool.args_schema, "__name__", ""), schema) from error
+        content = getattr(answer, "content", answer)
+        if getattr(answer, "status", "") == "error":
+            raise Failed(content if isinstance(content, str) else json.dumps(content))
+        return _join_blocks(content)
+
+    return _declare(tool.name, tool.description, schema, execute, options)
+
+
+def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """Make a tool of a FunctionTool of openai-agents; `ToolContext.deps` is its context.
+
+    One that needs approval there needs it here. It turns most of its errors into text itself.
+
+    Args:
+        tool: The FunctionTool.
+        **options: As for `toolkit.tool`.
+
+    Raises:
+        ImportError: openai-agents is not installed.
+        DefinitionError: It is no such tool; or it has guardrails or a rule `is_enabled`, which only an agent of
+            openai-agents evaluates.
+    """
+    agents = load_library("agents", "openai-agents")
+    _check_kind(tool, "FunctionTool of openai-agents", agents.FunctionTool)
+    lost = {
+        "tool_input_guardrails": tool.tool_input_guardrails,
+        "tool_output_guardrails": tool.tool_output_guardrails,
+        "is_enabled": tool.is_enabled is not True,
+    }
+    _refuse_lost(tool.name, "openai-agents", lost)
+    make_context = import_module("agents.tool_context").ToolContext
+    models = (agents.ToolOutputText, agents.ToolOutputImage, agents.ToolOutputFileContent)
+
+    async def execute(_context: ToolContext[Any], **_arguments: Any) -> Any:
+        text, identity = json.dumps(_arguments), _context.provider_call_id or _context.call_id or "call"
+        own = make_context(context=_context.deps, tool_name=tool.name, tool_call_id=identity, tool_arguments=text)
+        output = await tool.on_invoke_tool(own, text)
+        outputs = output if isinstance(output, list) else [output]
+        if all(isinstance(part, models) for part in outputs):
+            output = [part.model_dump(exclude_none=True) for part in outputs]
+        return _join_blocks(output)
+
+    given = _keep_approval(tool.name, tool.needs_approval, options)
+    return _declare(
+        tool.name, tool.description, tool.params_json_schema, execute, {"timeout": tool.timeout_seconds, **given}
+    )
+
+
+def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """Make a tool of one of pydantic-ai; the messages of ModelRetry and ToolFailed are for the model.
+
+    One that requires approval there requires it here.
+
+    Args:
+        tool: A `pydantic_ai.Tool` whose function takes no RunContext.
+        **options: As for `toolkit.tool`.
+
+    Raises:
+        ImportError: pydantic-ai is not installed.
+        DefinitionError: It is no such tool; or it takes a RunContext, `prepare` or `args_validator`, which only an
+            agent of pydantic-ai has.
+    """
+    library = load_library("pydantic_ai", "pydantic-ai-slim")
+    _check_kind(tool, "Tool of pydantic-ai", library.Tool)
+    lost = {"RunContext": tool.takes_ctx, "prepare": tool.prepare, "args_validator": tool.args_validator}
+    _refuse_lost(tool.name, "pydantic-ai", lost)
+    inner = tool.function_schema
+
+    async def execute(**_arguments: Any) -> Any:
+        try:
+            values = inner.validator.validate_python(_arguments)
+        except ValidationError as error:
+            raise _explain(error, error.title, inner.json_schema) from error
+        try:
+            value = await inner.call(values, None)
+        except (library.ModelRetry, library.ToolFailed) as error:
+            raise Failed(str(error)) from error
+        value = value.return_value if isinstance(value, library.ToolReturn) else value
+        return [*map(read, value)] if isinstance(value, list) else read(value)
+
+    def read(value: Any) -> Any:
+        is_binary = isinstance(value, library.BinaryContent)
+        return decode_file(value.data, value.media_type, "file") if is_binary else value
+
+    given = _keep_approval(tool.name, tool.requires_approval, options)
+    return _declare(tool.name, tool.description, inner.json_schema, execute, {"timeout": tool.timeout, **given})
+
+
+def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """Make a tool of one of smolagents; it runs as a sync function.
+
+    Args:
+        tool: A `smolagents.Tool`.
+        **options: As for `toolkit.tool`.
+
+    Raises:
+        ImportError: smolagents is not installed.
+        DefinitionError: It is no such tool, or takes an image or audio, which no model can write.
+    """
+    _check_kind(tool, "Tool of smolagents", load_library("smolagents", "smolagents").Tool)
+
+    def execute(**_arguments: Any) -> Any:
+        return tool(**_arguments)
+
+    return _declare(tool.name, tool.description, _read_inputs(tool.name, tool.inputs), execute, options)
+
+
+def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """Make a tool of one for the tool runner of Anthropic's SDK; the content of its ToolError is for the model.
+
+    Args:
+        tool: What `beta_tool` or `beta_async_tool` returns, or another runnable tool with an `input_schema`.
+        **options: As for `toolkit.tool`.
+
+    Raises:
+        ImportError: anthropic is not installed.
+        DefinitionError: It is no such tool, or one that Anthropic's API defines.
+    """
+    sdk = load_library("anthropic.lib.tools", "anthropic")
+    async_kinds = (sdk.BetaAsyncFunctionTool, sdk.BetaAsyncBuiltinFunctionTool)
+    kinds = (sdk.BetaFunctionTool, sdk.BetaBuiltinFunctionTool, *async_kinds)
+    _check_kind(tool, "runnable tool of Anthropic's SDK", *kinds)
+    definition = tool.to_dict()
+    if "input_schema" not in definition:
+        raise DefinitionError(f"{tool.name}: Anthropic's API defines this tool; other models do not know it.")
+    schema, title = definition["input_schema"], getattr(getattr(tool, "func", None), "__name__", "")
+
+    def explain(error: Exception) -> Exception:
+        if isinstance(error, sdk.ToolError):
+            content: Any = getattr(error, "content", "")
+            return Failed(content if isinstance(content, str) else join_parts(map(_read_block, content)))
+        cause = error.__cause__
+        return _explain(cause, title, schema) if isinstance(cause, ValidationError) else error
+
+    def execute(**_arguments: Any) -> Any:
+        try:
+            return _join_blocks(tool.call(_arguments))
+        except Exception as error:
+            raise explain(error) from error
+
+    async def aexecute(**_arguments: Any) -> Any:
+        try:
+            return _join_blocks(await tool.call(_arguments))
+        except Exception as error:
+            raise explain(error) from error
+
+    chosen = aexecute if isinstance(tool, async_kinds) else execute
+    return _declare(definition["name"], definition.get("description", ""), schema, chosen, options)
+
+
+def _declare(name: str, description: Any, schema: Any, execute: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
+    given: Any = {key: value for key, value in options.items() if value is not None}
+    return Tool.from_schema(safe_name(name), schema, execute, description=description or "", **given)
+
+
+def _check_kind(tool: Any, what: str, *kinds: type) -> None:
+    if not isinstance(tool, kinds):
+        raise DefinitionError(f"{tool!r:.100} is not a {what}.")
+
+
+def _refuse_lost(name: str, library: str, lost: Mapping[str, Any]) -> None:
+    """Refuse a tool with parts that only an agent of its library evaluates."""
+    if found := [part for part, value in lost.items() if value]:
+        raise DefinitionError(
+            f"{name}: only an agent of {library} evaluates its {' and '.join(found)}. Leave it out, or decorate the "
+            f"function itself with toolkit.tool."
+        )
+
+
+def _keep_approval(name: str, required: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Require approval where the tool does; a rule there, which cannot be asked here, means each call."""
+    if not required:
+        return options
+    if options.get("approve") is False:
+        raise DefinitionError(f"{name} requires approval: approve=False would waive it. Leave it out.")
+    return {**options, "approve": options.get("approve") or True}
+
+
+def _explain(error: ValidationError, title: str, schema: Mapping[str, Any]) -> Exception:
+    """Return what a model reads of a failed validation of its arguments; any other one stays as it is."""
+    if error.title != title:
+        return error
+    return InvalidArguments(ErrorExplainer({"properties": {}, **schema}).explain(error.errors(include_url=False)))
+
+
+def _join_blocks(content: Any) -> Any:
+    """Make a result of blocks for a model; any other value stays as it is."""
+    blocks = content if isinstance(content, list) else [content]
+    if isinstance(content, str) or not all(isinstance(block, Mapping) and "type" in block for block in blocks):
+        return content
+    parts = [_read_block(block) for block in blocks]
+    return ToolResult(join_parts(parts), text=join_parts(parts), **attach_parts(parts))
+
+
+def _read_block(block: Mapping[str, Any]) -> Part:
+    """Read text, an image or a file; anything else, an address for example, is JSON text."""
+    if isinstance(block.get("text"), str):
+        return str(block["text"])
+    inner = block.get("source") or block
+    address = inner.get("image_url") or inner.get("file_data") or ""
+    address = address.get("url", "") if isinstance(address, Mapping) else address
+    if address.startswith("data:"):
+        head, _, data = address[len("data:") :].partition(",")
+        media_type = head.partition(";")[0]
+    else:
+        data, media_type = inner.get("base64") or inner.get("data"), inner.get("mime_type") or inner.get("media_type")
+    if not isinstance(data, str) or not media_type:
+        return json.dumps(block, default=str)
+    return data if inner.get("type") == "text" else decode_file(data, media_type, block.get("filename") or "file")
+
+
+def _read_inputs(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Write inputs of smolagents as a schema."""
+    properties = {}
+    for key, given in inputs.items():
+        types = [given["type"]] if isinstance(given["type"], str) else [*given["type"]]
+        if unknown := {*types} - {*_TYPES, "any"}:
+            raise DefinitionError(f"{name}: no model can write {key!r}, which is of type {unknown.pop()!r}.")
+        known = [*types, "null"] if given.get("nullable") else types
+        kind = {} if "any" in types else {"type": known[0] if len(known) == 1 else known}
+        rest = {part: value for part, value in given.items() if part not in ("type", "nullable")}
+        properties[key] = {**rest, **kind}
+    required = [key for key, given in inputs.items() if not given.get("nullable")]
+    return {"type": "object", "properties": properties, "required": required}

@@ -1,0 +1,321 @@
+"""Tools of a Toolbox for other agent libraries.
+
+What must stay true: a call passes the gates of its tool, and one that requires approval is refused where nobody is
+asked. The gates, middleware and limits of a Runner are not there. A model reads what ours would: the text of a result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit._context import ToolContext
+from toolkit._dialects.base import data_url, decode_calls, encode_base64
+from toolkit._dialects.catalog import get_dialect
+from toolkit._execution.approval import Approver
+from toolkit._execution.truncation import MAX_RESULT, truncate
+from toolkit._messages import ToolCall, ToolResult, make_plain
+from toolkit._schema.arguments import RawArguments
+from toolkit._schema.json_text import to_json_text
+from toolkit._toolbox import Addable, Toolbox
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
+from toolkit.adapters.libraries import load_library
+from toolkit.errors import DefinitionError, Failed, FatalError, Halt
+
+logger = logging.getLogger("toolkit")
+
+Tools = Toolbox | Iterable[Addable]
+
+
+def to_langchain(
+    tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
+) -> list[Any]:
+    """Make tools for LangChain and LangGraph; a failed call raises their ToolException, which they turn into text.
+
+    Args:
+        tools: A Toolbox, or anything that a Toolbox takes.
+        context: The value of parameters annotated ToolContext.
+        approve: As for `Toolbox.call`. Without it a call whose tool requires approval is refused.
+
+    Raises:
+        ImportError: langchain-core is not installed.
+        DefinitionError: One of the tools cannot be a tool.
+    """
+    base = load_library("langchain_core.tools", "langchain-core")
+    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+
+    def make(tool: AnyTool) -> Any:
+        def run(_: Any, /, **arguments: Any) -> Any:
+            return show(bridge.call(tool.name, arguments))
+
+        async def arun(_: Any, /, **arguments: Any) -> Any:
+            return show(await bridge.acall(tool.name, arguments))
+
+        def show(result: ToolResult) -> Any:
+            if result.is_error:
+                raise base.ToolException(result.text)
+            images = [{"type": "image", "base64": encode_base64(i), "mime_type": i.media_type} for i in result.images]
+            files = [
+                {"type": "file", "base64": encode_base64(f), "mime_type": f.media_type, "filename": f.name}
+                for f in result.files
+            ]
+            return [{"type": "text", "text": result.text}, *images, *files] if images or files else result.text
+
+        # A class of its own: a StructuredTool cannot have parameters `config` and `run_manager`.
+        members = {"_run": run, "_arun": arun, "__module__": __name__}
+        kind: Any = type("ToolkitTool", (base.BaseTool,), members)
+        schema = {"title": tool.name, **bridge.schema(tool)}
+        return kind(name=tool.name, description=tool.description, args_schema=schema, handle_tool_error=True)
+
+    return [make(tool) for tool in bridge.tools]
+
+
+def to_openai_agents(
+    tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
+) -> list[Any]:
+    """Make tools for openai-agents; their schemas are not strict, and the text of a failed call is its output.
+
+    Args:
+        tools: A Toolbox, or anything that a Toolbox takes.
+        context: The value of parameters annotated ToolContext.
+        approve: As for `to_langchain`.
+
+    Raises:
+        ImportError: openai-agents is not installed.
+        DefinitionError: One of the tools cannot be a tool.
+    """
+    agents = load_library("agents", "openai-agents")
+    bridge = _Bridge(_to_box(tools), "responses", context, approve)
+
+    def make(tool: AnyTool) -> Any:
+        async def invoke(_: Any, arguments: str) -> Any:
+            result = await bridge.acall(tool.name, arguments)
+            images = [agents.ToolOutputImage(image_url=data_url(image)) for image in result.images]
+            files = [agents.ToolOutputFileContent(file_data=data_url(f), filename=f.name) for f in result.files]
+            if not images and not files:
+                return result.text
+            return [agents.ToolOutputText(text=result.text), *images, *files]
+
+        return agents.FunctionTool(
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=bridge.schema(tool),
+            on_invoke_tool=invoke,
+            strict_json_schema=False,
+        )
+
+    return [make(tool) for tool in bridge.tools]
+
+
+def to_pydantic_ai(
+    tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
+) -> list[Any]:
+    """Make tools for pydantic-ai; a failed call raises their ToolFailed, whose text the model reads.
+
+    Args:
+        tools: A Toolbox, or anything that a Toolbox takes.
+        context: The value of parameters annotated ToolContext.
+        approve: As for `to_langchain`.
+
+    Raises:
+        ImportError: pydantic-ai is not installed.
+        DefinitionError: One of the tools cannot be a tool.
+    """
+    pydantic_ai = load_library("pydantic_ai", "pydantic-ai-slim")
+    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+
+    def make(tool: AnyTool) -> Any:
+        async def call(**arguments: Any) -> Any:
+            result = await bridge.acall(tool.name, arguments)
+            if result.is_error:
+                raise pydantic_ai.ToolFailed(f"{result.text}")
+            parts: list[Any] = [*result.images, *result.files]
+            binary = [pydantic_ai.BinaryContent(part.data, media_type=part.media_type) for part in parts]
+            return [result.text, *binary] if binary else result.text
+
+        return pydantic_ai.Tool.from_schema(call, tool.name, tool.description, bridge.schema(tool))
+
+    return [make(tool) for tool in bridge.tools]
+
+
+def to_smolagents(
+    tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
+) -> list[Any]:
+    """Make tools for smolagents; they return values as plain data, for its agents that write Python.
+
+    Args:
+        tools: A Toolbox, or anything that a Toolbox takes.
+        context: The value of parameters annotated ToolContext.
+        approve: As for `to_langchain`.
+
+    Raises:
+        ImportError: smolagents is not installed.
+        DefinitionError: One of the tools cannot be a tool, or its name is no name in Python.
+    """
+    base = load_library("smolagents", "smolagents").Tool
+    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+
+    def make(tool: AnyTool) -> Any:
+        def forward(_: Any, /, *values: Any, **arguments: Any) -> Any:
+            if len(values) > len(inputs):
+                raise TypeError(f"{tool.name} takes at most {len(inputs)} arguments.")
+            result = bridge.call_neutrally(tool.name, {**dict(zip(inputs, values)), **arguments})
+            if result.is_error:
+                raise Failed(f"{result.text}")
+            has_value = result.value is not None and not result.images and not result.files
+            return make_plain(result.value) if has_value else result.text
+
+        inputs = _describe_inputs(bridge.schema(tool))
+        if not tool.name.isidentifier():
+            raise DefinitionError(f"Tool {tool.name!r}: smolagents takes names of Python; see Tool.with_name().")
+        members = {
+            "name": tool.name,
+            "description": tool.description,
+            "inputs": inputs,
+            "output_type": "any",
+            "skip_forward_signature_validation": True,
+            "forward": forward,
+        }
+        return type("ToolkitTool", (base,), members)()
+
+    return [make(tool) for tool in bridge.tools]
+
+
+def to_anthropic(
+    tools: Tools, *, is_async: bool = False, context: ToolContext[Any] | None = None, approve: Approver | None = None
+) -> list[Any]:
+    """Make tools for the tool runner of Anthropic's SDK; a failed call raises their ToolError.
+
+    Args:
+        tools: A Toolbox, or anything that a Toolbox takes.
+        is_async: Whether they are for `AsyncAnthropic`.
+        context: The value of parameters annotated ToolContext.
+        approve: As for `to_langchain`.
+
+    Raises:
+        ImportError: anthropic is not installed.
+        DefinitionError: One of the tools cannot be a tool.
+    """
+    sdk = load_library("anthropic.lib.tools", "anthropic")
+    bridge = _Bridge(_to_box(tools), "anthropic", context, approve)
+
+    def make(tool: AnyTool) -> Any:
+        def call(_: Any, given: Any) -> Any:
+            return show(bridge.call_neutrally(tool.name, given))
+
+        async def acall(_: Any, given: Any) -> Any:
+            return show(await bridge.acall_neutrally(tool.name, given))
+
+        def show(result: ToolResult) -> Any:
+            block = get_dialect("anthropic").render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
+            if result.is_error:
+                raise sdk.ToolError(block["content"])
+            return block.get("content", "")
+
+        definition = _copy(get_dialect("anthropic").render_tool(tool._spec))
+        base = sdk.BetaAsyncBuiltinFunctionTool if is_async else sdk.BetaBuiltinFunctionTool
+        return type("ToolkitTool", (base,), {"to_dict": lambda _: definition, "call": acall if is_async else call})()
+
+    return [make(tool) for tool in bridge.tools]
+
+
+@dataclass(frozen=True)
+class _Bridge:
+    """Calls of a toolbox's tools by another library.
+
+    Attributes:
+        dialect: The wire format of schemas and arguments.
+    """
+
+    box: Toolbox
+    dialect: str
+    context: ToolContext[Any] | None
+    approve: Approver | None
+
+    @property
+    def tools(self) -> list[AnyTool]:
+        tools = [*self.box.snapshot().values()]
+        for tool in tools:
+            check_deps(tool, self.context.deps if self.context else None, CONTEXT_REMEDY)
+        return tools
+
+    def schema(self, tool: AnyTool) -> dict[str, Any]:
+        return _copy(get_dialect(self.dialect).form(tool._spec).schema)
+
+    def call(self, name: str, arguments: RawArguments) -> ToolResult:
+        results = self.box.call_many([self._read(name, arguments)], self.context, approve=self.approve)
+        return self._truncate(name, results[0])
+
+    async def acall(self, name: str, arguments: RawArguments) -> ToolResult:
+        results = await self.box.acall_many([self._read(name, arguments)], self.context, approve=self.approve)
+        return self._truncate(name, results[0])
+
+    def call_neutrally(self, name: str, arguments: RawArguments) -> ToolResult:
+        """Call for a library that tells its model of every exception."""
+        try:
+            return self.call(name, arguments)
+        except (FatalError, Halt, DefinitionError) as error:
+            return _hide(name, error)
+
+    async def acall_neutrally(self, name: str, arguments: RawArguments) -> ToolResult:
+        """Do what `call_neutrally` does, in the running event loop."""
+        try:
+            return await self.acall(name, arguments)
+        except (FatalError, Halt, DefinitionError) as error:
+            return _hide(name, error)
+
+    def _read(self, name: str, arguments: RawArguments) -> ToolCall:
+        tool, call = self.box.get(name), ToolCall(name=name, arguments=to_json_text(arguments))
+        return decode_calls([call], [tool._spec] if tool else [], get_dialect(self.dialect).form)[0]
+
+    def _truncate(self, name: str, result: ToolResult) -> ToolResult:
+        tool = self.box.get(name)
+        return truncate(result, (tool and tool.settings.max_result) or MAX_RESULT)
+
+
+def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a schema, which another library may change."""
+    copy: dict[str, Any] = json.loads(json.dumps(schema))
+    return copy
+
+
+def _hide(name: str, error: Exception) -> ToolResult:
+    logger.error("The call %s failed", name, exc_info=error)
+    return ToolResult.from_error(Failed(f"{name} failed."))
+
+
+def _to_box(tools: Tools) -> Toolbox:
+    return tools if isinstance(tools, Toolbox) else Toolbox(tools)
+
+
+def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a schema as inputs of smolagents, which know one type and one description each."""
+    definitions, required = schema.get("$defs", {}), schema.get("required", ())
+
+    def describe(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        types = _list_types(own, definitions)
+        whole = json.dumps({**own, "$defs": definitions} if '"$ref"' in json.dumps(own) else own)
+        is_plain = own.keys() <= {"type", "description", "enum", "default"}
+        text = own.get("description", "") if is_plain else f"{own.get('description', '')} JSON Schema: {whole}".strip()
+        kept = {"enum": own["enum"]} if "enum" in own else {}
+        nullable = {} if name in required else {"nullable": True}
+        return {"type": types[0] if len(types) == 1 else types or "any", "description": text, **kept, **nullable}
+
+    return {name: describe(name, own) for name, own in schema["properties"].items()}
+
+
+def _list_types(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int = 0) -> list[str]:
+    """List the types that a schema allows; empty for any."""
+    if "$ref" in schema and depth < len(definitions) + 1:
+        return _list_types(definitions.get(str(schema["$ref"]).rpartition("/")[2], {}), definitions, depth + 1)
+    if branches := schema.get("anyOf") or schema.get("oneOf"):
+        found = [_list_types(branch, definitions, depth) for branch in branches]
+        types = [kind for kinds in found for kind in kinds] if all(found) else []
+    else:
+        kinds = schema.get("type", [])
+        types = [kinds] if isinstance(kinds, str) else [*kinds]
+    return list(dict.fromkeys([*types, *(["integer"] if "number" in types and len(types) > 1 else [])]))

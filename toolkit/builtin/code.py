@@ -1,0 +1,221 @@
+"""`run_code`: a program of the model's that calls tools, in an interpreter that can do nothing else.
+
+    Toolbox([code_tool([search, get_weather])])
+
+The interpreter is Monty, of the package pydantic-monty: a subset of Python in a process of its own, without files,
+network, environment or imports beyond a few standard modules. Needs the extra `code`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib.util import find_spec
+from typing import Any
+
+from pydantic_core import to_json, to_jsonable_python
+from typing_extensions import Self
+
+from toolkit._context import ToolContext
+from toolkit._execution.references import parse_result_text
+from toolkit._messages import META, ToolCall, ToolResult
+from toolkit._options import is_number
+from toolkit._schema.error_messages import shorten
+from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_identifier
+from toolkit._toolbox import Addable, Toolbox
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
+from toolkit.builtin.inner_calls import InnerCalls
+from toolkit.errors import DefinitionError, Failed, ToolError
+
+NAME = "run_code"
+# Limits of one program: seconds of its own work, without the calls that it waits for; bytes of its memory; calls.
+MAX_SECONDS = 10.0
+MAX_MEMORY = 100 * 2**20
+MAX_CALLS = 500
+# Characters of an error that the model reads.
+MAX_ERROR = 2_000
+# Characters of a call's arguments in its progress.
+MAX_SHOWN = 60
+
+NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]"'
+NEEDS_APPROVAL = "this call needs approval, and a program cannot wait for that. Call this tool by itself."
+DESCRIPTION = """Run a Python program that calls functions; returns what it prints and the value of its last expression.
+
+Use it where several calls belong together: loops, conditions, sums over many results. Calls are awaited, as in
+`await f(1)`; `await asyncio.gather(f(1), f(2))` runs them together. A call that fails raises RuntimeError. There are no
+files, no network and no packages, only the language, asyncio, datetime, json, math and re, and these functions:
+
+"""
+
+
+def code_tool(
+    tools: Toolbox | Iterable[Addable], *, max_seconds: float = MAX_SECONDS, max_memory: int = MAX_MEMORY
+) -> Tool[..., Any]:
+    """Make `run_code`, with which a model writes Python that calls some tools.
+
+    The program is type-checked against stubs of the tools before it starts. Each of its calls passes the same line as
+    a call of the model: the run's limits, validation, gates, hooks, middleware and ledger, and the tool's own gates. A
+    call that needs approval is refused, unless an approver decides at once.
+
+    Args:
+        tools: The tools that a program may call: those of a toolbox at this time. Tools that make calls themselves or
+            ask a user are left out.
+        max_seconds: Seconds of the program's own work, calls not counted.
+        max_memory: Bytes of memory of the program.
+
+    Raises:
+        DefinitionError: The extra `code` is not installed, or two tools have one name in Python.
+    """
+    if not is_number(max_seconds) or max_seconds <= 0:
+        raise DefinitionError(f"max_seconds={max_seconds!r} is not a number of seconds above 0.")
+    if find_spec("pydantic_monty") is None:
+        raise DefinitionError(NO_INTERPRETER)
+    program = _Interpreter(InnerCalls.of(tools), max_seconds, max_memory)
+    effect, text = program.calls.effect, f"{DESCRIPTION}```python\n{program.stubs}\n```"
+    return tool(program.run_code, description=text, effect=effect)
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    """The tools of programs, and their limits."""
+
+    calls: InnerCalls
+    max_seconds: float
+    max_memory: int
+
+    @cached_property
+    def functions(self) -> dict[str, Tool[..., Any]]:
+        """The tools by their names in Python."""
+        functions = dict[str, Tool[..., Any]]()
+        for name, each in self.calls.tools.items():
+            if functions.setdefault(make_identifier(name), each) is not each:
+                raise DefinitionError(
+                    f"{name!r} and {functions[make_identifier(name)].name!r} have one name in Python."
+                )
+        return functions
+
+    @cached_property
+    def stubs(self) -> str:
+        """The tools as Python functions without bodies."""
+        writer = StubWriter()
+        written = [writer.write_function(name, *_describe(each)) for name, each in self.functions.items()]
+        return "\n\n".join([HEADER, *writer.classes.values(), *written])
+
+    @tool(name=NAME, title="Run Code")
+    async def run_code(self, code: str, context: ToolContext[Any]) -> ToolResult:
+        """Run a Python program.
+
+        Args:
+            code: The program.
+            context: Context of the program's own call.
+        """
+        import pydantic_monty as monty
+
+        program, printed = _Program(self, context), monty.CollectString()
+        limits: monty.ResourceLimits = {
+            "max_feed_duration_secs": self.max_seconds,
+            "max_total_sleep_secs": self.max_seconds,
+            "max_memory": self.max_memory,
+            "max_suspensions": 4 * MAX_CALLS,
+        }
+        checks: dict[str, Any] = {"type_check": True, "type_check_stubs": self.stubs, "type_check_format": "concise"}
+        try:
+            async with (
+                monty.AsyncMonty(max_processes=1) as pool,
+                pool.checkout(limits=limits, **checks) as session,
+                program,
+            ):
+                value = await session.feed_run(code, external_lookup=program.functions, print_callback=printed)
+        except monty.MontyError as error:
+            if program.stopped is not None:
+                return program.stopped
+            raise _explain(error, printed.output) from error
+        if program.stopped is not None:
+            return program.stopped
+        shown = {"printed": printed.output} if printed.output else {}
+        done = {**shown, "value": to_jsonable_python(value, fallback=repr, inf_nan_mode="strings")}
+        return ToolResult(done, images=tuple(program.images), files=tuple(program.files))
+
+
+@dataclass
+class _Program:
+    """One program while it runs; its end waits for calls that the program has begun and not awaited.
+
+    Attributes:
+        stopped: The result of the call at which an approver ended the run.
+    """
+
+    interpreter: _Interpreter
+    context: ToolContext[Any]
+    stopped: ToolResult | None = None
+    images: list[Any] = field(default_factory=list)
+    files: list[Any] = field(default_factory=list)
+    _count: int = 0
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _has_ended: bool = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        self._has_ended = True
+        if self._tasks and isinstance(error, (Exception, type(None))):
+            await asyncio.wait(self._tasks)
+        for task in self._tasks:  # the program was cancelled
+            task.cancel()
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
+        """The functions that the program can call."""
+        return {name: partial(self._call, each) for name, each in self.interpreter.functions.items()}
+
+    @cached_property
+    def _turn(self) -> AbstractAsyncContextManager[Any]:
+        """Lets one call run at a time, where some tool runs alone."""
+        tools = self.interpreter.calls.tools.values()
+        return asyncio.Lock() if any(each.settings.runs_alone for each in tools) else nullcontext()
+
+    async def _call(self, each: Tool[..., Any], /, *values: Any, **named: Any) -> Any:
+        task: Any = asyncio.current_task()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        number = self._count
+        self._count += 1
+        if number >= MAX_CALLS:
+            raise RuntimeError(f"A program makes {MAX_CALLS} calls at most.")
+        keys = [key for key in _describe(each)[0]["properties"] if is_name(key)]
+        arguments = to_json({**dict(zip(keys, values)), **named}).decode()
+        call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
+        async with self._turn:
+            if self._has_ended or self.stopped is not None:
+                raise RuntimeError("The program has ended.")
+            self.context.progress(f"{each.name}({shorten(arguments, MAX_SHOWN)})")
+            result = (await self.interpreter.calls.run([call], self.context, number))[call.id]
+        if result.kind == "stopped":
+            self.stopped = result
+        if result.is_error:
+            raise RuntimeError(NEEDS_APPROVAL if result.kind == "pending" else result.text)
+        self.images += result.images
+        self.files += result.files
+        return parse_result_text(result.text or "", each)
+
+
+def _describe(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
+    """Return the schema of a tool's arguments without what is about the call, that of its result, and its text."""
+    schema = each.parameters
+    properties = {key: part for key, part in schema["properties"].items() if key not in META}
+    ordered = sorted(properties, key=lambda key: key not in schema.get("required", ()))
+    own = {**schema, "properties": {key: properties[key] for key in ordered}}
+    return own, each.output_schema, each.description or ""
+
+
+def _explain(error: Any, printed: str) -> ToolError:
+    """Explain to the model why its program failed; what it printed before may be what it needs."""
+    text = shorten((error.display() if hasattr(error, "display") else str(error)).rstrip(), MAX_ERROR)
+    before = f"\nIt had printed: {shorten(json.dumps(printed, ensure_ascii=False), MAX_ERROR)}" if printed else ""
+    return Failed(f"The program failed:\n{text}{before}")

@@ -1,0 +1,107 @@
+"""The conversations that `run` and `chat` keep, in one file of the user's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from toolkit import Session, SQLiteSession
+from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
+from toolkit._schema.error_messages import shorten, suggest
+from toolkit._schema.json_text import escape_invisible
+from toolkit.display import Transcript
+from toolkit.errors import StoreError, ToolkitError
+
+# The file with the conversations; empty keeps none.
+VARIABLE = "TOOLKIT_SESSIONS"
+NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
+# Characters of a conversation's first prompt in a list.
+MAX_TITLE = 60
+
+
+def open_session(target: str, name: str | None, *, continues: bool) -> Session:
+    """Open the conversation of that name, the one that was continued last, or a new one.
+
+    Where the file cannot be used, a new conversation is in memory, and standard error says so.
+
+    Raises:
+        ToolkitError: There is none to continue, or the file cannot be used and a conversation of it is asked for.
+    """
+    path = _find_file()
+    if path is None:
+        if name or continues:
+            raise ToolkitError(NO_FILE)
+        return Session()
+    try:
+        names = SQLiteSession(path).names()
+    except StoreError as error:
+        if name or continues:
+            raise
+        print(f"toolkit: this conversation is not saved: {error}", file=sys.stderr)
+        return Session()
+    if continues and not name and not names:
+        raise ToolkitError("There is no conversation to continue yet.")
+    return SQLiteSession(path, name or (names[0] if continues else _make_name(target, names)))
+
+
+def print_conversations(name: str | None) -> None:
+    """Print one conversation as a transcript, or the names of all, the latest first.
+
+    Raises:
+        ToolkitError: There is no such conversation, or none is saved.
+    """
+    path = _find_file()
+    if path is None:
+        raise ToolkitError(NO_FILE)
+    names = SQLiteSession(path).names()
+    if name is None:
+        for each in names:
+            prompts = [
+                message.text for message in SQLiteSession(path, each).messages if isinstance(message, UserMessage)
+            ]
+            title = shorten(escape_invisible(" ".join(prompts[0].split())) if prompts else "", MAX_TITLE)
+            print(f"{escape_invisible(each)}  {title}")
+    elif name not in names:
+        raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
+    else:
+        _print_messages(SQLiteSession(path, name).messages)
+
+
+def _print_messages(messages: Iterable[Message]) -> None:
+    transcript = Transcript()
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            transcript.add_response(message)
+        elif isinstance(message, ToolMessage):
+            transcript.write("Error" if message.is_error else "Result", message.text)
+        else:
+            transcript.write("User", message.text)
+
+
+def _find_file() -> Path | None:
+    """Find the file, and make its folder; None where no conversation is to be kept."""
+    given = os.environ.get(VARIABLE)
+    if given is not None:
+        return Path(given).expanduser() if given.strip() else None
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
+    folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"toolkit: this conversation is not saved: {error}", file=sys.stderr)
+        return None
+    return folder / "sessions.db"
+
+
+def _make_name(target: str, names: Iterable[str]) -> str:
+    """Make a name of the file with the tools and the time, such as tools-20261123-1405."""
+    stem = Path(target.partition(":")[0]).stem or "tools"
+    base = f"{stem}-{datetime.now().astimezone():%Y%m%d-%H%M}"
+    taken, number, name = {*names}, 1, base
+    while name in taken:
+        number += 1
+        name = f"{base}-{number}"
+    return name

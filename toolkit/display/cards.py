@@ -1,0 +1,164 @@
+"""Tools, toolboxes, runners and results of calls as HTML for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from toolkit._messages import PendingApproval, ToolResult, make_plain
+from toolkit._schema.json_schema import as_mapping
+from toolkit._schema.python_stubs import StubWriter
+from toolkit._tools.tool import Tool
+from toolkit.display.formatting import escape_text
+from toolkit.display.markup import (
+    MAX_ANSWER,
+    MAX_CELL,
+    MAX_NAME,
+    format_count,
+    format_value,
+    render_attachments,
+    render_card,
+    render_cells,
+    render_code,
+    render_dim,
+    render_error,
+    render_pill,
+    render_table,
+    render_text,
+)
+from toolkit.display.notebook import make_waiting_row, render_row
+from toolkit.errors import DefinitionError
+
+# Keywords of a parameter's schema that are displayed beside its type.
+_LIMITS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "format"}
+    | {"minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
+)
+
+
+def render_tool(tool: Tool[..., Any]) -> str:
+    """Render a tool: signature, description, parameters, and the options that differ from the usual ones."""
+    about = f"{render_code(_format_signature(tool))}{render_dim(tool.title or '')}{_render_marks(tool)}"
+    source = render_dim(f"Source: {tool.origin}", tag="div")
+    return render_card(
+        f'<div class="h">{about}</div>', render_text(tool.description, MAX_CELL), _render_parameters(tool), source
+    )
+
+
+def render_toolbox(tools: Iterable[Tool[..., Any]]) -> str:
+    """Render a toolbox: a table of its tools."""
+    return render_card(_render_tools(list(tools)))
+
+
+def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[..., Any]], limits: Any) -> str:
+    """Render a runner: its model, instructions, limits and tools.
+
+    Args:
+        model: The model's name; None where it is chosen by the first run.
+        instructions: The system message.
+        tools: The tools.
+        limits: A dataclass; fields that are not set are left out.
+    """
+    listed = list(tools)
+    given = {each.name: getattr(limits, each.name) for each in fields(limits)}
+    changed = [
+        f"{each.name} = {given[each.name]}"
+        for each in fields(limits)
+        if given[each.name] and (each.name == "max_turns" or given[each.name] != each.default)
+    ]
+    name = render_code(model, MAX_CELL) if model else render_dim("a model that the first run chooses")
+    head = f'<div class="h"><b>Runner</b>{name}{render_dim(" · ".join(changed))}</div>'
+    return render_card(head, render_text(instructions, MAX_CELL), _render_tools(listed))
+
+
+def render_pending(approval: PendingApproval) -> str:
+    """Render a call that waits for approval."""
+    return render_card(render_row(make_waiting_row(approval)))
+
+
+def _format_signature(tool: Tool[..., Any]) -> str:
+    """Write name, parameters and return type; the types of the parameters are in the table."""
+    try:
+        schema, output = tool.parameters, tool.output_schema
+    except DefinitionError:
+        return f"{tool.name}(...)"
+    names = (
+        f"{name}={format_value(part['default'])}" if "default" in as_mapping(part) else name
+        for name, part in schema["properties"].items()
+    )
+    returns = "" if output is None else f" -> {_format_type(output, output, 'Result')}"
+    return f"{tool.name}({', '.join(names)}){returns}"
+
+
+def _format_type(part: Any, schema: Any, name: str) -> str:
+    try:
+        return StubWriter().write_type(part, schema, name)
+    except Exception:  # noqa: BLE001  a schema from elsewhere may hold anything
+        return "Any"
+
+
+def _render_marks(tool: Tool[..., Any]) -> str:
+    """Render what is to be known before a tool is called."""
+    settings = tool.settings
+    marks = {
+        settings.effect: None,
+        f"trust: {settings.trust}" if settings.trust else None: "wait",
+        "needs approval" if settings.approve else None: "wait",
+        f"timeout {settings.timeout:g} s" if settings.timeout is not None else None: "",
+        format_count(settings.retries, "retry", "retries") if settings.retries else None: "",
+        "async" if tool.is_async else None: "",
+    }
+    return " ".join(render_pill(mark, style) for mark, style in marks.items() if mark)
+
+
+def _render_tools(tools: Sequence[Tool[..., Any]]) -> str:
+    if not tools:
+        return render_dim("No tools.", tag="div")
+    return render_cells(("Tool", "Parameters", "Description"), map(_render_tool_cells, tools))
+
+
+def _render_tool_cells(tool: Tool[..., Any]) -> Iterator[str]:
+    title, marks = render_dim(tool.title or "", tag="div"), _render_marks(tool)
+    yield f'{render_code(tool.name, MAX_NAME)}{title}<div class="h">{marks}</div>'
+    try:
+        schema = tool.parameters
+    except DefinitionError as error:
+        yield render_error(str(error))
+    else:
+        required = schema.get("required", ())
+        names = (name if name in required else f"{name}?" for name in schema["properties"])
+        yield escape_text(", ".join(names), MAX_CELL)
+    yield escape_text(tool.description.partition("\n\n")[0], MAX_CELL)
+
+
+def _render_parameters(tool: Tool[..., Any]) -> str:
+    try:
+        schema = tool.parameters
+    except DefinitionError as error:
+        return render_error(str(error))
+    if not schema["properties"]:
+        return render_dim("No parameters.", tag="div")
+    rows = (_render_parameter_cells(name, as_mapping(part), schema) for name, part in schema["properties"].items())
+    return render_cells(("Parameter", "Type", "Default", "Description"), rows)
+
+
+def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    kind = _format_type(part, schema, name.title())
+    limits = ", ".join(f"{word} {value}" for word, value in part.items() if word in _LIMITS)
+    default = "required" if name in schema.get("required", ()) else ""
+    yield render_code(name, MAX_NAME)
+    yield f"{render_code(kind, MAX_CELL)}{render_dim(limits, tag='div')}"
+    yield render_code(format_value(part["default"]), MAX_CELL) if "default" in part else render_dim(default)
+    yield escape_text(str(part.get("description", "")), MAX_CELL)
+
+
+def render_tool_result(result: ToolResult) -> str:
+    """Render a result: its value as a table where it is one, else its text; its error, pictures and files."""
+    error = render_error(result.error or "", result.kind or "error")
+    repairs = render_dim(f"Repaired: {', '.join(result.repairs)}" if result.repairs else "", tag="div")
+    attachments = render_attachments(result.images, result.files)
+    text = result.text if result.text is not None else format_value(make_plain(result.value))
+    is_told = result.is_error and result.value is None  # its text is that of the error
+    body = render_table(result.value) or ("" if is_told else render_text(text, MAX_ANSWER))
+    return render_card(error, body, attachments, repairs)

@@ -1,0 +1,170 @@
+"""Parts of HTML for notebooks: cards, tables, texts, pictures, all escaped; and the one style that they share."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from io import StringIO
+from typing import Any
+
+from toolkit._messages import File, Image, Usage, make_plain
+from toolkit._tools.foreign_values import is_table, write_rows
+from toolkit.display.formatting import escape_text
+
+MAX_ANSWER = 20_000  # characters
+MAX_CELL = 2_000
+MAX_NAME = 64
+MAX_ROWS = 50  # of a table
+MAX_COLUMNS = 20
+_COLOURS: Mapping[str, str] = {
+    **dict.fromkeys(("completed", "read"), "good"),
+    **dict.fromkeys(("failed", "error", "destructive"), "bad"),
+    **dict.fromkeys(("paused", "waits for approval", "write"), "wait"),
+}
+_PICTURE = re.compile(r"image/[a-z0-9.+-]+")
+# Colours are mixed with that of the page's text, which is dark on a light page and light on a dark one, whatever the
+# system prefers; the background is the page's own.
+_STYLE = """<style>
+.tk{--l:var(--jp-border-color2,var(--vscode-panel-border,rgba(128,128,128,.4)));--s:rgba(128,128,128,.1);
+--g:color-mix(in srgb,var(--jp-success-color1,#4caf50) 60%,currentColor);
+--b:color-mix(in srgb,var(--jp-error-color1,#f44336) 60%,currentColor);
+--w:color-mix(in srgb,var(--jp-warn-color1,#ff9800) 60%,currentColor);
+line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
+.tk .t{white-space:pre-wrap;margin:.3em 0}
+.tk .d{opacity:.75;font-size:.9em}
+.tk .h{display:flex;flex-wrap:wrap;gap:.2em .6em;align-items:baseline}
+.tk .p{border:1px solid;border-radius:1em;padding:0 .6em;font-size:.8em;white-space:nowrap}
+.tk .p.good{color:var(--g)}.tk .p.bad{color:var(--b)}.tk .p.wait{color:var(--w)}
+.tk .c{border-left:3px solid var(--l);padding:.2em .8em;margin:.6em 0}
+.tk .c.bad{border-color:var(--b)}.tk .c.wait{border-color:var(--w)}
+.tk .f{display:flex;flex-wrap:wrap;gap:.2em 1.5em}.tk .f>div{flex:1 1 18em;min-width:0}
+.tk .o{overflow-x:auto}
+.tk table{border-collapse:collapse;margin:.4em 0;font-size:.95em}
+.tk th,.tk td{text-align:left!important;vertical-align:top;padding:.25em .6em;border-bottom:1px solid var(--l);
+line-height:1.45;overflow-wrap:normal;white-space:pre-wrap}
+.tk code{background:var(--s);color:inherit;padding:.1em .3em;border-radius:3px;white-space:pre-wrap}
+.tk summary{cursor:pointer}.tk img{max-width:100%;max-height:20em;margin:.3em 0;display:block}
+@media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}}
+</style>"""
+
+
+def render_card(*parts: str) -> str:
+    """Put parts into one card."""
+    return f'<div class="tk">{_STYLE}{"".join(parts)}</div>'
+
+
+def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Render a table of HTML; a wide one scrolls."""
+    titles = "".join(f"<th>{title}</th>" for title in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="o"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def render_attachments(images: Iterable[Image], files: Iterable[File]) -> str:
+    """Render pictures, and the names of files."""
+    listed = ", ".join(f"{file.name} ({file.media_type}, {len(file.data):,} bytes)" for file in files)
+    return "".join(map(_render_image, images)) + render_dim(listed, tag="div")
+
+
+def _render_image(image: Image) -> str:
+    media_type = image.media_type.partition(";")[0]
+    if not _PICTURE.fullmatch(media_type):
+        return ""
+    data = base64.b64encode(image.data).decode()
+    return f'<img alt="" src="data:{media_type};base64,{data}">'
+
+
+def render_error(text: str, kind: str = "error") -> str:
+    """Render why something failed; "" without a text."""
+    head = f'<div class="h">{render_pill(kind, "bad")}</div>'
+    return f'<div class="c bad">{head}{render_text(text, MAX_CELL)}</div>' if text else ""
+
+
+def render_folded(title: str, content: str) -> str:
+    """Fold a content under its title."""
+    return f"<details><summary>{render_dim(title)}</summary>{content}</details>"
+
+
+def render_pill(text: str, style: str | None = None) -> str:
+    """Render a word that stands out, such as a status; its colour follows from the word, unless it is given."""
+    colour = _COLOURS.get(text, "") if style is None else style
+    return f'<span class="p {colour}">{escape_text(text, MAX_NAME)}</span>'
+
+
+def render_text(text: str, size: int) -> str:
+    """Render a text with its lines; "" for an empty one."""
+    return f'<div class="t">{escape_text(text, size)}</div>' if text else ""
+
+
+def render_dim(text: str, tag: str = "span") -> str:
+    """Render a remark; "" for an empty one."""
+    return f'<{tag} class="d">{escape_text(text, MAX_CELL)}</{tag}>' if text else ""
+
+
+def render_code(text: str, size: int = MAX_CELL) -> str:
+    """Render a piece of code."""
+    return f"<code>{escape_text(text, size)}</code>"
+
+
+def format_value(value: Any) -> str:
+    """Write a value as JSON; a text of several lines as it is."""
+    if isinstance(value, str) and "\n" in value:
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _format_cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else format_value(value)
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def format_tokens(usage: Usage) -> str:
+    """Write the tokens used; "" where they are not known."""
+    if not (usage.input_tokens or usage.output_tokens):
+        return ""
+    return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+
+
+def format_count(number: int, word: str, plural: str = "") -> str:
+    """Write a number with its word."""
+    return f"{number} {word}" if number == 1 else f"{number} {plural or f'{word}s'}"
+
+
+def render_table(value: Any) -> str:
+    """Render rows as a table: a DataFrame, or a list of mappings, dataclasses or models; "" for any other value."""
+    try:
+        rows, count = _read_rows(value)
+    except Exception:  # noqa: BLE001  the value's class may do anything
+        return ""
+    if not rows:
+        return ""
+    head, *body = rows
+    more = f"… {count - len(body):,} more rows" if count > len(body) else ""
+    width = f"… {len(head) - MAX_COLUMNS:,} more columns" if len(head) > MAX_COLUMNS else ""
+    cells = [[escape_text(cell, MAX_CELL) for cell in row[:MAX_COLUMNS]] for row in rows]
+    return render_cells(cells[0], cells[1:]) + render_dim(" ".join(filter(None, (more, width))), tag="div")
+
+
+def _read_rows(value: Any) -> tuple[list[list[str]], int]:
+    """Read the first rows of a table as texts, its head in front, and the number of all; none where it is no table."""
+    if is_table(value):
+        text, _ = write_rows(value.head(MAX_ROWS), 0, None, MAX_ANSWER)
+        return list(csv.reader(StringIO(text))), value.shape[0]
+    if not isinstance(value, (list, tuple)) or not value or not all(map(_has_fields, value[:MAX_ROWS])):
+        return [], 0
+    plain = [each for each in map(make_plain, value[:MAX_ROWS]) if isinstance(each, dict)]
+    names = [*dict.fromkeys(name for each in plain for name in each)]
+    texts = [[_format_cell(each[name]) if name in each else "" for name in names] for each in plain]
+    return [list(map(str, names)), *texts] if names else [], len(value)
+
+
+def _has_fields(value: Any) -> bool:
+    return isinstance(value, Mapping) or is_dataclass(value) or hasattr(type(value), "model_fields")

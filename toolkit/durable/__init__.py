@@ -1,0 +1,39 @@
+"""Durable runs: the same runner on Temporal, so that a run outlives its process and may use many machines.
+
+    from toolkit.durable import DurableRunner, Worker
+
+The workflow of a run does what the run's conversation says. Each call of the model and each call of a tool is an
+activity. It needs the extra `temporal`.
+
+Files, each importing only those below it:
+
+    client       starts, follows, steers and cancels runs; decides on their calls
+    worker       does the steps of runs
+    activities   one step of a run, as the runner does it
+    workflow     what comes next, in the engine's sandbox
+    server       a development server on this machine
+    wire         what these send to each other
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolkit.durable.client import DurableRun as DurableRun
+    from toolkit.durable.client import DurableRunner as DurableRunner
+    from toolkit.durable.client import RunStatus as RunStatus
+    from toolkit.durable.server import DevServer as DevServer
+    from toolkit.durable.worker import Worker as Worker
+
+# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+_HOMES = {
+    "toolkit.durable.client": ("DurableRun", "DurableRunner", "RunStatus"),
+    "toolkit.durable.server": ("DevServer",),
+    "toolkit.durable.worker": ("Worker",),
+}
+
+if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+    __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)

@@ -1,0 +1,306 @@
+"""The steps of a run as activities: each is one step of the runner's own loop, with its hooks, gates and middleware.
+
+A state comes in, the step is done as `Runner.run` does it, and what has changed goes back. While it runs, heartbeats
+tell the server that the worker lives, and the step that it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._execution.approval import Decision
+from toolkit._execution.invoke import LONGEST_PAUSE
+from toolkit._execution.ledger import Ledger, LedgerEntry
+from toolkit._execution.parallel import MAX_PARALLEL, Batched
+from toolkit._messages import ToolMessage, Usage, message_from_dict, message_to_dict
+from toolkit._runner.options import Prompt, RunRequest
+from toolkit._runner.run import Run
+from toolkit._runner.runner import Runner
+from toolkit._runner.state import RunState
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.fingerprint import Fingerprint
+from toolkit.durable import wire
+from toolkit.errors import FingerprintError, Halt, ModelError, ToolkitError
+from toolkit.events import Event, ToolCallFinished, TurnFinished
+
+logger = logging.getLogger("toolkit")
+
+# HTTP statuses of a model's server after which the same request may succeed.
+TRANSIENT = frozenset({408, 409, 425, 429})
+# Seconds that a call may take beyond its timeouts, for its gates and its result.
+SLACK = 30.0
+TOO_LARGE = "The call has run, but its result is too large to be kept: {size:,} bytes, and {most:,} are allowed."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activities:
+    """The activities of one worker.
+
+    Attributes:
+        runner: Does the steps.
+        deps: Passed to the tools, as `Runner.run` does.
+        heartbeat: Seconds without a heartbeat after which the worker counts as dead.
+        attempts: How often a step is tried.
+        max_bytes: The largest state, and the largest result.
+        checks: Whether the fingerprints of client, run and worker have to be equal.
+        known: The last fingerprint, with the tools that it is of.
+    """
+
+    runner: Runner
+    deps: Any
+    heartbeat: float
+    attempts: int
+    max_bytes: int
+    checks: bool
+    known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
+
+    @activity.defn(name=wire.OPEN)
+    async def open(self, step: wire.OpenStep) -> wire.Opened:
+        """Compare the client's fingerprint with that of the runner, and make the first state."""
+        async with self._beating():  # a source may take its time to list its tools
+            return await AsyncBackend().call(partial(self._open, step), is_async=False)
+
+    async def _open(self, step: wire.OpenStep) -> wire.Opened:
+        question = step.question
+        with _translated():
+            own = self._fingerprint()
+            if question.fingerprint and self.checks:
+                own.check(Fingerprint.from_json(question.fingerprint))
+            options: dict[str, Any] = {"messages": [message_from_dict(each) for each in question.messages]}
+            if question.allowed_tools is not None:
+                options["allowed_tools"] = question.allowed_tools
+            run = self._create_run(question.prompt or None, **options)
+            state = run.conversation.state.replace(run_id=step.run_id)
+            run.leave()
+        return wire.Opened(plan=self._make_plan(own), state=state.to_json())
+
+    @activity.defn(name=wire.MODEL)
+    async def call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
+        """Call the model once."""
+        with _translated():
+            self._check(step.fingerprint)
+            state = RunState.from_json(step.state)
+            run = self._create_run(state)
+            usual = run.tool_caller.available
+            events, halt = await self._perform(run)
+        response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
+        offered = run.tool_caller.dispatcher.available
+        return wire.ModelOutcome(
+            response=None if response is None else message_to_dict(response),
+            usage=_subtract(run.conversation.state.usage, state.usage),
+            available=None if offered is None or offered is usual else sorted(offered),
+            halt=halt,
+        )
+
+    @activity.defn(name=wire.CALL)
+    async def call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
+        """Run one call with its gates; one that another attempt has started is not repeated if its tool may not be."""
+        with _translated():
+            self._check(step.fingerprint)
+            state = RunState.from_json(step.state)
+            (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
+            decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
+            run = self._create_run(state, decisions=decisions)
+            caller = run.tool_caller
+            foreign = {name for name in step.called if name in run.tools and run.tools[name].settings.trust is not None}
+            caller.dispatcher.foreign.update(foreign)
+            is_suspect = activity.info().attempt > 1 and "ledger" not in self.runner._factory.options
+            available = caller.available if step.available is None else frozenset(step.available)
+            # What is cut from a result is lost: another worker may be asked for it.
+            caller.dispatcher = replace(
+                caller.dispatcher,
+                ledger=caller.dispatcher.ledger and _StepLedger(caller.dispatcher.ledger),
+                suspects=(call.id,) if is_suspect else (),
+                available=available,
+                overflow=None,
+            )
+            events, halt = await self._perform(run)
+        if halt is not None:
+            return wire.CallOutcome(halt=halt, usage=_subtract(run.conversation.state.usage, state.usage))
+        outcome = _make_outcome(run, state, events)
+        if outcome.message and (size := len(str(outcome.message).encode())) > self.max_bytes:
+            text = TOO_LARGE.format(size=size, most=self.max_bytes)
+            message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
+            return wire.CallOutcome(message=message_to_dict(message), usage=outcome.usage)
+        return outcome
+
+    @property
+    def all(self) -> Sequence[Any]:
+        """The activities, for a worker."""
+        return [self.open, self.call_model, self.call_tool]
+
+    def _create_run(self, prompt: Prompt, **options: Any) -> Run[Any]:
+        return self.runner._factory.create(RunRequest(prompt=prompt, output_type=str, deps=self.deps, **options))
+
+    def _make_plan(self, own: Fingerprint) -> wire.Plan:
+        options = self.runner._factory.options
+        order = options.get("order", "parallel")
+        return wire.Plan(
+            fingerprint=own.to_json() if self.checks else "",
+            model=self.runner._factory.model_choice.given_name or "",
+            limits=asdict(self.runner.limits),
+            order=order.size if isinstance(order, Batched) else order,
+            max_parallel=options.get("max_parallel", MAX_PARALLEL),
+            queue=options.get("queue", "one"),
+            heartbeat=self.heartbeat,
+            attempts=self.attempts,
+            max_bytes=self.max_bytes,
+            tools={made.name: _plan_tool(made, options.get("approval_timeout")) for made in self.runner.toolbox},
+        )
+
+    def _check(self, fingerprint: str) -> None:
+        """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
+        if fingerprint and self.checks:
+            own = self._fingerprint()
+            if own.to_json() != fingerprint:
+                own.check(Fingerprint.from_json(fingerprint))
+
+    def _fingerprint(self) -> Fingerprint:
+        """Return the runner's fingerprint; it is made anew where its tools have changed."""
+        tools = tuple(self.runner.toolbox.snapshot().values())
+        if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
+            self.known[:] = [(tools, self.runner.fingerprint())]
+        return self.known[0][1]
+
+    async def _perform(self, run: Run[Any]) -> tuple[list[Event], str | None]:
+        """Do one step of a run; if the server cancels it, it ends with what it has.
+
+        Returns:
+            The events of the step, and the answer of a hook that has ended the run.
+        """
+
+        async def work() -> tuple[list[Event], str | None]:
+            try:
+                return [event async for event in run.step(AsyncBackend())], None
+            except Halt as halt:
+                return [], str(halt)
+
+        async with self._beating():
+            task = asyncio.create_task(work())
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                is_requested = _is_requested()
+                if not is_requested and isinstance(ledger := run.tool_caller.dispatcher.ledger, _StepLedger):
+                    ledger.is_broken_off = True
+                run.cancellation.cancel()
+                await asyncio.wait({task})
+                if not is_requested:
+                    raise
+            return task.result()
+
+    @asynccontextmanager
+    async def _beating(self) -> AsyncIterator[None]:
+        async def beat() -> None:
+            while True:
+                activity.heartbeat()
+                await asyncio.sleep(min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3)
+
+        task = asyncio.create_task(beat())
+        try:
+            yield
+        except asyncio.CancelledError:
+            if _is_requested():
+                raise
+            raise ApplicationError("The worker was shut down.", type="Shutdown") from None  # another one takes over
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wire.CallOutcome:
+    state = run.conversation.state
+    usage = _subtract(state.usage, before.usage)
+    if state.pending:
+        (waiting,) = state.pending
+        imports = list(waiting.call.imports)
+        pending = {**vars(waiting), "call": {**vars(waiting.call), "imports": imports}}
+        return wire.CallOutcome(pending=pending, usage=usage)
+    message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
+    whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
+    return wire.CallOutcome(
+        message=message_to_dict(message),
+        is_stopped=state.finish_reason == "stopped",
+        output=whole or "" if state.finish_reason == "stop" else None,
+        usage=usage,
+        calls_by_tool={
+            name: count - before.calls_by_tool.get(name, 0)
+            for name, count in state.calls_by_tool.items()
+            if count > before.calls_by_tool.get(name, 0)
+        },
+    )
+
+
+def _plan_tool(made: AnyTool, approval_timeout: float | None) -> wire.ToolPlan:
+    """Plan the longest time of a call: that of its attempts, the pauses between them, and its gates."""
+    settings, seconds = made.settings, None
+    is_gated = settings.approve is not False or settings.authorize is not None
+    if settings.timeout is not None and not (is_gated and approval_timeout is None):
+        pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
+        seconds = (settings.retries + 1) * settings.timeout + pauses + (approval_timeout or 0.0) + SLACK
+    return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds)
+
+
+@dataclass
+class _StepLedger:
+    """The ledger of one step; one that is broken off, as its worker is shut down, has no result and may run again."""
+
+    ledger: Ledger
+    is_broken_off: bool = False
+
+    def write(self, entry: LedgerEntry) -> bool:
+        """Store an entry, unless it is the end of a step that was broken off."""
+        return not (self.is_broken_off and entry.stage == "finished") and self.ledger.write(entry)
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+        """Return the entries of a run, or of one of its calls."""
+        return self.ledger.read(run_id, call_id)
+
+
+def _is_requested() -> bool:
+    """Return whether the server has cancelled the activity; a worker that is shut down cancels its own, too."""
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested
+
+
+def _subtract(after: Usage, before: Usage) -> dict[str, int]:
+    return {name: count - vars(before)[name] for name, count in vars(after).items()}
+
+
+class _translated:  # noqa: N801  a context manager, used as a function
+    """Turns exceptions into failures of an activity: all are final, but those of a model's server that may recover."""
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
+        if error is None or not isinstance(error, Exception) or isinstance(error, ApplicationError):
+            return
+        is_transient = isinstance(error, ModelError) and (
+            error.status is None or error.status in TRANSIENT or error.status >= 500
+        )
+        if isinstance(error, ToolkitError):
+            text = str(error)
+        else:  # what the application's own exceptions say is not for the server's history
+            logger.error("A step of a durable run failed.", exc_info=error)
+            text = f"{type(error).__name__} was raised; the worker's log has it."
+        raise ApplicationError(text, type=_name_error(error), non_retryable=not is_transient) from None
+
+
+def _name_error(error: Exception) -> str:
+    """Return the name of a library error's public class; `RunError` for another exception."""
+    if isinstance(error, FingerprintError):
+        return wire.MISMATCH
+    own = (kind for kind in type(error).__mro__ if kind.__module__ == "toolkit.errors" and kind is not ToolkitError)
+    return next((kind.__name__ for kind in own), "RunError")

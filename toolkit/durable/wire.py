@@ -1,0 +1,199 @@
+"""The messages between client, workflow and activities: plain data, written as JSON by the engine's converter.
+
+States, responses and approvals stand in it as this library's own JSON, so that they are read as strictly as anywhere.
+The annotations are no texts, as the engine resolves them for each payload.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Names by which the server knows them. A change would leave running runs without a worker.
+WORKFLOW = "toolkit.run"
+OPEN, MODEL, CALL = "toolkit.open", "toolkit.model", "toolkit.call"
+DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
+
+# Seconds without a heartbeat after which the worker of the first step counts as dead: its own setting is not known yet.
+OPEN_HEARTBEAT = 5.0
+# Type of the failure of a step that a worker with other tools did not take.
+MISMATCH = "FingerprintError"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The task of a run.
+
+    Attributes:
+        prompt: The user's message.
+        messages: The conversation so far, as plain data.
+        fingerprint: That of the client's runner; empty where it has none.
+        allowed_tools: As for `Runner.run`.
+    """
+
+    prompt: str
+    messages: Sequence[Mapping[str, Any]] = ()
+    fingerprint: str = ""
+    allowed_tools: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenStep:
+    """The first activity: compare fingerprints, and make the first state."""
+
+    run_id: str
+    question: Question
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolPlan:
+    """The treatment of one tool's calls by the workflow.
+
+    Attributes:
+        runs_alone: Whether no other call runs at the same time.
+        seconds: The longest time of a call with its retries; None without a limit.
+    """
+
+    runs_alone: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that the workflow knows of the worker's runner; it is recorded, so that a replay finds the same.
+
+    Attributes:
+        fingerprint: That of the worker's runner, which every later activity checks; empty where it is not checked.
+        model: The model's name.
+        limits: The limits of a run, by name.
+        order: "parallel", "sequential" or the size of a batch.
+        max_parallel: Calls at the same time.
+        queue: How many messages are read at a time.
+        heartbeat: Seconds without a heartbeat after which a worker counts as dead.
+        attempts: How often a step is tried, where its worker dies or its model's server fails.
+        max_bytes: The largest state that is sent to an activity.
+        tools: By name.
+    """
+
+    fingerprint: str
+    model: str
+    limits: Mapping[str, Any]
+    order: str | int
+    max_parallel: int
+    queue: str
+    heartbeat: float
+    attempts: int
+    max_bytes: int
+    tools: Mapping[str, ToolPlan]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """The plan and the first state."""
+
+    plan: Plan
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelStep:
+    """One call of the model: the fingerprint of the plan, and the state."""
+
+    fingerprint: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOutcome:
+    """A response of the model; None where the time of the run was up before.
+
+    Attributes:
+        usage: What the activity used, hooks and runs of their own included.
+        available: Names of the tools that may be called in this turn, where hooks have taken some out of the request.
+        halt: The answer of a hook that has ended the run.
+    """
+
+    response: Mapping[str, Any] | None
+    usage: Mapping[str, int]
+    available: Sequence[str] | None = None
+    halt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallStep:
+    """One call of a tool.
+
+    Attributes:
+        state: A state that has this call alone, open or with the approval that it waits for.
+        called: Names of the tools whose results the run has read.
+        available: As the model's activity returned it.
+        decision: The decision on the approval.
+    """
+
+    fingerprint: str
+    state: str
+    called: Sequence[str] = ()
+    available: Sequence[str] | None = None
+    decision: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOutcome:
+    """The outcome of a call: a result, or an approval that it waits for.
+
+    Attributes:
+        message: The result as a message.
+        pending: The approval.
+        is_stopped: Whether an approver ended the run.
+        output: The answer, where the result is one.
+        usage: What the call used by runs of its own.
+        calls_by_tool: Calls that the call made.
+        halt: The answer of a hook that has ended the run.
+    """
+
+    message: Mapping[str, Any] | None = None
+    pending: Mapping[str, Any] | None = None
+    is_stopped: bool = False
+    output: str | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    calls_by_tool: Mapping[str, int] = field(default_factory=dict)
+    halt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A decision on a pending call."""
+
+    call_id: str
+    decision: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInput:
+    """The input of the workflow: a question, or the state with which a long run goes on under a new history.
+
+    Attributes:
+        spent: Seconds that the run has taken before.
+        steering: Unread messages of `steer`.
+        follow_ups: Unread messages of `follow_up`.
+        decided: The decisions so far.
+    """
+
+    question: Question
+    run_id: str = ""
+    plan: Plan | None = None
+    state: str = ""
+    spent: float = 0.0
+    steering: Sequence[str] = ()
+    follow_ups: Sequence[str] = ()
+    decided: Sequence[Verdict] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome:
+    """The output of the workflow."""
+
+    state: str
+    output: str
+    finish_reason: str
+    model: str
+    unread: Sequence[str] = ()

@@ -1,0 +1,115 @@
+"""A worker: does the steps of runs that a server hands out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker as TemporalWorker
+from typing_extensions import Self
+
+from toolkit._options import is_number, is_whole
+from toolkit._runner.runner import Runner
+from toolkit.durable.activities import Activities
+from toolkit.durable.workflow import RunWorkflow
+from toolkit.errors import DefinitionError
+
+# The server takes 2 MB for one payload, of which the frame around a state takes some.
+MAX_BYTES = 1_800_000
+# Seconds until another worker takes over the conversation of one that is gone.
+STICKY_SECONDS = 2.0
+# Seconds that running steps have when a worker is shut down.
+GRACE = 10.0
+
+
+class Worker:
+    """Does the steps of durable runs: each call of the model and of a tool, with the runner's hooks and gates.
+
+    Workers of the same runner may run on any number of machines. A run whose worker dies goes on at another one. A call
+    that may have started is repeated only if its tool may be, or if the runner has a ledger that all workers share.
+
+    Args:
+        client: A connected `temporalio.client.Client`. Its data converter may encrypt what is stored, and keep large
+            payloads elsewhere; that of the clients must be the same.
+        runner: Its tools, model and settings are those of each run. `approve=defer` leaves approvals to the client.
+        task_queue: Name of the queue; clients use the same.
+        deps: Given to tools as `ToolContext.deps`.
+        heartbeat: Seconds without news after which the server gives a step to another worker, at least 1.
+        attempts: How often a step is tried where its worker dies, or the model's server fails for the time being.
+        max_bytes: The longest conversation, and the largest result, in bytes of JSON.
+        check_fingerprint: Whether client, run and worker must have the same tools and settings. False is for an
+            emergency: runs then go on with whatever tools there are.
+        **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
+
+    Raises:
+        DefinitionError: The toolbox has `references`, whose values do not travel; or the runner has `max_runs`.
+        TypeError: `runner` is no Runner.
+        ValueError: A number is out of range.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        runner: Runner,
+        *,
+        task_queue: str,
+        deps: Any = None,
+        heartbeat: float = 10.0,
+        attempts: int = 10,
+        max_bytes: int = MAX_BYTES,
+        check_fingerprint: bool = True,
+        **options: Any,
+    ) -> None:
+        _check_arguments(runner, heartbeat, attempts, max_bytes)
+        activities = Activities(
+            runner=runner,
+            deps=deps,
+            heartbeat=heartbeat,
+            attempts=attempts,
+            max_bytes=max_bytes,
+            checks=check_fingerprint,
+        )
+        usual = {
+            "sticky_queue_schedule_to_start_timeout": timedelta(seconds=STICKY_SECONDS),
+            "graceful_shutdown_timeout": timedelta(seconds=GRACE),
+            "max_heartbeat_throttle_interval": timedelta(seconds=heartbeat / 2),
+        }
+        self._worker = TemporalWorker(
+            client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **{**usual, **options}
+        )
+
+    async def run(self) -> None:
+        """Work until `shutdown` is called or the task is cancelled; running steps then have 10 seconds to end."""
+        await self._worker.run()
+
+    async def shutdown(self) -> None:
+        """Stop, and wait until the running steps have ended."""
+        await self._worker.shutdown()
+
+    async def __aenter__(self) -> Self:
+        await self._worker.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._worker.__aexit__(*error)
+
+
+def _check_arguments(runner: object, heartbeat: object, attempts: object, max_bytes: object) -> None:
+    if not isinstance(runner, Runner):
+        raise TypeError(f"A worker takes a Runner, not {runner!r:.100}.")
+    if runner.toolbox.references:
+        raise DefinitionError(
+            "Toolbox(references=True) keeps the results of calls in the memory of one process, and the calls of a "
+            "durable run may be executed by many: leave it out."
+        )
+    if runner._factory.options.get("max_runs") is not None:
+        raise DefinitionError(
+            "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
+        )
+    if not is_number(heartbeat) or heartbeat < 1:
+        raise ValueError(f"heartbeat={heartbeat!r} must be a number of seconds, at least 1.")
+    if not is_whole(attempts, 1) or not is_whole(max_bytes, 1000):
+        raise ValueError(
+            f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
+        )

@@ -1,0 +1,414 @@
+"""The workflow of a run: it does what the conversation says, and each step is an activity.
+
+It runs in the engine's sandbox, reads the engine's clock, and looks up no tool: what it has to know of the runner
+stands in the plan that the first activity returns. So a replay comes to the same steps, whatever the tools are by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads anew for each run
+    from toolkit._execution.ledger import STARTED
+    from toolkit._execution.parallel import batched, split_batches
+    from toolkit._messages import (
+        REASONS_WITHOUT_ANSWER,
+        ModelResponse,
+        PendingApproval,
+        ToolCall,
+        ToolMessage,
+        Usage,
+        UserMessage,
+        message_from_dict,
+        message_to_dict,
+    )
+    from toolkit._runner.control import MessageQueue
+    from toolkit._runner.conversation import (
+        CANCELLED_TEXT,
+        LATE_TEXT,
+        SKIPPED_TEXT,
+        STOPPED_TEXT,
+        CallModel,
+        Conversation,
+        Finished,
+        Paused,
+        RunCalls,
+        refuse_call,
+    )
+    from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
+    from toolkit._runner.state import RunState
+    from toolkit.errors import ToolkitError
+
+T = TypeVar("T")
+
+# Seconds between two looks for a worker with the tools of the run.
+FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
+# The engine allows 2,000 pending activities of one run.
+MAX_PENDING = 1_000
+# How often the first activity is tried. It reads nothing and changes nothing.
+OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10))
+LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"
+
+
+class _Halted(Exception):
+    """A hook has ended the run with an answer."""
+
+
+@workflow.defn(name=wire.WORKFLOW, failure_exception_types=[ToolkitError])
+class RunWorkflow:
+    """One run."""
+
+    @workflow.init
+    def __init__(self, given: wire.RunInput) -> None:
+        self._given = given
+        self._conversation: Conversation | None = None
+        self._queue = MessageQueue()
+        self._decided = {verdict.call_id: verdict for verdict in given.decided}
+        self._results: dict[str, wire.CallOutcome] = {}
+        self._available: Sequence[str] | None = None
+        self._waited = 0.0  # seconds in which nothing but a decision was missing
+        self._start = workflow.time()
+        self._note = ""
+        for text in given.steering:
+            self._queue.steer(text)
+        for text in given.follow_ups:
+            self._queue.follow_up(text)
+
+    @workflow.run
+    async def run(self, given: wire.RunInput) -> wire.RunOutcome:
+        """Run to the end; a cancelled run ends with what it has."""
+        plan, conversation = await self._open(given)
+        self._conversation = conversation
+        try:
+            output, reason = await self._drive(plan, conversation)
+        except asyncio.CancelledError:
+            self._record_results(conversation)
+            conversation.end("cancelled")
+            output, reason = conversation.text, "cancelled"
+        except _Halted as halted:
+            self._record_results(conversation)
+            output, reason = str(halted), "halted"
+            conversation.end(reason, output=output)
+        return wire.RunOutcome(
+            state=conversation.state.to_json(),
+            output=output,
+            finish_reason=reason,
+            model=plan.model,
+            unread=[message.text for message in self._queue.close()],
+        )
+
+    @workflow.signal(name=wire.STEER)
+    def steer(self, text: str) -> None:
+        """Add a message that the model reads before its next response."""
+        self._queue.steer(text)
+
+    @workflow.signal(name=wire.FOLLOW_UP)
+    def follow_up(self, text: str) -> None:
+        """Add a message that the model reads after its answer."""
+        self._queue.follow_up(text)
+
+    @workflow.update(name=wire.DECIDE)
+    def decide(self, verdict: wire.Verdict) -> None:
+        """Decide on a pending call; the same decision may come again."""
+        self._decided[verdict.call_id] = verdict
+
+    @decide.validator
+    def check_decision(self, verdict: wire.Verdict) -> None:
+        """Refuse a decision on a call that does not wait, or that has another one."""
+        earlier = self._decided.get(verdict.call_id)
+        if earlier == verdict:
+            return
+        if earlier is not None:
+            raise ApplicationError(f"The call {verdict.call_id!r} has another decision already.", type="ApprovalError")
+        if verdict.call_id not in self._pending:
+            known = ", ".join(self._pending) or "none"
+            raise ApplicationError(
+                f"No call {verdict.call_id!r:.100} waits for a decision; these do: {known}.", type="ApprovalError"
+            )
+
+    @workflow.query(name=wire.STATUS)
+    def status(self) -> dict[str, Any]:
+        """Return where the run is, as plain data."""
+        state = self._conversation.state if self._conversation else None
+        return {
+            "phase": state.phase if state else "opening",
+            "turns": state.turns if state else 0,
+            "finish_reason": state.finish_reason if state else "",
+            "usage": vars(state.usage) if state else {},
+            "messages": len(state.messages) if state else 0,
+            "pending": [_dump_pending(waiting) for waiting in self._pending.values()],
+            "note": self._note,
+        }
+
+    @workflow.query(name=wire.MESSAGES)
+    def messages(self, offset: int) -> list[dict[str, Any]]:
+        """Return the messages from an offset on."""
+        messages = self._conversation.state.messages if self._conversation else ()
+        return [message_to_dict(message) for message in messages[offset:]]
+
+    @property
+    def _pending(self) -> dict[str, PendingApproval]:
+        """The calls that wait for a decision, by id."""
+        waiting = self._conversation.state.pending if self._conversation else ()
+        return {each.call.id: each for each in waiting if each.call.id not in self._decided}
+
+    async def _open(self, given: wire.RunInput) -> tuple[wire.Plan, Conversation]:
+        plan, state = given.plan, given.state
+        if plan is None:
+            step = wire.OpenStep(run_id=given.run_id, question=given.question)
+            opened = await workflow.execute_activity(
+                wire.OPEN,
+                step,
+                result_type=wire.Opened,
+                start_to_close_timeout=timedelta(seconds=ANY_SECONDS),
+                heartbeat_timeout=timedelta(seconds=wire.OPEN_HEARTBEAT),
+                retry_policy=OPEN_RETRY,
+            )
+            plan, state = opened.plan, opened.state
+        queue, self._queue = self._queue, MessageQueue("all" if plan.queue == "all" else "one")
+        for add, texts in zip((self._queue.steer, self._queue.follow_up), _drain(queue)):
+            for text in texts:
+                add(text)
+        return plan, Conversation.restore(RunState.from_json(state), _load_limits(plan.limits))
+
+    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, str]:
+        """Do what the conversation says until it has ended; returns the answer and the reason of the end."""
+        queue = self._queue
+        while True:
+            if queue.has_steering and conversation.may_add_messages:
+                conversation.add_messages(queue.take_steering())
+            match conversation.next(self._seconds):
+                case CallModel():
+                    await self._call_model(plan, conversation)
+                case RunCalls() as turn:
+                    await self._run_calls(turn, plan, conversation)
+                    self._go_on_anew_if_long(plan, conversation)
+                case Paused():
+                    await self._wait_for_decision(conversation)
+                case Finished() as end:
+                    may_go_on = end.reason not in REASONS_WITHOUT_ANSWER and conversation.may_add_messages
+                    messages = queue.take_or_close() if may_go_on else []
+                    if not messages:
+                        return end.output, end.reason
+                    conversation.add_messages(messages)
+
+    @property
+    def _seconds(self) -> float:
+        """Return the seconds that the run has taken, without the time in which it waited for decisions."""
+        return self._given.spent + workflow.time() - self._start - self._waited
+
+    async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
+        state = conversation.state.to_json()
+        if (size := len(state.encode())) > plan.max_bytes:
+            raise ApplicationError(
+                f"The conversation has {size:,} bytes, and a step may have {plan.max_bytes:,}: shorten it with a hook "
+                "such as toolkit.compaction.Compaction, or give client and worker an external storage and a larger "
+                "max_bytes=.",
+                type="RunError",
+                non_retryable=True,
+            )
+        try:
+            step = wire.ModelStep(fingerprint=plan.fingerprint, state=state)
+            asked = asyncio.create_task(self._execute(wire.MODEL, step, wire.ModelOutcome, plan, None))
+            (outcome,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
+        except ActivityError as error:
+            raise _translate(error) from error
+        conversation.add_usage(Usage(**outcome.usage))
+        self._available = outcome.available
+        if outcome.halt is not None:
+            raise _Halted(outcome.halt)
+        if outcome.response is not None:
+            response = message_from_dict(outcome.response)
+            if isinstance(response, ModelResponse):
+                conversation.add_response(response)
+
+    async def _run_calls(self, step: RunCalls, plan: wire.Plan, conversation: Conversation) -> None:
+        """Run the open calls but for those that wait for a decision."""
+        waiting, state = self._pending, conversation.state
+        decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
+        called = sorted({message.name for message in state.messages if isinstance(message, ToolMessage)})
+        places = asyncio.Semaphore(min(plan.max_parallel, MAX_PENDING))
+        self._results = {}
+
+        async def run(call: ToolCall) -> None:
+            async with places:
+                outcome = await self._run_call(call, decided.get(call.id), called, plan, state)
+            if outcome.halt is not None:
+                conversation.add_usage(Usage(**outcome.usage))
+                raise _Halted(outcome.halt)
+            self._results[call.id] = outcome
+
+        calls = [call for call in step.calls if call.id not in waiting]
+        order = batched(plan.order) if isinstance(plan.order, int) else plan.order
+        for batch in split_batches(calls, order, lambda call: plan.tools.get(call.name, _NO_PLAN).runs_alone):  # type: ignore[arg-type]  # a name from the wire
+            if reason := self._skip_reason(plan):
+                refused = {call.id: message_to_dict(refuse_call(call, reason)) for call in batch}
+                self._results |= {call_id: wire.CallOutcome(message=message) for call_id, message in refused.items()}
+            else:
+                await asyncio.gather(*[asyncio.create_task(run(call)) for call in batch])
+        self._add_results(step, conversation, waiting)
+
+    def _add_results(self, step: RunCalls, conversation: Conversation, waiting: dict[str, PendingApproval]) -> None:
+        """Add what came of the calls to the conversation, and end the run where one of them does."""
+        outcomes = [self._results[call.id] for call in step.calls if call.id in self._results]
+        self._results = {}
+        for outcome in outcomes:
+            conversation.add_usage(Usage(**outcome.usage))
+            for name, count in outcome.calls_by_tool.items():
+                for _ in range(count):
+                    conversation.count_call(name, 0)
+        asked = [_load_pending(each.pending) for each in outcomes if each.pending]
+        pending = [*waiting.values(), *asked]
+        for each in asked:
+            self._decided.pop(each.call.id, None)  # it has changed, and is asked about again
+        conversation.add_results([_load_result(each.message) for each in outcomes if each.message], pending)
+        if any(outcome.is_stopped for outcome in outcomes):
+            conversation.end("stopped", text=STOPPED_TEXT)
+        elif not pending and (answers := [each.output for each in outcomes if each.output is not None]):
+            conversation.end("stop", output=answers[0])
+
+    async def _run_call(
+        self,
+        call: ToolCall,
+        decided: PendingApproval | None,
+        called: Sequence[str],
+        plan: wire.Plan,
+        state: RunState,
+    ) -> wire.CallOutcome:
+        own = state.replace(
+            messages=(UserMessage(""), ModelResponse(calls=(call,))),
+            phase="paused" if decided else "calling",
+            call_count=1,
+            results=(),
+            pending=(decided,) if decided else (),
+        )
+        step = wire.CallStep(
+            fingerprint=plan.fingerprint,
+            state=own.to_json(),
+            called=called,
+            available=self._available,
+            decision=self._decided[call.id].decision if decided else None,
+        )
+        try:
+            seconds = plan.tools.get(call.name, _NO_PLAN).seconds
+            return await self._execute(wire.CALL, step, wire.CallOutcome, plan, seconds)
+        except ActivityError as error:
+            if isinstance(error.cause, ApplicationError):
+                raise _translate(error) from error
+            why = CANCELLED_TEXT if is_cancelled_exception(error) else LOST_TEXT
+            return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
+
+    async def _execute(self, name: str, step: Any, kind: type[T], plan: wire.Plan, seconds: float | None) -> T:
+        """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
+        look = FIRST_LOOK
+        while True:
+            try:
+                done: T = await workflow.execute_activity(
+                    name,
+                    step,
+                    result_type=kind,
+                    start_to_close_timeout=timedelta(seconds=seconds or ANY_SECONDS),
+                    heartbeat_timeout=timedelta(seconds=plan.heartbeat),
+                    retry_policy=RetryPolicy(
+                        maximum_attempts=plan.attempts, maximum_interval=timedelta(seconds=LONGEST_LOOK)
+                    ),
+                    cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                )
+            except ActivityError as error:
+                if not isinstance(error.cause, ApplicationError) or error.cause.type != wire.MISMATCH:
+                    raise
+                self._note = f"No worker takes the next step: {error.cause.message}"
+            else:
+                self._note = ""
+                return done
+            await workflow.sleep(look)
+            look = min(2 * look, LONGEST_LOOK)
+
+    async def _wait_for_decision(self, conversation: Conversation) -> None:
+        start = workflow.time()
+        total = len(conversation.state.pending)
+        await workflow.wait_condition(lambda: len(self._pending) < total)
+        self._waited += workflow.time() - start
+        conversation.resume()
+
+    def _skip_reason(self, plan: wire.Plan) -> str:
+        """Return why the next batch does not start; "" if it does."""
+        if any(outcome.is_stopped for outcome in self._results.values()):
+            return STOPPED_TEXT
+        most = plan.limits.get("max_seconds")
+        if most is not None and self._seconds >= most:
+            return LATE_TEXT
+        return SKIPPED_TEXT if self._queue.has_steering else ""
+
+    def _record_results(self, conversation: Conversation) -> None:
+        """Record what came of the calls before the run was ended in the middle of a turn."""
+        known = {result.call_id for result in conversation.state.results}
+        messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
+        conversation.record_results([message for message in messages if message.call_id not in known])
+
+    def _go_on_anew_if_long(self, plan: wire.Plan, conversation: Conversation) -> None:
+        """Go on under a new history where the old one has become long; only between two turns."""
+        if conversation.state.phase != "asking" or not workflow.info().is_continue_as_new_suggested():
+            return
+        steering, follow_ups = _drain(self._queue)
+        workflow.continue_as_new(
+            wire.RunInput(
+                question=wire.Question(prompt=""),
+                run_id=self._given.run_id,
+                plan=plan,
+                state=conversation.state.to_json(),
+                spent=self._seconds,
+                steering=steering,
+                follow_ups=follow_ups,
+                decided=[*self._decided.values()],
+            )
+        )
+
+
+_NO_PLAN = wire.ToolPlan()
+
+
+def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
+    """Return the unread texts of a queue: steering, follow-ups."""
+    steering: list[str] = []
+    while queue.has_steering:
+        steering += [message.text for message in queue.take_steering()]
+    return steering, [message.text for message in queue.close()]
+
+
+def _load_limits(limits: Any) -> Limits:
+    prices = limits.get("prices")
+    return Limits(**{**limits, "prices": Prices(**prices) if prices else None})
+
+
+def _load_result(data: Any) -> ToolMessage:
+    message = message_from_dict(data)
+    if not isinstance(message, ToolMessage):
+        raise ApplicationError("An activity returned something else than a result.", non_retryable=True)
+    return message
+
+
+def _dump_pending(waiting: PendingApproval) -> dict[str, Any]:
+    return {**vars(waiting), "call": {**vars(waiting.call), "imports": list(waiting.call.imports)}}
+
+
+def _load_pending(data: Any) -> PendingApproval:
+    return PendingApproval(**{**data, "call": ToolCall.from_dict(data["call"])})
+
+
+def _translate(error: ActivityError) -> BaseException:
+    """Translate the failure of an activity: the end of the run, by cancellation or with an error."""
+    cause = error.cause
+    if is_cancelled_exception(error):
+        return asyncio.CancelledError()
+    if not isinstance(cause, ApplicationError):
+        return ApplicationError(f"A step of the run was lost: {cause}", type="RunError", non_retryable=True)
+    return ApplicationError(cause.message, type=cause.type, non_retryable=True)

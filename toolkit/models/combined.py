@@ -1,0 +1,202 @@
+"""Models made of others: one after the other where they fail, and slower where a server limits requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._options import is_number
+from toolkit.errors import ModelError
+from toolkit.models import Model, ModelRequest, ModelResponse, Piece
+
+logger = logging.getLogger("toolkit")
+
+MINUTE = 60.0
+# Seconds between two looks at whether a run that waits was cancelled.
+PAUSE = 0.05
+
+
+@dataclass(frozen=True)
+class FallbackModel:
+    """A model that asks several others, in order, until one answers.
+
+    The next one is asked where one raises ModelError: its server refuses, fails, or gives no usable answer. An answer
+    of which something was streamed already is not tried again, since a listener has seen it.
+
+    Args:
+        models: The models: OpenAIModel, ResponsesModel or any other, all sync or all async.
+
+    Raises:
+        TypeError: There is none, one is no model, or some are sync and others async.
+
+    Examples:
+        >>> from toolkit import ModelError, Runner
+        >>> from toolkit.testing import ScriptedModel
+        >>> def fail(request):
+        ...     raise ModelError("overloaded")
+        >>> models = [ScriptedModel(fail, name="large"), ScriptedModel(["Hello."], name="small")]
+        >>> Runner(model=FallbackModel(models)).run("Hi!").output
+        'Hello.'
+    """
+
+    models: Sequence[Model]
+
+    def __post_init__(self) -> None:
+        models = self.models
+        if isinstance(models, str) or not models or not all(isinstance(each, Model) for each in models):
+            raise TypeError(f"models={models!r:.100} is no list of models, such as [OpenAIModel(client, 'name')].")
+        if len({each.is_async for each in models}) > 1:
+            raise TypeError("Some of the models are async and others are not: give all the same kind of client.")
+
+    @property
+    def name(self) -> str:
+        """The names of the models, in order."""
+        return ", else ".join(each.name for each in self.models)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the models need an event loop."""
+        return self.models[0].is_async
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer a request.
+
+        Raises:
+            ModelError: None of the models answered; the error is that of the last one.
+        """
+        for number, model in enumerate(self.models):
+            try:
+                return await model.complete(self._make_request(request, number))
+            except ModelError as error:  # noqa: PERF203  a request takes longer than that
+                self._pass_on(error, request, number)
+        raise AssertionError  # the error of the last one is raised again
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer a request in pieces; the last one is the whole answer.
+
+        Raises:
+            ModelError: None of the models answered; or the answer of one broke off after its first piece.
+        """
+        for number, model in enumerate(self.models):
+            has_begun = False
+            try:
+                async with aclosing(model.stream(self._make_request(request, number))) as pieces:  # type: ignore[type-var]
+                    async for piece in pieces:
+                        has_begun = True
+                        yield piece
+            except ModelError as error:
+                if has_begun:
+                    raise
+                self._pass_on(error, request, number)
+            else:
+                return
+
+    def _make_request(self, request: ModelRequest, number: int) -> ModelRequest:
+        """Return a request to a model; only the first one keeps the wire forms of earlier messages."""
+        return replace(request, memo=[]) if number else request
+
+    def _pass_on(self, error: ModelError, request: ModelRequest, number: int) -> None:
+        """Log a failure after which the next model is asked; raise it where there is none, or the run is over."""
+        if request.cancellation or number == len(self.models) - 1:
+            raise error
+        logger.warning("%s failed, so %s is asked: %s", self.models[number].name, self.models[number + 1].name, error)
+
+
+@dataclass(frozen=True)
+class RateLimitedModel:
+    """A model whose requests wait until they are within a rate; shared by all runs that use it, from any thread.
+
+    Args:
+        model: The model.
+        requests_per_minute: How many requests begin within any minute, at most.
+        tokens_per_minute: Tokens of the answers that ended within the last minute, read and written, after which a
+            request waits. What a request will need is not known before.
+
+    Raises:
+        TypeError: `model` is no model.
+        ValueError: A rate is not above 0, or there is none.
+    """
+
+    model: Model
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _starts: deque[float] = field(default_factory=deque, init=False, repr=False, compare=False)
+    _tokens: deque[tuple[float, int]] = field(default_factory=deque, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rates = [rate for rate in (self.requests_per_minute, self.tokens_per_minute) if rate is not None]
+        if not isinstance(self.model, Model):
+            raise TypeError(f"model={self.model!r} is no model, such as OpenAIModel(client, 'name').")
+        if not rates or not all(is_number(rate) and rate > 0 for rate in rates):
+            raise ValueError("Give requests_per_minute= or tokens_per_minute=, each a number above 0.")
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the model needs an event loop."""
+        return self.model.is_async
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer a request, once it is within the rate.
+
+        Raises:
+            ModelError: There is no answer; or the run was cancelled while the request waited.
+        """
+        await self._wait_for_turn(request.cancellation)
+        response = await self.model.complete(request)
+        self._count(response)
+        return response
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer a request in pieces, once it is within the rate.
+
+        Raises:
+            ModelError: As for `complete`.
+        """
+        await self._wait_for_turn(request.cancellation)
+        async with aclosing(self.model.stream(request)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                if isinstance(piece, ModelResponse):
+                    self._count(piece)
+                yield piece
+
+    async def _wait_for_turn(self, cancellation: Cancellation | None) -> None:
+        while (seconds := self._take_turn()) > 0:
+            if cancellation:
+                raise ModelError("The run ended while its request waited for the rate limit.")
+            pause = min(seconds, PAUSE)
+            await asyncio.sleep(pause) if self.is_async else time.sleep(pause)  # noqa: ASYNC251  a sync model has no loop
+
+    def _take_turn(self) -> float:
+        """Count a request that begins now; or return how many seconds it has to wait at least."""
+        with self._lock:
+            now = time.monotonic()
+            while self._starts and self._starts[0] <= now - MINUTE:
+                self._starts.popleft()
+            while self._tokens and self._tokens[0][0] <= now - MINUTE:
+                self._tokens.popleft()
+            if self.requests_per_minute is not None and len(self._starts) >= self.requests_per_minute:
+                return self._starts[0] + MINUTE - now
+            if self.tokens_per_minute is not None:
+                used = sum(tokens for _, tokens in self._tokens)
+                if used >= self.tokens_per_minute:
+                    return self._tokens[0][0] + MINUTE - now
+            self._starts.append(now)
+            return 0.0
+
+    def _count(self, response: ModelResponse) -> None:
+        usage = response.usage
+        with self._lock:
+            self._tokens.append((time.monotonic(), usage.input_tokens + usage.output_tokens))

@@ -1,0 +1,419 @@
+"""A runner for clients of the Agent2Agent protocol.
+
+    serve(runner, http="9000")                     at http://127.0.0.1:9000, until it is interrupted
+    app = make_app(runner, token=token)            an ASGI application, for a server of yours
+
+    the protocol                                   here
+    a message, new or with a context id            a run, which goes on with the messages of that context
+    a task                                         the run: working, then completed with one artifact, its answer
+    the state input-required                       a run that is paused, since calls wait for approval
+    the next message of such a task                decisions: "approve", "reject", or {"decisions": {id: true}} as data
+    the state failed                               a run without an answer; the text of an exception is only logged
+    cancelling the task                            cancels the run
+
+What must stay true: a caller without the token gets the card and nothing else. A call passes the gates of the runner.
+What is kept of callers is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+import toolkit
+from toolkit._execution.approval import Decision
+from toolkit._guards.options import check_choice, check_type, check_whole
+from toolkit._messages import Message, PendingApproval
+from toolkit._runner.prompt import make_user_message
+from toolkit._runner.result import RunResult
+from toolkit._runner.runner import Runner
+from toolkit._runner.state import RunState
+from toolkit.errors import BusyError, DefinitionError
+from toolkit.serve.local import LOOPBACK, parse_address
+
+try:
+    from a2a.helpers import new_data_part, new_text_part
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.context import ServerCallContext
+    from a2a.server.events import EventQueue
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.server.routes import create_jsonrpc_routes
+    from a2a.server.tasks import InMemoryTaskStore, TaskStore, TaskUpdater
+    from a2a.types import (
+        AgentCapabilities,
+        AgentCard,
+        AgentInterface,
+        AgentSkill,
+        HTTPAuthSecurityScheme,
+        SecurityRequirement,
+        SecurityScheme,
+        StringList,
+        Task,
+        TaskState,
+        TaskStatus,
+    )
+    from a2a.types import Message as WireMessage
+    from a2a.types import Part as WirePart
+    from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Message as ASGIMessage
+
+    from toolkit.sources.a2a.exchange import ENDED, WAITING
+    from toolkit.sources.a2a.results import read_parts
+except ModuleNotFoundError as error:
+    raise ImportError('Serving a runner over A2A needs an extra: pip install "function-toolkit[a2a]".') from error
+
+__all__ = ["make_app", "serve"]
+
+logger = logging.getLogger("toolkit")
+
+PORT = "9000"
+MAX_REQUEST = 10_000_000  # bytes
+KEEP = 1_000
+PATIENCE = 3_600.0  # seconds for which a task that waits is kept in memory
+VERSIONS = ("1.0", "0.3")  # of the protocol
+DESCRIPTION = "Answers messages."
+QUESTION = "Waits for approval:\n{calls}\nAnswer approve or reject."
+FORGOTTEN = "This task can no longer be continued. Start a new one."
+NOTHING_SAID = "The message is empty."
+OTHER_TASK = "The task {id} of this conversation waits for an answer. Send that with its id, or cancel it."
+WORDS: Mapping[str, bool] = {"approve": True, "reject": False}
+
+
+def make_app(
+    runner: Runner,
+    *,
+    name: str = "toolkit",
+    description: str = DESCRIPTION,
+    version: str = toolkit.__version__,
+    skills: Literal["one", "tools"] = "one",
+    url: str | None = None,
+    token: str | None = None,
+    hosts: Collection[str] | None = None,
+    deps: Any = None,
+    task_store: TaskStore | None = None,
+    keep: int = KEEP,
+) -> ASGIApp:
+    """Make an ASGI application that serves a runner: its card, and JSON-RPC at the path `/`.
+
+    Args:
+        runner: Has one run for each task.
+        name: Name of the agent, on its card.
+        description: What it does, on its card: that is what its clients go by.
+        version: Version of the agent, on its card.
+        skills: What the card lists: "one" skill, the agent itself, or the runner's "tools", which shows their names and
+            descriptions to everybody.
+        url: The public address; by default the one that the card was asked for at.
+        token: Which callers must send as a bearer token; the card is public. By default everybody may call.
+        hosts: The names of this server that requests may be for; by default any.
+        deps: Given to tools as `ToolContext.deps`.
+        task_store: Keeps tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are kept in memory.
+        keep: How many conversations, and tasks that do not run, are kept in memory; the oldest are forgotten.
+
+    Raises:
+        DefinitionError: An option has a wrong value.
+    """
+    check_type("runner", runner, Runner)
+    check_choice("skills", skills, "one", "tools")
+    check_whole("keep", keep)
+    if token is not None and not (isinstance(token, str) and token.isascii() and token.strip() == token != ""):
+        raise DefinitionError("token= is not a word of ASCII characters.")  # it is a secret, so it is not shown
+
+    def make_card(address: str) -> AgentCard:
+        card = AgentCard(
+            name=name,
+            description=description,
+            version=version,
+            capabilities=AgentCapabilities(streaming=True),
+            supported_interfaces=[
+                AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=each) for each in VERSIONS
+            ],
+            default_input_modes=["text/plain", "application/json", "image/*", "application/pdf"],
+            default_output_modes=["text/plain"],
+            skills=_list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)],
+        )
+        if token is not None:
+            bearer = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
+            card.security_schemes["bearer"].CopyFrom(bearer)
+            card.security_requirements.append(SecurityRequirement(schemes={"bearer": StringList()}))
+        return card
+
+    async def show_card(request: Request) -> JSONResponse:
+        card = agent_card_to_dict(make_card(url or f"{request.base_url}"))
+        return JSONResponse(card, headers={"Cache-Control": "no-store"})  # it has the address of this request
+
+    handler = DefaultRequestHandler(
+        agent_executor=_Executor(runner, deps, keep),
+        task_store=task_store or _BoundedTaskStore(keep),
+        agent_card=make_card(url or "http://localhost/"),
+        interrupted_task_timeout=PATIENCE,
+    )
+
+    @asynccontextmanager
+    async def run(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await handler.aclose()
+
+    routes = [
+        Route(AGENT_CARD_WELL_KNOWN_PATH, show_card, methods=["GET"]),
+        *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True),
+    ]
+    return _Gate(Starlette(routes=routes, lifespan=run), token, None if hosts is None else frozenset(hosts))
+
+
+def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:
+    """Serve a runner until Ctrl-C.
+
+    Args:
+        runner: As for `make_app`.
+        http: A port, or `host:port`, to serve HTTP to this machine alone.
+        **options: As for `make_app`.
+
+    Raises:
+        DefinitionError: The address is not of this machine, or an option has a wrong value.
+    """
+    import uvicorn
+
+    host, port = parse_address(http)
+    app = make_app(runner, **{"hosts": LOOPBACK, **options})
+    uvicorn.run(app, host=host, port=port, log_level="warning", ws="none")
+
+
+def _list_tools(runner: Runner) -> list[AgentSkill]:
+    tools = runner.toolbox.snapshot().values()
+    return [_make_skill(each.name, each.title or each.name, each.description or each.name) for each in tools]
+
+
+def _make_skill(identity: str, name: str, description: str) -> AgentSkill:
+    return AgentSkill(id=identity, name=name, description=description, tags=["toolkit"])
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """Refuses requests that are not for this server, without the token, or too long.
+
+    A page in a browser can send a request anywhere, but neither with this content type nor with this host.
+    """
+
+    app: ASGIApp
+    token: str | None = field(repr=False)
+    hosts: frozenset[str] | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        refusal = self._find_refusal(scope)
+        if refusal:
+            status, text = refusal
+            headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+            await PlainTextResponse(text, status, headers)(scope, receive, send)
+            return
+        left = MAX_REQUEST
+
+        async def receive_some() -> ASGIMessage:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413)
+            return message
+
+        await self.app(scope, receive_some, send)
+
+    def _find_refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if self.hosts is not None and _read_host(headers.get(b"host", "")) not in self.hosts:
+            return 421, "This server is not the one that the header Host names."
+        if scope["path"].endswith(AGENT_CARD_WELL_KNOWN_PATH):
+            return None
+        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        if self.token is not None and not (
+            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode())
+        ):
+            return 401, "This needs the header Authorization with a bearer token."
+        media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        return None if media_type == "application/json" else (415, "The content type has to be application/json.")
+
+
+def _read_host(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class _BoundedTaskStore(InMemoryTaskStore):
+    """Keeps tasks in memory: all that run, and of the others the last ones."""
+
+    def __init__(self, keep: int) -> None:
+        super().__init__()
+        self._keep = keep
+        self._resting: OrderedDict[tuple[str, str], ServerCallContext] = OrderedDict()
+
+    @override
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        await super().save(task, context)
+        key = (context.user.user_name, task.id)
+        self._resting.pop(key, None)
+        if task.status.state in ENDED | WAITING:
+            self._resting[key] = context
+        while len(self._resting) > self._keep:
+            (_, oldest), owner = self._resting.popitem(last=False)
+            await super().delete(oldest, owner)
+
+
+@dataclass(eq=False)
+class _Conversation:
+    """The messages of a context id, and the task of it that waits for approval."""
+
+    messages: Sequence[Message] = ()
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    task_id: str = ""
+    state: RunState | None = None
+
+
+class _Executor(AgentExecutor):
+    """Runs the runner for each message."""
+
+    def __init__(self, runner: Runner, deps: Any, keep: int) -> None:
+        self._runner, self._deps, self._keep = runner, deps, keep
+        self._conversations: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
+
+    @override
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        message, task = context.message, context.current_task
+        if message is None or context.task_id is None or context.context_id is None:
+            raise ValueError("a request without a message")
+        # Of a task that goes on, the context is the task's: a client need not repeat it.
+        updater = TaskUpdater(event_queue, context.task_id, task.context_id if task else context.context_id)
+        if task is None:
+            status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+            begun = Task(id=updater.task_id, context_id=updater.context_id, status=status, history=[message])
+            await event_queue.enqueue_event(begun)
+        conversation = self._find_conversation(context, updater.context_id)
+        async with conversation.lock:
+            await updater.start_work()
+            try:
+                result = await self._run(conversation, message, updater, is_new=task is None)
+            except BusyError:
+                await updater.reject(_say(updater, "The agent is busy. Try again later."))
+            except Exception as error:
+                logger.exception("A run failed that was served over A2A.")
+                await updater.failed(_say(updater, f"The run failed: {type(error).__name__}."))
+            else:
+                if result is not None:
+                    await _report(conversation, result, updater)
+
+    @override
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Forget a task that waits; the run of one that works is cancelled with `execute`."""
+        conversation = self._find_conversation(context, f"{context.context_id}")
+        if conversation.task_id == context.task_id:
+            conversation.task_id, conversation.state = "", None
+        await TaskUpdater(event_queue, f"{context.task_id}", f"{context.context_id}").cancel()
+
+    def _find_conversation(self, context: RequestContext, context_id: str) -> _Conversation:
+        key = (context.call_context.user.user_name, context_id)
+        conversation = self._conversations.setdefault(key, _Conversation())
+        self._conversations.move_to_end(key)
+        while len(self._conversations) > self._keep:
+            self._conversations.popitem(last=False)
+        return conversation
+
+    async def _run(
+        self, conversation: _Conversation, message: WireMessage, updater: TaskUpdater, *, is_new: bool
+    ) -> RunResult[Any] | None:
+        """Start a run, or resume the one that waits; None where the message cannot be answered by one."""
+        parts = [part for part in read_parts(message.parts) if part]
+        state, is_waiting = conversation.state, conversation.task_id == updater.task_id
+        if not is_new and (state is None or not is_waiting):
+            await updater.failed(_say(updater, FORGOTTEN))
+        elif state is None and parts:
+            prompt = make_user_message(parts)
+            return await self._runner.arun(prompt, messages=conversation.messages, deps=self._deps)
+        elif state is None:
+            await updater.reject(_say(updater, NOTHING_SAID))
+        elif not is_waiting:
+            await updater.reject(_say(updater, OTHER_TASK.format(id=conversation.task_id)))
+        elif decisions := _read_decisions(message, state.pending):
+            conversation.task_id, conversation.state = "", None
+            return await self._runner.aresume(state, decisions, deps=self._deps)
+        else:
+            await _ask(updater, state.pending)
+        return None
+
+
+async def _report(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
+    """Report the result of a run as the end of its task, or as a question."""
+    if result.is_paused:
+        conversation.task_id, conversation.state = updater.task_id, result.state
+        await _ask(updater, result.pending)
+    elif result.finish_reason == "cancelled":
+        await updater.cancel()
+    elif result.output is None or result.output == "" or result.finish_reason in ("stopped", "error"):
+        await updater.failed(_say(updater, f"The run ended without an answer: {result.finish_reason}."))
+    else:
+        conversation.messages = result.messages
+        await updater.add_artifact([new_text_part(f"{result.output}")], name="answer", last_chunk=True)
+        await updater.complete()
+
+
+async def _ask(updater: TaskUpdater, pending: Sequence[PendingApproval]) -> None:
+    """Ask for decisions: as text, and as data for programs."""
+    calls = "\n".join(f"- {_describe_call(each)} {each.reason}".rstrip() for each in pending)
+    names = ("arguments", "imports", "reason")
+    data = [
+        {"id": each.call.id, "tool": each.call.name, **{name: getattr(each, name) for name in names}}
+        for each in pending
+    ]
+    parts = [new_text_part(QUESTION.format(calls=calls)), new_data_part({"pending": data})]
+    await updater.requires_input(updater.new_agent_message(parts))
+
+
+def _describe_call(pending: PendingApproval) -> str:
+    imports = f" with {pending.imports}" if pending.imports else ""
+    return f"{pending.call.name}({pending.arguments}){imports}"
+
+
+def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, Decision]:
+    """Read the decisions on pending calls; whatever is not one decides nothing."""
+    ids = [each.call.id for each in pending]
+    for part in message.parts:
+        given = _read_data(part)
+        if given is not None:
+            return {each: _decide(is_approved=given[each]) for each in ids if isinstance(given.get(each), bool)}
+        word = WORDS.get(part.text.strip().rstrip(".!").lower())
+        if word is not None:
+            return {each: _decide(is_approved=word) for each in ids}
+    return {}
+
+
+def _read_data(part: WirePart) -> Mapping[str, Any] | None:
+    if not part.HasField("data") or not part.data.HasField("struct_value"):
+        return None
+    given = part.data.struct_value.fields["decisions"].struct_value.fields
+    return {key: value.bool_value for key, value in given.items() if value.HasField("bool_value")}
+
+
+def _decide(*, is_approved: bool) -> Decision:
+    return Decision.approve() if is_approved else Decision.reject()
+
+
+def _say(updater: TaskUpdater, text: str) -> WireMessage:
+    return updater.new_agent_message([new_text_part(text)])

@@ -1,0 +1,25 @@
+"""Addresses of this machine, which `serve` binds without knowing its callers."""
+
+from __future__ import annotations
+
+from toolkit.errors import DefinitionError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Parse `port` or `host:port`.
+
+    Raises:
+        DefinitionError: It is not of that form, or not of this machine.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or LOOPBACK[0]
+    if not port.isdecimal() or int(port) > 65_535:
+        raise DefinitionError(f"http={address!r} is not a port: write http='8000' or http='127.0.0.1:8000'.")
+    if host not in LOOPBACK:
+        raise DefinitionError(
+            f"http={address!r} is not of this machine, and anybody could call what is served. Run or mount the app, "
+            f"make_server(...).streamable_http_app() of MCP or make_app(...) of A2A, where callers are known."
+        )
+    return host, int(port)

@@ -1,0 +1,224 @@
+"""The skills of an agent of the Agent2Agent protocol.
+
+    runner = Runner([add, A2A("http://localhost:9000"), A2A("https://agents.example.com/travel", token=token)])
+
+What must stay true: whatever an agent says is data. It changes no name but those of its own tools, waives no gate, gets
+its own token and no other address does, and makes nothing be fetched. Each wait for it has an end.
+
+Files, each importing only those below it:
+
+    results     what an agent answers, as the result of a call
+    exchange    one message, and its task until that ends or waits
+    agent       where an agent is, its card, and clients for it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from typing_extensions import Unpack
+
+from toolkit._context import ToolContext
+from toolkit._messages import ToolResult
+from toolkit._options import list_own_options
+from toolkit._schema.error_messages import shorten
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.options import ToolOptions
+from toolkit.errors import Failed, TimedOut
+
+try:
+    from toolkit.sources.a2a.agent import Address, WrongAnswerError, WrongCardError, describe
+    from toolkit.sources.a2a.exchange import Exchange
+    from toolkit.sources.a2a.results import make_result
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in ("a2a", "httpx", "google"):
+        raise
+    raise ImportError('A2A agents need an extra: pip install "function-toolkit[a2a]".') from error
+import anyio
+import httpx
+from a2a.client import A2AClientError
+from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
+from a2a.utils.errors import A2AError
+
+from toolkit.sources.remote import RemoteSource, RunningCall, check_options
+
+__all__ = ["A2A"]
+
+TIMEOUT = 300.0  # seconds: an agent takes its time
+LONGEST_CONNECT = 30.0  # seconds
+CANCEL = 3.0  # seconds for an agent to cancel a task
+CANCEL_WAIT = 0.3  # seconds of these that the end of the call waits
+MAX_SKILLS = 1_000
+MAX_ERROR = 500  # characters
+NO_DESCRIPTION = "A2A skill (no description)"
+LOST = "The connection to the A2A agent {name!r} was lost. Whether it has executed the call is unknown."
+# A skill has no schema: an agent takes a message.
+PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "message": {
+            "type": "string",
+            "description": "What the agent is to do, with everything that it must know for it.",
+            "minLength": 1,
+        },
+        "task_id": {
+            "type": "string",
+            "description": "Only to answer a question of the agent: the task_id that its result names.",
+        },
+    },
+    "required": ["message"],
+}
+
+
+class A2A(RemoteSource):
+    """An agent of the Agent2Agent protocol, whose skills are tools that a Toolbox or a Runner takes.
+
+    Its card is fetched when its tools are first needed. Each skill is a tool that takes a message; one without skills
+    has a tool `ask`. The names of its tools begin with `a2a_` and its own name. A call follows the agent's task to its
+    end. Each call is a conversation of its own, but for answers to a question of the agent.
+
+    Args:
+        url: Address of the agent: its card is beneath it at `.well-known/agent-card.json`.
+        token: Sent as a bearer token, to this address alone.
+        headers: Of each request.
+        name: Name of the agent here; by default made of its host, never of what it says.
+        allow: Ids of its skills that are used.
+        block: Ids of its skills that are not used. Either `allow` or `block`.
+        optional: Whether an agent that cannot be reached is left out, with a warning.
+        **options: Options of each tool, as for `tool`, such as `approve=True`. `timeout`, 300 seconds by default, is
+            also the time to connect, which is 30 seconds at most, in up to three tries.
+
+    Attributes:
+        name: The name of the agent here.
+
+    Raises:
+        DefinitionError: An option is wrong.
+        TypeError: There is no such option.
+
+    Examples:
+        >>> with A2A("http://localhost:9000", name="birds") as agent:
+        ...     Toolbox([agent]).call("a2a_birds_count", {"message": "How many birds are on the pond?"})
+    """
+
+    _kind, _what, _prefix = "A2A agent", "skill", "a2a"
+    _both_lists = "set either AllowSkills or BlockSkills, not both"
+    _final = (WrongCardError, WrongAnswerError)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+        allow: Collection[str] | None = None,
+        block: Collection[str] | None = None,
+        optional: bool = False,
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        check_options("A2A", OWN_OPTIONS, options)
+        self._address = Address.parse(url, token, headers)
+        super().__init__(
+            self._address.short_name if name is None else name,
+            allow=allow,
+            block=block,
+            optional=optional,
+            options={"timeout": TIMEOUT, **options},
+            longest_connect=LONGEST_CONNECT,
+        )
+        self._card: AgentCard | None = None
+        self._cancelling: set[asyncio.Task[None]] = set()  # in the private loop
+
+    def __repr__(self) -> str:
+        return f"<A2A agent {self.name!r}: {self._address.url}>"
+
+    async def _open(self) -> None:
+        if self._card is not None:
+            return
+        self._card = await self._try(self._address.fetch_card)
+        skills = [*self._card.skills[:MAX_SKILLS]]
+        if not skills:
+            skills = [AgentSkill(id="ask", name=self._card.name, description=self._card.description)]
+        self._take([(skill.id, skill) for skill in skills], self._make_tool)
+
+    async def _close(self) -> None:
+        await super()._close()
+        self._card = None
+        if self._cancelling:
+            await asyncio.wait([*self._cancelling], timeout=CANCEL)
+
+    def _make_tool(self, skill: AgentSkill) -> AnyTool:
+        async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
+            return await self._call(tool.name, skill.id, arguments, context)
+
+        declaration = {
+            "title": f"{self.name} A2A {skill.name or skill.id} Tool",
+            "description": skill.description or NO_DESCRIPTION,
+        }
+        return self._declare(skill.id, PARAMETERS, Any, call, declaration)
+
+    async def _call(self, tool: str, skill: str, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
+        """Send a message, and return what became of it.
+
+        Raises:
+            Failed: The agent cannot be reached, was lost, or refused the message.
+            TimedOut: Its task has not ended in time.
+        """
+        self._check_open()
+        card = self._card
+        if card is None:
+            raise Failed(f"The A2A agent {self.name!r} is not connected.")
+        try:
+            with anyio.fail_after(self._timeout):
+                async with self._address.open(card) as client:
+                    exchange = Exchange(client, RunningCall(context))
+                    try:
+                        answer = await exchange.send(arguments["message"], skill, arguments.get("task_id", ""))
+                        return await asyncio.to_thread(make_result, tool, answer)  # which takes long if it is large
+                    finally:
+                        if exchange.is_open and exchange.task is not None:
+                            await self._cancel(card, exchange.task.id)
+        except TimeoutError as error:
+            raise TimedOut(f"Timed out after {self._timeout:g} s.") from error
+        except Exception as error:
+            raise Failed(self._explain(error)) from error
+
+    def _explain(self, error: Exception) -> str:
+        """Explain to a model why there is no answer."""
+        cause = error.__cause__
+        if isinstance(error, A2AClientError) and isinstance(cause, httpx.HTTPError):
+            if isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.HTTPStatusError)):
+                return f"The A2A agent {self.name!r} cannot be reached: {describe(error)}"
+            return LOST.format(name=self.name)
+        if isinstance(error, A2AError) and cause is None:
+            return f"The A2A agent {self.name!r} refused the call: {shorten(error.message, MAX_ERROR)}"
+        reason = str(error) if isinstance(error, WrongAnswerError) else type(cause or error).__name__
+        return f"The A2A agent {self.name!r} gave an answer that is none: {reason}."
+
+    @property
+    def _place(self) -> str:
+        return f"Its URL is {self._address.url}."
+
+    def _describe(self, error: BaseException) -> str:
+        return describe(error)
+
+    async def _cancel(self, card: AgentCard, task_id: str) -> None:
+        """Cancel a task that nobody waits for any more, and wait a moment for that."""
+
+        async def cancel() -> None:
+            with suppress(Exception), anyio.move_on_after(CANCEL):
+                async with self._address.open(card) as client:
+                    await client.cancel_task(CancelTaskRequest(id=task_id))
+
+        cancelling = asyncio.get_running_loop().create_task(cancel())
+        self._cancelling.add(cancelling)
+        cancelling.add_done_callback(self._cancelling.discard)
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([cancelling], timeout=CANCEL_WAIT)
+
+
+# Its options besides those of `@tool`.
+OWN_OPTIONS = list_own_options(A2A)

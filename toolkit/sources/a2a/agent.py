@@ -1,0 +1,207 @@
+"""The address of an agent: its card, and clients that talk to it and to no other address."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import urlsplit
+
+import httpx
+from a2a.client import A2ACardResolver, AgentCardResolutionError, Client, ClientConfig, ClientFactory
+from a2a.types import AgentCard
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+
+from toolkit._guards.service import check_base_url
+from toolkit.errors import DefinitionError
+from toolkit.sources.remote import find_reason
+
+MAX_CARD = 1_000_000  # bytes
+MAX_ANSWER = 10_000_000  # bytes of one answer, or of all that one stream brings
+MAX_MARKS = 200_000  # commas and opening brackets of one answer or event: each costs time to parse, whatever its size
+CONNECT = 10.0  # seconds; for all else there is the deadline of the call
+BINDING = "JSONRPC"
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+# Names of this machine; cards use one for the other.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  nothing is bound
+PORTS: Mapping[str, int] = {"http": 80, "https": 443}
+
+
+class WrongCardError(Exception):
+    """A card that cannot be used; its text is for people, and has nothing of the agent's but addresses."""
+
+
+class WrongAnswerError(ValueError):
+    """An answer that is none; its text has nothing of the agent's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """The address of an agent, and what it is sent with each request.
+
+    Attributes:
+        url: Without a slash at its end; the card is beneath it.
+        headers: Of each request.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, url: str, token: str | None, headers: Mapping[str, str] | None) -> Address:
+        """Check an address, which may be that of the card itself, and the token for it.
+
+        Raises:
+            DefinitionError: It is not an address of HTTP, or the token is no word, or there are two.
+        """
+        given = dict(headers or {})
+        if token is not None:
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
+                raise DefinitionError("token= is not a word of ASCII characters.")
+            if "authorization" in map(str.lower, given):
+                raise DefinitionError("Set either token= or the header Authorization, not both.")
+            given["Authorization"] = f"Bearer {token}"
+        base = check_base_url("url", url)
+        return cls(url=base.removesuffix(AGENT_CARD_WELL_KNOWN_PATH), headers=given)
+
+    @property
+    def short_name(self) -> str:
+        """A name for the agent, from its address alone."""
+        return urlsplit(self.url).hostname or "agent"
+
+    @cached_property
+    def _ssl_context(self) -> ssl.SSLContext | bool:
+        return httpx.create_ssl_context() if self.url.startswith("https:") else False
+
+    @asynccontextmanager
+    async def _open_http(self, most: int) -> AsyncIterator[httpx.AsyncClient]:
+        """Open a client that follows no redirect, and reads no more than so many bytes of an answer."""
+
+        async def bound(response: httpx.Response) -> None:
+            if response.headers.get("content-encoding", "identity") != "identity":  # it may grow a thousandfold
+                raise WrongAnswerError("it is compressed, although that was not asked for")
+            response.stream = BoundedStream(response, most)
+
+        async with httpx.AsyncClient(
+            headers={**self.headers, "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(None, connect=CONNECT),
+            verify=self._ssl_context,
+            event_hooks={"response": [bound]},
+        ) as http:
+            yield http
+
+    async def fetch_card(self) -> AgentCard:
+        """Fetch the agent's card; of its addresses those remain that this one may be, with this one's host.
+
+        Raises:
+            WrongCardError: It cannot be used, or all of its addresses are elsewhere.
+            AgentCardResolutionError: There is no answer.
+            WrongAnswerError: It is too long.
+        """
+        async with self._open_http(MAX_CARD) as http:
+            try:
+                card = await A2ACardResolver(http, self.url).get_agent_card()
+            except AgentCardResolutionError as error:
+                if isinstance(error.__cause__, httpx.RequestError) or (error.status_code or 0) >= 500:
+                    raise
+                raise WrongCardError(describe(error)) from error  # no second try changes that
+            self._keep_own(card)
+            try:
+                _make_client(http, card)
+            except ValueError as error:
+                raise WrongCardError("its card names no version of the protocol that is known here.") from error
+        return card
+
+    def _keep_own(self, card: AgentCard) -> None:
+        interfaces = [each for each in card.supported_interfaces if each.protocol_binding == BINDING]
+        own = [each for each in interfaces if self._is_own(each.url)]
+        if not own:
+            elsewhere = ", ".join(f"{each.url!r:.100}" for each in interfaces[:3])
+            reason = f"names only {elsewhere}: pass that address" if elsewhere else f"offers no {BINDING}"
+            raise WrongCardError(f"its card {reason}.")
+        here = urlsplit(self.url)
+        for each in own:
+            each.url = urlsplit(each.url)._replace(scheme=here.scheme, netloc=here.netloc).geturl()
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(own)
+
+    def _is_own(self, url: str) -> bool:
+        """Return whether an address is of the same scheme, host and port: a token must go to no other."""
+        try:
+            here, there = urlsplit(self.url), urlsplit(url)
+            ports = [each.port or PORTS.get(each.scheme) for each in (here, there)]
+        except ValueError:
+            return False
+        is_host = here.hostname == there.hostname or {here.hostname, there.hostname} <= LOOPBACK
+        return is_host and here.scheme == there.scheme and ports[0] == ports[1]
+
+    @asynccontextmanager
+    async def open(self, card: AgentCard) -> AsyncIterator[Client]:
+        """Open a client for the agent of a card that `fetch_card` has returned."""
+        async with self._open_http(MAX_ANSWER) as http:
+            yield _make_client(http, card)
+
+
+def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
+    """Make a client.
+
+    Raises:
+        ValueError: The card names no version of the protocol that is known.
+    """
+    # Without streaming the agent is asked to answer at once, and then for the state of the task.
+    polling = not card.capabilities.streaming
+    config = ClientConfig(httpx_client=http, supported_protocol_bindings=[BINDING], polling=polling)
+    return ClientFactory(config).create(card)
+
+
+class BoundedStream(httpx.AsyncByteStream):
+    """The bytes of an answer, up to a number, and up to a number of values in one event."""
+
+    def __init__(self, response: httpx.Response, most: int) -> None:
+        self._stream, self._most = response.stream, most
+        kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
+        self._has_events = all("text/event-stream" in kind for kind in kinds)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Give the chunks.
+
+        Raises:
+            WrongAnswerError: There is more.
+        """
+        left, marks = self._most, 0
+        async for chunk in self._stream:  # type: ignore[union-attr]  # that of an async client
+            left -= len(chunk)
+            if left < 0:
+                raise WrongAnswerError(f"it has more than {self._most:,} bytes")
+            event = max(chunk.rfind(end) for end in EVENT_ENDS) if self._has_events else -1
+            marks = sum(chunk.count(mark, event + 1) for mark in b",{[") + (marks if event < 0 else 0)
+            if marks > MAX_MARKS:
+                raise WrongAnswerError(f"it has more than {MAX_MARKS:,} values")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()  # type: ignore[union-attr]  # as above
+
+
+def describe(error: BaseException) -> str:
+    """Describe what went wrong on the way, without a word of the agent's, or an address."""
+    if isinstance(error, (WrongCardError, WrongAnswerError)):
+        return f"{error}".removesuffix(".") + "."
+    cause = error.__cause__ or error
+    if isinstance(cause, httpx.HTTPStatusError):
+        return describe_status(cause.response.status_code)
+    if isinstance(error, AgentCardResolutionError) and not isinstance(cause, httpx.HTTPError):
+        return "what it gave is no agent card."
+    return f"{type(cause).__name__}{find_reason(cause)}."
+
+
+def describe_status(status: int) -> str:
+    """Say what an HTTP status means here, and what to do."""
+    if status in (401, 403):
+        return f"it answered with HTTP {status}: it does not accept the token. Pass token= or headers=."
+    if 300 <= status < 400:
+        return f"it answered with HTTP {status}, a redirect, which is not followed. Pass the address that it leads to."
+    return f"it answered with HTTP {status}."

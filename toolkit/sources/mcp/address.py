@@ -1,0 +1,133 @@
+"""The address of a server, and the way to reach it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import httpx2
+from mcp import StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from toolkit.errors import DefinitionError
+from toolkit.sources.mcp.streams import ErrorOutput, Streams
+
+MIN_SECRET = 4  # characters: a shorter text is in too many words
+
+_LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
+_SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value besides what is launched
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """The address of a server, and the way to reach it.
+
+    Attributes:
+        server: A URL, a command as a list, or a server object of the mcp package.
+        headers: Of each request to a URL.
+        auth: Signs each request to a URL.
+        env: Variables of a command's process, besides those that every process gets.
+        cwd: The directory of a command's process.
+    """
+
+    server: Any
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | Path | None = None
+
+    @classmethod
+    def parse(cls, server: Any, **options: Any) -> Address:
+        """Make an address of a URL, a command or a server object.
+
+        Raises:
+            DefinitionError: It is none of them, or an option belongs to another kind.
+        """
+        is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
+        if isinstance(server, str) and not is_url:
+            server = shlex.split(server)
+        if isinstance(server, Sequence) and not is_url:
+            server = [os.fspath(word) for word in server]
+        if server in ("", []):
+            raise DefinitionError("MCP() takes a command, a URL or a server object; this one is empty.")
+        own = ("headers", "auth") if is_url else ("env", "cwd") if isinstance(server, list) else ()
+        others = [name for name, value in options.items() if value is not None and name not in own]
+        if others:
+            kind = "a URL" if is_url else "a command" if isinstance(server, list) else "a server object"
+            raise DefinitionError(f"MCP() of {cls(server=server)}: {others[0]}= does not go with {kind}.")
+        return cls(server=server, **options)
+
+    def __str__(self) -> str:
+        """Return what may be shown: of a command the program, since arguments may be keys."""
+        if isinstance(self.server, list):
+            return str(self.server[0])
+        if isinstance(self.server, str):
+            return str(httpx2.URL(self.server).copy_with(userinfo=b"", query=None, fragment=None))
+        return type(self.server).__name__
+
+    @property
+    def short_name(self) -> str:
+        """A name for the server, from its address alone: a host, a program, or what a launcher starts.
+
+        Raises:
+            DefinitionError: It cannot be told from an argument that may be a key.
+        """
+        if isinstance(self.server, str):
+            return httpx2.URL(self.server).host
+        if isinstance(self.server, list):
+            program = Path(self.server[0]).stem
+            if not _LAUNCHER.match(program):
+                return program
+            if not (started := self._started):
+                raise DefinitionError(f"MCP() of {self}: what it starts has no plain name. Pass name=.")
+            return Path(started).stem
+        return str(getattr(self.server, "name", "") or "server")
+
+    @property
+    def _started(self) -> str:
+        """The program that a launcher starts, where that is plain; "" where it may be a key."""
+        started = next((word for word in self.server[1:] if word not in _SWITCHES), "-")
+        is_plain = not started.startswith("-") and not any(mark in started for mark in ("=", "?", "://"))
+        return started if is_plain and _LAUNCHER.match(Path(self.server[0]).stem) else ""
+
+    @asynccontextmanager
+    async def open(self, seconds: float) -> AsyncIterator[Any]:
+        """Open what a client of the mcp package takes: Streams, or the server object."""
+        if isinstance(self.server, str):
+            options: dict[str, Any] = {
+                "timeout": httpx2.Timeout(seconds, read=None),  # a stream may be silent; each request has its deadline
+                "limits": httpx2.Limits(max_connections=None),  # no call waits for another one's connection
+            }
+            async with httpx2.AsyncClient(headers=self.headers, auth=self.auth, **options) as http:
+                streams = Streams(streamable_http_client(self.server, http_client=http))
+                http.event_hooks = {"response": [streams.on_response]}
+                yield streams
+        elif isinstance(self.server, list):
+            errors = ErrorOutput(self._hidden)
+            with errors.file:
+                yield Streams(self._start(errors), errors)
+        else:
+            yield self.server
+
+    @asynccontextmanager
+    async def _start(self, errors: ErrorOutput) -> AsyncIterator[Any]:
+        env = None if self.env is None else dict(self.env)
+        command = StdioServerParameters(command=self.server[0], args=self.server[1:], env=env, cwd=self.cwd)
+        async with stdio_client(command, errlog=cast("TextIO", errors.file)) as streams:
+            errors.file.close()  # so that it ends with the command
+            yield streams
+
+    @property
+    def _hidden(self) -> dict[str, str]:
+        """The parts of a command's own text that are not shown, longest first: variables and arguments."""
+        words = [word.partition("=")[2] if word.startswith("-") else word for word in self.server[1:]]
+        secrets = {word: "[argument]" for word in words if word not in (self._started, *_SWITCHES)}
+        secrets |= {value: f"[variable {name}]" for name, value in (self.env or {}).items()}
+        return {text: secrets[text] for text in sorted(secrets, key=len, reverse=True) if len(text) >= MIN_SECRET}

@@ -1,0 +1,119 @@
+"""The streams to a server: they know when the server has ended them, and what its command said at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+import anyio.to_thread
+import httpx2
+import mcp_types as types
+
+from toolkit._schema.json_text import escape_confusable
+
+MAX_WORDS = 500  # characters at the end of a command's standard error that are kept
+LAST_WORDS = 1.0  # seconds to wait for that end
+
+
+class Streams(AbstractAsyncContextManager[Any]):
+    """The streams of a transport of the mcp package.
+
+    Attributes:
+        has_ended: Whether the server has ended the connection.
+        errors: The standard error of a command; None for a URL.
+        status: The last HTTP status of a URL that is an error, such as "401 Unauthorized".
+        on_result: Receives each result of the server before the mcp package does, and may change it.
+    """
+
+    def __init__(self, streams: AbstractAsyncContextManager[Any], errors: ErrorOutput | None = None) -> None:
+        self._streams = streams
+        self.errors = errors
+        self.status: str | None = None
+        self.has_ended = False
+        self.on_result: Callable[[dict[str, Any]], object] | None = None
+
+    async def __aenter__(self) -> Any:
+        received, sent = await self._streams.__aenter__()
+        return _Received(received, self), sent
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._streams.__aexit__(*error)
+
+    async def on_response(self, response: httpx2.Response) -> None:
+        """Notice errors, and that the session is gone: by status 404, whatever the body says."""
+        request = response.request
+        if response.is_error:
+            self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
+        if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST":
+            self.has_ended |= "mcp-session-id" in request.headers
+
+
+class _Received:
+    """The stream of received messages, as far as the mcp package uses it."""
+
+    def __init__(self, stream: Any, owner: Streams) -> None:
+        self._stream, self._owner = stream, owner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> _Received:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        self._owner.has_ended = True  # before the calls that wait are told
+        return await self._stream.__aexit__(*error)
+
+    def __aiter__(self) -> _Received:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._stream.__anext__()
+        message = getattr(item, "message", None)
+        if self._owner.on_result is not None and isinstance(message, types.JSONRPCResponse):
+            self._owner.on_result(message.result)
+        return item
+
+
+class ErrorOutput:
+    """The standard error of a command: passed on to that of this process, and its end kept.
+
+    Attributes:
+        file: For the command's process; closed here once that has it.
+    """
+
+    def __init__(self, hidden: Mapping[str, str]) -> None:
+        """Open it.
+
+        Args:
+            hidden: What stands in the place of each text that is not shown.
+        """
+        receiving, sending = os.pipe()
+        self.file = os.fdopen(sending, "wb")
+        self._hidden = hidden
+        self._end = b""
+        self._thread = threading.Thread(target=self._pass_on, args=(receiving,), name="toolkit-mcp", daemon=True)
+        self._thread.start()
+
+    def _pass_on(self, receiving: int) -> None:
+        with os.fdopen(receiving, "rb", buffering=0) as stream:
+            while chunk := stream.read(65_536):
+                self._end = (self._end + chunk)[-4 * MAX_WORDS :]
+                with suppress(
+                    OSError, ValueError, AttributeError
+                ):  # not by `write`, whose lock a thread must not hold at the exit
+                    os.write((sys.__stderr__ or sys.stderr).fileno(), chunk)
+
+    async def read_end(self) -> str:
+        """Return the last lines; waits for the end of the command, for a moment."""
+        await anyio.to_thread.run_sync(self._thread.join, LAST_WORDS)
+        text = self._end.decode(errors="replace").strip()
+        for secret, placeholder in self._hidden.items():
+            text = text.replace(secret, placeholder)
+        end = text[-MAX_WORDS:]
+        return escape_confusable(end if end == text else end.partition("\n")[2] or end, keep="\n")

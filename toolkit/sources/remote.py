@@ -1,0 +1,351 @@
+"""The base of sources in another program: connecting and closing, the choice and names of tools, and their results.
+
+What must stay true: whatever the other program says is data. It changes no name but those of its own tools, waives no
+gate, and makes nothing be fetched. What it says is bounded, and each wait for it has an end.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, TypeVar
+
+import anyio
+from typing_extensions import Self, override
+
+from toolkit._concurrency.event_loop import private_loop
+from toolkit._context import ToolContext
+from toolkit._guards.options import check_type
+from toolkit._messages import File, Image, ToolResult
+from toolkit._options import refuse_unknown_options
+from toolkit._schema.error_messages import shorten
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
+from toolkit._tools.tool import Tool, safe_name
+from toolkit.errors import DefinitionError, Failed, ToolkitError
+
+logger = logging.getLogger("toolkit")
+
+TRIES = 3
+PAUSE = 0.5  # seconds before the second try, and twice as many before the third
+MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
+MAX_TITLE = 100  # characters
+MAX_UPDATES = 1_000  # of one call
+MAX_UPDATE = 1_000  # characters
+
+T = TypeVar("T")
+Part = str | Image | File
+
+
+class Unreachable(Failed):
+    """Another program cannot be reached.
+
+    Attributes:
+        cause: The exception of the transport, which is not part of the traceback; lost in a pickle.
+        brief: The message for a model: without the address, and without what the program wrote.
+    """
+
+    def __init__(self, message: str, cause: BaseException | None = None, brief: str = "") -> None:
+        super().__init__(message)
+        self.cause, self.brief = cause, brief or message.partition("\n")[0]
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, None, self.brief)
+
+
+class RemoteSource:
+    """Tools of another program, which a Toolbox or a Runner takes: the base of MCP and A2A.
+
+    Attributes:
+        name: The name of the program here.
+    """
+
+    _kind: ClassVar[str]  # what it is, in messages
+    _what: ClassVar[str]  # what its tools are called there
+    _prefix: ClassVar[str]  # of the names of its tools
+    _both_lists: ClassVar[str]  # the error for two lists
+    # What no second try changes.
+    _final: ClassVar[tuple[type[BaseException], ...]] = ()
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        allow: Collection[str] | None,
+        block: Collection[str] | None,
+        optional: bool,
+        options: Mapping[str, Any],
+        longest_connect: float = math.inf,
+    ) -> None:
+        self.name = safe_name(check_type("name", name, str))
+        for option, names in (("allow", allow), ("block", block)):
+            if isinstance(names, str):
+                raise DefinitionError(f"{option}={names!r} is one text: write {option}=[{names!r}].")
+        if allow is not None and block is not None:
+            raise DefinitionError(self._both_lists)
+        self._allow, self._block = allow, block
+        self._optional = optional
+        self._options = options
+        self._timeout: float = check_type("timeout", options["timeout"], int, float)
+        self._connect_timeout = min(self._timeout, longest_connect)
+        self._tools: tuple[AnyTool, ...] | None = None
+        self._is_closed = False
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """The tools that it has now, as it last said; connects first.
+
+        Raises:
+            Failed: It cannot be reached, and is not optional.
+        """
+        if self._tools is None:
+            self.connect()
+        return self._tools or ()
+
+    def current_tools(self) -> tuple[AnyTool, ...]:
+        """Return `tools`: a toolbox asks for them at each run."""
+        return self.tools
+
+    def connect(self) -> Self:
+        """Connect and list the tools, unless that is done.
+
+        Raises:
+            Failed: It cannot be reached, and is not optional.
+        """
+        try:
+            return private_loop.run(self._connect)
+        except Unreachable as error:
+            raise error.with_traceback(None) from None  # the way through the loop says nothing
+
+    async def aconnect(self) -> Self:
+        """Do what `connect` does, in the running event loop."""
+        try:
+            return await private_loop.arun(self._connect)
+        except Unreachable as error:
+            raise error.with_traceback(None) from None
+
+    def close(self) -> None:
+        """End the connection, and what it has started; calls of the tools fail from now on."""
+        private_loop.run(self._close)
+
+    async def aclose(self) -> None:
+        """Do what `close` does, in the running event loop."""
+        await private_loop.arun(self._close)
+
+    def __enter__(self) -> Self:
+        return self.connect()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.aconnect()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _connect(self) -> Self:
+        self._is_closed = False
+        try:
+            await self._open()
+        except Failed as error:
+            if not self._optional:
+                raise
+            logger.warning("%s It is optional, so its tools are left out.", error)
+            self._tools = ()
+        return self
+
+    async def _open(self) -> None:
+        """Connect, and pass the tools to `_take`, unless that is done.
+
+        Raises:
+            Failed: It cannot be reached.
+        """
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Failed(f"The {self._kind} {self.name!r} was closed.")
+
+    def _describe(self, error: BaseException) -> str:
+        """Describe an error without what may be a secret, such as an address."""
+        return str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}{find_reason(error)}."
+
+    @property
+    def _place(self) -> str:
+        """A sentence about where it is, for the application: without what may be a secret."""
+        return ""
+
+    async def _try(self, connect: Callable[[], Awaitable[T]]) -> T:
+        """Connect, in several tries within the time limit.
+
+        Raises:
+            Unreachable: It cannot be reached.
+        """
+        fault: BaseException = TimeoutError()
+        with anyio.move_on_after(self._connect_timeout) as limit:
+            for attempt in range(TRIES):
+                await anyio.sleep(attempt * PAUSE)
+                try:
+                    return await connect()
+                except Exception as error:  # noqa: BLE001  the transports raise what they like
+                    fault = find_leaf(error)
+                    if isinstance(fault, self._final):
+                        break
+        is_late = isinstance(fault, TimeoutError) or limit.cancelled_caught
+        reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
+        first, *more = f"The {self._kind} {self.name!r} cannot be reached: {reason}".split("\n")
+        text = "\n".join([" ".join(filter(None, (first, self._place))), *more])
+        raise Unreachable(text, fault, brief=first) from None
+
+    def _take(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
+        """Take over what is listed by name; what cannot be a tool is left out, with a warning."""
+        known = {name for name, _ in listed}
+        for option, names in (("allow", self._allow), ("block", self._block)):
+            if unknown := sorted({*(names or ())} - known):
+                logger.warning("%r: %s= names %ss that it does not have: %s.", self, option, self._what, unknown)
+        made: dict[str, AnyTool] = {}
+        for name, spec in listed:
+            if (self._allow is not None and name not in self._allow) or name in (self._block or ()):
+                continue
+            try:
+                tool = make(spec)
+            except DefinitionError as error:
+                self.leave_out(name, error)
+            else:
+                if made.setdefault(tool.name, tool) is not tool:
+                    self.leave_out(name, "another one is called so, too.")
+        self._tools = self._vet(tuple(made.values()))
+
+    def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
+        """Return the tools that may be used."""
+        return tools
+
+    def leave_out(self, name: object, reason: object) -> None:
+        """Warn that what is listed under a name is no tool here."""
+        logger.warning("%r: the %s %s is left out: %s", self, self._what, shorten(repr(name), MAX_TITLE), reason)
+
+    def _declare(
+        self,
+        name: str,
+        accepts: Any,
+        gives: Any,
+        call: Callable[[AnyTool, dict[str, Any], ToolContext[Any]], Coroutine[Any, Any, ToolResult]],
+        declaration: Mapping[str, Any],
+    ) -> AnyTool:
+        """Make a tool whose calls run in the private loop; the options of the source replace what it says itself.
+
+        Raises:
+            DefinitionError: It cannot be a tool.
+        """
+
+        async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
+            return await private_loop.arun(partial(call, tool, _arguments, _context))
+
+        title, description = declaration["title"], declaration["description"]
+        given = {
+            **declaration,
+            "trust": "foreign",
+            "title": title[:MAX_TITLE],
+            "description": _shorten(description),
+            **self._options,
+        }
+        made = Tool.from_models(safe_name(f"{self._prefix}_{self.name}_{name}"), accepts, gives, execute, **given)
+        handler: Any = made.handler
+        origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
+        is_hint = self._options.get("effect") is None
+        tool = replace(made, handler=handler.of(replace(handler.interface, origin=origin, is_hint=is_hint)))
+        return tool
+
+
+def check_options(caller: str, own: Collection[str], options: Mapping[str, Any]) -> None:
+    """Check the options of the tools of a source.
+
+    Args:
+        caller: Name of the source, for errors.
+        own: Options of the source itself.
+        options: Those of its tools.
+
+    Raises:
+        DefinitionError: One has a wrong value.
+        TypeError: There is no such option.
+    """
+    refuse_unknown_options(options, [*own, *OPTION_NAMES], HINTS)
+    split_options(options, caller, ToolSettings())
+
+
+@dataclass(eq=False)
+class RunningCall:
+    """A call that is not answered yet; what the other program reports goes to the call's context."""
+
+    context: ToolContext[Any]
+    left: int = MAX_UPDATES
+
+    def report(self, text: str) -> None:
+        """Report progress, up to a number of times."""
+        self.left -= 1
+        if self.left >= 0:
+            self.context.progress(shorten(text, MAX_UPDATE))
+
+
+def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
+    """Make an image or a file of bytes, or of base64; a text that names it where it cannot be one."""
+    try:
+        content = base64.b64decode(data, validate=True) if isinstance(data, str) else data
+        return Image(content, media_type) if media_type.startswith("image/") else File(content, media_type, name)
+    except (binascii.Error, ValueError):
+        return f"[{name} that cannot be read]"
+
+
+def join_parts(parts: Iterable[Part]) -> str:
+    """Write parts for a model, which sees the images and files beside the text."""
+    return "\n".join(map(_write_part, parts))
+
+
+def attach_parts(parts: Collection[Part]) -> dict[str, Any]:
+    """Return the images and the files among parts, as a result takes them."""
+    return {
+        "images": tuple(part for part in parts if isinstance(part, Image)),
+        "files": tuple(part for part in parts if isinstance(part, File)),
+    }
+
+
+def _write_part(part: Part) -> str:
+    if isinstance(part, str):
+        return part
+    return "[image]" if isinstance(part, Image) else f"[file {part.name}]"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
+
+
+def find_reason(error: BaseException | None) -> str:
+    """Find what the operating system says of a failed connection, behind a colon; "" where it says nothing."""
+    reason = ""
+    for _ in range(10):
+        if error is None:
+            break
+        error = find_leaf(error)
+        if isinstance(error, OSError) and error.errno:
+            is_own = type(error).__module__ == "builtins"  # the texts of asyncio's hold the address
+            reason = os.strerror(error.errno) if is_own else str(error.strerror or reason)
+        error = error.__cause__ or error.__context__
+    return f": {reason}" if reason else ""
+
+
+def find_leaf(error: BaseException) -> BaseException:
+    """Return the first exception inside groups."""
+    while getattr(error, "exceptions", ()):
+        error = error.exceptions[0]  # type: ignore[attr-defined]  # no builtin in Python 3.10
+    return error

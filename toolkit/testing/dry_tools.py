@@ -1,0 +1,96 @@
+"""Tools that change nothing: reads run, and the others answer with a value of their output schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from toolkit._context import ToolContext
+from toolkit._messages import ToolResult
+from toolkit._schema.argument_schema import ArgumentSchema
+from toolkit._schema.return_schema import ReturnSchema
+from toolkit._toolbox import Addable, Toolbox
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.functions import Action
+from toolkit._tools.handlers import DeclaredHandler, Handler, LatentHandler
+from toolkit.testing.example_values import make_value
+
+
+def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
+    """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
+
+    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its result
+    is the smallest value of the tool's output schema, or None without one, and says so in its text, which a reference
+    to the result stands for. Latent tools, whose output the model writes, stay as they are.
+
+    Labels are believed, those of MCP servers too, and a read that changes something does so. Later changes of `tools`,
+    and of the sources in it, do not reach the toolbox that is returned.
+
+    Args:
+        tools: A toolbox, or what one is made of.
+
+    Raises:
+        DefinitionError: One of them cannot be a tool.
+    """
+    box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+    dry = [_make_dry(tool) for tool in box.snapshot().values()]
+    made = Toolbox(dry, strict=box.strict, references=box.references, check_output=box.check_output)
+    made.bindings.modules = box.bindings.modules
+    return made
+
+
+def _make_dry(tool: AnyTool) -> AnyTool:
+    handler = tool.handler
+    if tool.settings.effect == "read" or isinstance(handler, LatentHandler):
+        return tool
+    activity: Any = handler.activity  # None of a function: as the model is shown it
+    settings = replace(tool.settings, executor=None, isolate=None)
+    return replace(
+        tool, activity=None, handler=_DryHandler(handler.interface, activity, real=handler), settings=settings
+    )
+
+
+@dataclass(frozen=True)
+class _DryHandler(DeclaredHandler):
+    """Answers with a made-up value.
+
+    Attributes:
+        real: The handler that would execute the calls.
+    """
+
+    real: Handler = field(kw_only=True)
+
+    @property
+    def origin(self) -> str:
+        """Where the interface comes from; an approver sees it, and an approval of a dry run is for no real call."""
+        return f"dry run of {self.real.origin}"
+
+    @property
+    def argument_schema(self) -> ArgumentSchema:
+        """The schema of its arguments: they are validated as ever."""
+        return self.real.argument_schema
+
+    def make_action(self, tool: AnyTool) -> Action:
+        """Return a function that says what it did not do."""
+
+        def answer(_: dict[str, Any], __: ToolContext[Any] | None) -> ToolResult:
+            return make_result(tool.name, self.returns)
+
+        return answer
+
+
+def make_result(name: str, returns: ReturnSchema) -> ToolResult:
+    """Make up the result of a tool."""
+    said = f"Dry run: {name} was not executed, and nothing has changed."
+    schema = returns.schema
+    if schema is None:
+        return ToolResult(None, text=said)
+    try:
+        plain = make_value(schema)
+        value = returns.check(plain)
+    except Exception:  # noqa: BLE001  the user's types validate the value, and may raise anything
+        return ToolResult(None, text=f"{said} No value of its output schema could be made up.")
+    return ToolResult(value, text=f"{said} A made-up result: {to_json(plain, inf_nan_mode='strings').decode()}")

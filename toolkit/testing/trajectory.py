@@ -1,0 +1,157 @@
+"""The calls of a run, compared with those that a test expects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from toolkit._messages import ToolCall
+from toolkit._runner.result import RunResult
+from toolkit.events import ToolCallFinished
+
+# A name, whatever the arguments are; or a call, as `call("add", a=1)` makes it.
+ExpectedCall: TypeAlias = str | ToolCall
+
+# A wider column is not read beside another one.
+COLUMN = 56
+# What a call may say beside its arguments; compared where the expected call says it.
+BESIDE = ("instance", "output_path", "imports", "reasoning")
+
+
+def assert_calls(
+    result: RunResult[Any], expected: Iterable[ExpectedCall], *, partial: bool = False, any_order: bool = False
+) -> None:
+    """Assert that a run made just these calls: those that failed or were refused, too.
+
+    Compared are the calls as they ran (`calls[i].name` and `.arguments`), their arguments as JSON: 1 and 1.0 are equal,
+    1 and true are not. A call that waits for approval is in `result.pending`, and is not among them.
+
+    Args:
+        result: What `run` returned.
+        expected: Names, where the arguments do not matter, and calls such as `call("add", a=1)`, with all arguments.
+        partial: Whether a call may have more arguments than the expected one.
+        any_order: Whether the order does not matter.
+
+    Raises:
+        AssertionError: The run made other calls. The message has both lists side by side.
+        TypeError: `expected` is no list of names and calls, or `result` is no result of a run.
+
+    Examples:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel, call
+        >>> model = ScriptedModel([call("len", value="four"), "4 letters"])
+        >>> result = Runner(model=model).run("How long is 'four'?")
+        >>> assert_calls(result, [call("len", value="four")])
+    """
+    __tracebackhide__ = True  # pytest shows the test's own line
+    if not isinstance(result, RunResult):
+        raise TypeError(f"assert_calls() takes the result of a run first, not {result!r:.100}.")
+    wanted = _check_expected(expected)
+    pairs = (_pair_any_order if any_order else _pair_in_order)(
+        wanted, result.calls, lambda want, made: _is_match(want, made, partial=partial)
+    )
+    if any(want is None or made is None or not fits for want, made, fits in pairs):
+        rules = [*(["in any order"] if any_order else []), *(["with these arguments at least"] if partial else [])]
+        raise AssertionError(f"The run made other calls than expected{_join(rules)}.\n{_render(pairs)}")
+
+
+_Pair: TypeAlias = tuple[ExpectedCall | None, ToolCallFinished | None, bool]
+_Match: TypeAlias = Callable[[ExpectedCall, ToolCallFinished], bool]
+
+
+def _join(rules: list[str]) -> str:
+    return f", {', '.join(rules)}" if rules else ""
+
+
+def _check_expected(expected: Any) -> list[ExpectedCall]:
+    is_list = isinstance(expected, Iterable) and not isinstance(expected, str)
+    wanted: list[Any] = [*expected] if is_list else [expected]
+    wrong = [want for want in wanted if not isinstance(want, (str, ToolCall))] if is_list else wanted
+    if wrong:
+        raise TypeError(f'{wrong[0]!r:.100} is no list of expected calls, such as ["add", call("add", a=1)].')
+    return wanted
+
+
+def _pair_in_order(wanted: Sequence[ExpectedCall], made: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
+    pairs = zip_longest(wanted, made)
+    return [(want, call, want is not None and call is not None and match(want, call)) for want, call in pairs]
+
+
+def _pair_any_order(wanted: Sequence[ExpectedCall], made: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
+    """Pair as many calls as possible; a call that several expected ones fit is left to one that fits no other."""
+    owners: dict[int, int] = {}  # position in `made` -> position in `wanted`
+
+    def find(want: int, tried: set[int]) -> bool:
+        for place, call in enumerate(made):
+            if place in tried or not match(wanted[want], call):
+                continue
+            tried.add(place)
+            if place not in owners or find(owners[place], tried):
+                owners[place] = want
+                return True
+        return False
+
+    for want in range(len(wanted)):
+        find(want, set())
+    places = {want: place for place, want in owners.items()}
+    pairs: list[_Pair] = [(wanted[want], made[place], True) for want, place in sorted(places.items())]
+    unpaired = [want for number, want in enumerate(wanted) if number not in places]
+    others = [call for place, call in enumerate(made) if place not in owners]
+    return [*pairs, *((want, call, False) for want, call in zip_longest(unpaired, others))]
+
+
+def _is_match(want: ExpectedCall, made: ToolCallFinished, *, partial: bool) -> bool:
+    if isinstance(want, str):
+        return want == made.name
+    ran = made.ran or made.call
+    if want.name != ran.name or any(getattr(want, own) not in ("", (), getattr(ran, own)) for own in BESIDE):
+        return False
+    wanted, arguments = _parse(want.arguments), _parse(ran.arguments)
+    if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
+        arguments = {name: value for name, value in arguments.items() if name in wanted}
+    return _is_same(wanted, arguments)
+
+
+def _parse(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:  # the model wrote no JSON: the text itself is compared
+        return arguments
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Compare JSON values; in Python true equals 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _render(pairs: Sequence[_Pair]) -> str:
+    rows = [("" if fits else "!", _show(want), _show_made(made)) for want, made, fits in pairs]
+    width = max(len("expected"), *(len(want) for _, want, _ in rows))
+    if width > COLUMN:  # one below the other
+        return "\n".join(f"{mark:1} expected: {want}\n  actual:   {made}" for mark, want, made in rows)
+    return "\n".join(f"{mark:1} {want:{width}}   {made}" for mark, want, made in [("", "expected", "actual"), *rows])
+
+
+def _show_made(made: ToolCallFinished | None) -> str:
+    if made is None:
+        return _show(None)
+    return _show(made.ran or made.call) + (f"  [{made.result.kind or 'failed'}]" if made.result.is_error else "")
+
+
+def _show(call: ExpectedCall | None) -> str:
+    if call is None:
+        return "-"
+    if isinstance(call, str):
+        return call
+    arguments = _parse(call.arguments)
+    beside = [f"{own}={value!r}" for own in BESIDE if (value := getattr(call, own))]
+    if not isinstance(arguments, dict):
+        return f"{call.name}({', '.join([call.arguments, *beside])})"
+    written = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return f"{call.name}({', '.join([*written, *beside])})"
