@@ -185,6 +185,16 @@ def test_guards_are_killed(place: Place, kill: str) -> None:
     assert (text, []) == (result.error, list_living(place.mark))
 
 
+def test_guards_are_killed_by_a_program_that_replaces_itself(place: Place) -> None:
+    """A process that is between two programs, and so without an environment, ends as well."""
+    (place.path / "again").write_text("exec bash again\n", encoding="utf-8")
+
+    for _ in range(20):
+        place.call(f"bash again & kill -9 {OUTER} {GUARD}; sleep 600")
+
+    assert [] == list_living(place.mark)
+
+
 def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
     """A process without its environment ends, too, when one of the guards is killed."""
     escape = ESCAPES["no environment"].replace("MARK", place.mark)

@@ -35,6 +35,7 @@ CLEAN, LEFT = 0, 1
 GRACE = 0.2  # seconds between SIGTERM and SIGKILL
 PERSISTENCE = 2.0  # seconds of killing
 PAUSE = 0.002  # seconds between two looks
+SETTLING = 0.1  # seconds without a process that is recognised by its environment
 
 
 def serve() -> int:
@@ -206,8 +207,13 @@ class Marked:
         self._mark = mark
 
     def is_gone(self) -> bool:
-        """Return whether none is left."""
-        return not self._list()
+        """Return whether none is found for `SETTLING`: one that is replacing its program has no environment then."""
+        end = time.monotonic() + SETTLING
+        while not self._list():
+            if time.monotonic() > end:
+                return True
+            time.sleep(PAUSE)
+        return False
 
     def send(self, number: int) -> None:
         """Send each of them a signal."""
