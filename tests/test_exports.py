@@ -16,9 +16,10 @@ import pytest
 
 import toolkit
 import toolkit.builtin
+import toolkit.testing
 
 ALL: list[str] = vars(toolkit)["__all__"]
-PACKAGES = [toolkit, toolkit.builtin]
+PACKAGES = [toolkit, toolkit.builtin, toolkit.testing]
 NAMES = [(package, name) for package in PACKAGES for name in vars(package)["__all__"]]
 HEAVY = [
     "openai",

@@ -1,4 +1,4 @@
-"""A cassette records the answers of a model and replays them to equal requests; tools run live."""
+"""A cassette records the answers of a model and the results of tools, and replays them to equal requests and calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import Image, ModelError, OpenAIModel, Runner, Usage
+from toolkit import Image, ModelError, OpenAIModel, Runner, Usage, tool
+from toolkit.approvers import defer
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Model, ModelResponse
 from toolkit.models.responses import ResponsesModel
@@ -127,7 +128,7 @@ def test_one_request_more(path: Path) -> None:
     with Cassette(path) as model:
         assert "Hi." == Runner(model=model).run("Hi!").output
         with pytest.raises(
-            ScriptError, match=r"All 1 records of .* are used, and there is one more request:\n(.|\n)*Hi!"
+            ScriptError, match=r"All 1 requests of .* are used, and there is one more request:\n(.|\n)*Hi!"
         ):
             Runner(model=model).run("Hi!")
 
@@ -280,9 +281,7 @@ def test_ids_of_a_server_are_replayed(path: Path) -> None:
     ("arguments", "options", "error", "message"),
     [
         ((), {}, ScriptError, 'Record it: Cassette(path, model, mode="record")'),
-        ((), {"mode": "record"}, TypeError, "needs a model to ask"),
-        ((), {"mode": "auto"}, TypeError, "needs a model to ask"),
-        (("gpt",), {}, TypeError, "needs a model to ask"),
+        (("gpt",), {}, TypeError, "'gpt' is no model. Pass one: Cassette("),
         ((), {"mode": "all"}, ValueError, 'is not "record", "replay" or "auto"'),
         ((ScriptedModel([]),), {"mode": "record", "secrets": "abc"}, TypeError, "secrets= takes a list"),
     ],
@@ -291,6 +290,106 @@ def test_refused_options(path: Path, arguments: Any, options: Any, error: Any, m
     """What cannot work is refused when the cassette is made, with what to do."""
     with pytest.raises(error, match=re.escape(message)):
         Cassette(path, *arguments, **options)
+
+
+def test_recording_without_a_model(path: Path) -> None:
+    """A cassette that is to record and has no model says so when it is asked."""
+    with pytest.raises(TypeError, match="has no model to ask"):
+        Runner(model=Cassette(path, mode="record")).run("Hi!")
+
+
+class TestTools:
+    """The results of tools are recorded and replayed by a cassette that is a hook of the runner."""
+
+    def test_tools_and_model(self, path: Path) -> None:
+        """A replay of both runs no tool and asks no gate; the results are the recorded ones."""
+        tape = Cassette(path, ScriptedModel([[CALL, CALL], "It is 3."]), mode="record")
+        Runner([add], model=tape, hooks=[tape]).run("1 + 2?")
+
+        def refuse(tool: Any, arguments: Any, context: Any) -> bool:
+            raise AssertionError
+
+        with Cassette(path) as tape:
+            result = Runner([add], model=tape, hooks=[tape], authorize=refuse).run("1 + 2?")
+        assert ([3, 3], "It is 3.") == ([made.result.value for made in result.calls], result.output)
+
+    def test_tools_alone(self, path: Path) -> None:
+        """The model is live while the results are replayed, in sync and async runs."""
+        tape = Cassette(path, mode="record")
+        Runner([add], model=ScriptedModel([CALL, "3"]), hooks=[tape]).run("1 + 2?")
+
+        @tool(name="add", description="Not needed in a replay.")
+        def gone(a: int, b: int) -> int:
+            raise AssertionError
+
+        with Cassette(path) as tape:
+            model = ScriptedModel([CALL, "Three."], is_async=True)
+            runner = Runner([gone], model=model, hooks=[tape])
+            result = asyncio.run(runner.arun("What are 1 and 2?"))
+        assert ("3", "Three.") == (result.calls[0].result.text, result.output)
+
+    def test_difference(self, path: Path) -> None:
+        """Another call ends the run, with the lines that differ."""
+        tape = Cassette(path, mode="record")
+        Runner([add], model=ScriptedModel([CALL, "3"]), hooks=[tape]).run("1 + 2?")
+
+        model = ScriptedModel([call("add", a=1, b=5)])
+        with pytest.raises(ScriptError, match=r"The call differs from record 1 of 1(.|\n)*  -b: 2\n  \+b: 5"):
+            Runner([add], model=model, hooks=[Cassette(path)]).run("1 + 5?")
+        with pytest.raises(ScriptError, match=r"1 of 1 calls in .* were not made"), Cassette(path):
+            pass
+
+    def test_errors(self, path: Path) -> None:
+        """Exceptions, and arguments that are refused, are replayed as the errors that they were."""
+
+        def fail(x: int) -> int:
+            raise OSError("disk")
+
+        script: list[Any] = [[call("fail", x=1), call("fail", x="no"), call("unknown")], "No."]
+        tape = Cassette(path, ScriptedModel(script), mode="record")
+        recorded = Runner([fail], model=tape, hooks=[tape]).run("Try.")
+        with Cassette(path) as tape:
+            replayed = Runner([fail], model=tape, hooks=[tape]).run("Try.")
+
+        assert ["failed", "invalid_arguments", "not_found"] == [made.result.kind for made in replayed.calls]
+        assert [made.result.text for made in recorded.calls] == [made.result.text for made in replayed.calls]
+
+    def test_pictures_and_secrets(self, path: Path) -> None:
+        """Pictures come back whole; secrets in results are not written."""
+
+        def draw() -> list[Any]:
+            """Draw."""
+            return [f"key {SECRET}", Image(b"cat")]
+
+        tape = Cassette(path, mode="record", secrets=[SECRET])
+        Runner([draw], model=ScriptedModel([call("draw"), "Done."]), hooks=[tape]).run("Draw.")
+        with Cassette(path) as tape:
+            result = Runner([draw], model=ScriptedModel([call("draw"), "Done."]), hooks=[tape]).run("Draw.")
+
+        assert "4711" not in path.read_text(encoding="utf-8")
+        assert (Image(b"cat"),) == result.calls[0].result.images
+
+    def test_auto(self, path: Path) -> None:
+        """In the mode "auto" a call that is not in the file runs, and is added."""
+        ran: list[int] = []
+
+        def double(x: int) -> int:
+            """Double."""
+            ran.append(x)
+            return 2 * x
+
+        for calls in ([1], [1, 2], [1, 2]):
+            script: list[Any] = [[call("double", x=x) for x in calls], "Done."]
+            Runner([double], model=ScriptedModel(script), hooks=[Cassette(path, mode="auto")]).run("Double.")
+
+        assert [1, 2] == ran
+
+    def test_waiting_calls_are_not_recorded(self, path: Path) -> None:
+        """A call that waits for approval has no result to record."""
+        tape = Cassette(path, mode="record")
+        Runner([add], model=ScriptedModel([CALL]), hooks=[tape], approve=defer).run("1 + 2?")
+
+        assert not path.exists()
 
 
 def test_scrub_returns_text(path: Path) -> None:
@@ -314,6 +413,8 @@ GOOD = {"version": 1, "model": "m", "records": [{"request": {"messages": []}, "r
         json.dumps({**GOOD, "records": [{"request": {}, "response": {"text": "x"}}]}),
         json.dumps({**GOOD, "records": [{"request": {"messages": []}, "response": {"text": 1}}]}),
         json.dumps({**GOOD, "records": [{"request": {"messages": []}, "response": {"txt": "x"}}]}),
+        json.dumps({**GOOD, "calls": [{"call": {"name": "add", "arguments": {}}, "result": {"text": 1}}]}),
+        json.dumps({**GOOD, "calls": [{"call": {"name": "add"}, "result": {"text": "3"}}]}),
     ],
 )
 def test_other_files(tmp_path: Path, content: str) -> None:

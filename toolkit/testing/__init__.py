@@ -3,10 +3,13 @@
     with ScriptedModel([[call("add", a=1, b=2)], "It is 3."]) as model:
         assert Runner(box, model=model).run("What is 1 + 2?").output == "It is 3."
 
+Every name here is loaded when it is first used, so that the plugin costs a test run without it nothing.
+
 Files, each importing only those below it:
 
+    plugin            the pytest plugin: the fixture `cassette`
     trajectory        assert_calls: the calls of a run against those that a test expects
-    cassette          Cassette: the answers of a model, recorded and replayed
+    cassette          Cassette: the answers of a model and the results of tools, recorded and replayed
     dry_tools         dry_run: tools of which only reads run
     example_values    the smallest value that a JSON Schema allows
     fake_server       FakeServer and its replies, faults of the network included
@@ -17,22 +20,33 @@ Files, each importing only those below it:
     strict_schemas    schemas that OpenAI refuses where `strict` is true
 """
 
-from toolkit.testing.cassette import Cassette
-from toolkit.testing.dry_tools import dry_run
-from toolkit.testing.fake_server import FakeServer, Reply, Request, reply
-from toolkit.testing.scripted import ModelReply, ScriptedModel, ScriptError, call
-from toolkit.testing.trajectory import assert_calls
+from __future__ import annotations
 
-__all__ = [
-    "Cassette",
-    "FakeServer",
-    "ModelReply",
-    "Reply",
-    "Request",
-    "ScriptError",
-    "ScriptedModel",
-    "assert_calls",
-    "call",
-    "dry_run",
-    "reply",
-]
+from typing import TYPE_CHECKING
+
+from toolkit._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from toolkit.testing.cassette import Cassette as Cassette
+    from toolkit.testing.dry_tools import dry_run as dry_run
+    from toolkit.testing.fake_server import FakeServer as FakeServer
+    from toolkit.testing.fake_server import Reply as Reply
+    from toolkit.testing.fake_server import Request as Request
+    from toolkit.testing.fake_server import reply as reply
+    from toolkit.testing.scripted import ModelReply as ModelReply
+    from toolkit.testing.scripted import ScriptedModel as ScriptedModel
+    from toolkit.testing.scripted import ScriptError as ScriptError
+    from toolkit.testing.scripted import call as call
+    from toolkit.testing.trajectory import assert_calls as assert_calls
+
+# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+_HOMES = {
+    "toolkit.testing.cassette": ("Cassette",),
+    "toolkit.testing.dry_tools": ("dry_run",),
+    "toolkit.testing.fake_server": ("FakeServer", "Reply", "Request", "reply"),
+    "toolkit.testing.scripted": ("ModelReply", "ScriptError", "ScriptedModel", "call"),
+    "toolkit.testing.trajectory": ("assert_calls",),
+}
+
+if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+    __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)

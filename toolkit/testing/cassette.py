@@ -1,4 +1,4 @@
-"""A model whose answers are recorded in a file, and replayed from it."""
+"""The answers of a model, and the results of tools, recorded in a file and replayed from it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -19,6 +20,8 @@ from toolkit._messages import (
     Message,
     ModelRequest,
     ModelResponse,
+    ToolCall,
+    ToolResult,
     ToolSpec,
     check_fields,
     clean_json,
@@ -26,7 +29,9 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
-from toolkit.middleware import make_cleaner
+from toolkit._tools.invocation import explain
+from toolkit.errors import ToolError
+from toolkit.middleware import Next, make_cleaner
 from toolkit.models import Model, Piece
 from toolkit.testing.scripted import ScriptError, split_response
 
@@ -37,19 +42,63 @@ VERSION = 1
 # What differs from run to run and no model is sent, or what a response that is recorded before has.
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "items", "model", "provider_call_id", "timestamp"})
 UNSTABLE |= {"usage", "wire_arguments"}
-PARTS = ("messages", "tools", "output", "choice", "allowed")
+PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
+# Results that are no answer yet; the same call may have another one later.
+OPEN = ("cancelled", "pending", "stopped")
+
+
+@dataclass
+class _Track:
+    """What is recorded of one kind, and what of it is not used yet.
+
+    Attributes:
+        kind: "request" or "call", under which a record has what it is found by.
+        records: The records, as they are in the file.
+        unused: Positions of records.
+    """
+
+    kind: str
+    records: list[dict[str, Any]] = field(default_factory=list)
+    unused: list[int] = field(default_factory=list)
+
+    def take(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the first unused record that fits, and mark it as used."""
+        key = _write_key(asked)
+        place = next((each for each in self.unused if _write_key(self.records[each][self.kind]) == key), None)
+        if place is None:
+            return None
+        self.unused.remove(place)
+        return self.records[place]
+
+    def explain(self, asked: Mapping[str, Any], path: Path) -> str:
+        """Explain why no record fits, by the one that has most in common with what was asked."""
+        if not self.unused:
+            last = "\n".join(_list_lines(_get_end(asked)))
+            return (
+                f"All {len(self.records)} {self.kind}s of {path} are used, and there is one more {self.kind}:\n{last}"
+            )
+        place = max(self.unused, key=lambda each: _count_common(self.records[each][self.kind], asked))
+        differences = "\n".join(_list_differences(self.records[place][self.kind], asked))
+        return (
+            f"The {self.kind} differs from record {place + 1} of {len(self.records)} in {path} (- recorded, + now):\n"
+            f'{differences}\nIf this is meant, record it again: mode="record".'
+        )
 
 
 class Cassette:
-    """A model that records the answers of another one in a file, and replays them without it. Tools run as ever.
+    """A model that records the answers of another one in a file, and replays them without it.
 
     A request is compared with those in the file by its messages and tools; each record answers one request. Ids and
     times are not compared. A stream is replayed word by word. Leaving the `with` block in the mode "replay" raises
     `ScriptError` if records are unused.
 
+    Tools run as usual, unless the cassette is a hook of the runner, too: `hooks=[cassette]` records and replays the
+    results of calls, by the tool's name and the arguments. A replayed call asks no gate, and its value is plain data.
+    As a hook alone it needs no model.
+
     Args:
         path: The file, in JSON. It holds what was sent and answered, but for what is scrubbed: no address, no headers.
-        model: The model that is recorded; not needed to replay.
+        model: The model that is recorded; not needed to replay, or to record the results of tools alone.
         mode: "replay" asks no model; "record" asks it for everything, and writes the file anew; "auto" asks it for what
             is not in the file, and adds that.
         secrets: Secret texts that are not written, found as `redact` finds them.
@@ -59,7 +108,7 @@ class Cassette:
 
     Raises:
         ScriptError: There is no file to replay.
-        TypeError: There is no model to record.
+        TypeError: `model` is no model.
         ValueError: The file is no cassette, or there is no such mode.
 
     Examples:
@@ -86,8 +135,10 @@ class Cassette:
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f'mode={mode!r} is not "record", "replay" or "auto".')
-        if not isinstance(model, Model) and (model is not None or mode != "replay"):
-            raise TypeError(f'mode={mode!r} needs a model to ask: Cassette("path.json", OpenAIModel(client, "name")).')
+        if not isinstance(model, Model) and model is not None:
+            raise TypeError(
+                f'{model!r:.100} is no model. Pass one: Cassette("path.json", OpenAIModel(client, "name")).'
+            )
         self.path = Path(path)
         self.mode = mode
         # Without a model, a request that is not found is an error.
@@ -95,8 +146,7 @@ class Cassette:
         self._clean, self._scrub = make_cleaner(secrets, patterns), scrub
         self._lock = threading.Lock()
         self._name = "" if model is None else model.name
-        self._records: list[dict[str, Any]] = []
-        self._unused: list[int] = []  # positions of records
+        self._requests, self._calls = _Track("request"), _Track("call")
         if mode == "replay" and not self.path.exists():
             raise ScriptError(f'There is no cassette {self.path}. Record it: Cassette(path, model, mode="record").')
         if mode != "record" and self.path.exists():
@@ -118,12 +168,13 @@ class Cassette:
         Raises:
             ScriptError: The request is not in the file; the message has the difference.
             ModelError: The model that is recorded gave no answer. Nothing is recorded then.
+            TypeError: There is no model to record.
         """
         asked = self._describe(request)
-        if found := self._find(asked, request):
+        if found := self._find_response(asked, request):
             return found
         response: ModelResponse = await self._model.complete(request)
-        self._record(asked, request, response)
+        self._record_response(asked, request, response)
         return response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
@@ -134,15 +185,32 @@ class Cassette:
             ModelError: As for `complete`.
         """
         asked = self._describe(request)
-        if found := self._find(asked, request):
+        if found := self._find_response(asked, request):
             for piece in split_response(found):
                 yield piece
             return
         async with aclosing(self._model.stream(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelResponse):
-                    self._record(asked, request, piece)
+                    self._record_response(asked, request, piece)
                 yield piece
+
+    async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
+        """Answer a call from the file, or record its result. A runner with `hooks=[cassette]` calls it.
+
+        Raises:
+            ScriptError: The call is not in the file; the message has the difference.
+        """
+        asked = self._clean_texts(clean_json({"name": call.name, "arguments": _parse(call.arguments)}))
+        if record := self._find(self._calls, asked, is_live=self.mode != "replay"):
+            return ToolResult.from_json(json.dumps(record["result"]))
+        try:
+            result = await call_next(call)
+        except ToolError as refusal:
+            self._record_result(asked, explain(refusal, call.name, (), ()))
+            raise
+        self._record_result(asked, result)
+        return result
 
     def check(self) -> None:
         """Check that every record was used.
@@ -150,12 +218,13 @@ class Cassette:
         Raises:
             ScriptError: Some were not.
         """
-        if self._unused:
-            first = self._records[self._unused[0]]["request"]["messages"][-1:]
-            raise ScriptError(
-                f"{len(self._unused)} of {len(self._records)} requests in {self.path} were not made. The first one "
-                f"ends in:\n" + "\n".join(_list_lines(first))
-            )
+        for track in (self._requests, self._calls):
+            if track.unused:
+                first = "\n".join(_list_lines(_get_end(track.records[track.unused[0]][track.kind])))
+                raise ScriptError(
+                    f"{len(track.unused)} of {len(track.records)} {track.kind}s in {self.path} were not made. "
+                    f"The first one ends in:\n{first}"
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -172,15 +241,19 @@ class Cassette:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             if data["version"] != VERSION:
                 raise ValueError(f"it is of version {data['version']!r}, and this library reads {VERSION}")  # noqa: TRY301  as if read
-            self._records = [*data["records"]]
-            for record in self._records:
+            self._requests.records, self._calls.records = [*data["records"]], [*data.get("calls", ())]
+            for record in self._requests.records:
                 check_fields(_read_response(record))
                 if not isinstance(record["request"]["messages"], list):
                     raise TypeError("the messages of a request are no list")  # noqa: TRY301  as above
+            for record in self._calls.records:
+                ToolResult.from_json(json.dumps(record["result"]))
+                _ = record["call"]["name"], record["call"]["arguments"]
             self._name = self._name or str(data["model"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"{self.path} is no cassette: {type(error).__name__}: {error}") from error
-        self._unused = [*range(len(self._records))]
+        for track in (self._requests, self._calls):
+            track.unused = [*range(len(track.records))]
 
     def _describe(self, request: ModelRequest) -> dict[str, Any]:
         """Return what a request is compared by, and written as."""
@@ -209,49 +282,50 @@ class Cassette:
             return {name: self._clean_texts(item) for name, item in value.items()}
         return value
 
-    def _find(self, asked: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
-        """Return the recorded response to a request; None where the model is to be asked.
+    def _find(self, track: _Track, asked: Mapping[str, Any], *, is_live: bool) -> dict[str, Any] | None:
+        """Return the record that fits; None where there is none, and it is to be made.
 
         Raises:
-            ScriptError: There is none, and no model to ask.
+            ScriptError: There is none, and it cannot be made.
         """
-        key = _write_key(asked)
         with self._lock:
-            place = next((each for each in self._unused if _write_key(self._records[each]["request"]) == key), None)
-            if place is None and self._model is None:
-                raise ScriptError(self._explain(asked))
-            if place is None:
-                return None
-            self._unused.remove(place)
-        if request.output and self._records[place].get("output_by_tool"):
-            request.output.by_tool = True  # as the model found out while it was recorded
-        return _read_response(self._records[place])
+            record = track.take(asked)
+            if record is None and not is_live:
+                raise ScriptError(track.explain(asked, self.path))
+            return record
 
-    def _record(self, asked: dict[str, Any], request: ModelRequest, response: ModelResponse) -> None:
+    def _find_response(self, asked: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
+        record = self._find(self._requests, asked, is_live=self.mode != "replay")
+        if record is None:
+            if self._model is None:
+                raise TypeError(f"{self!r} has no model to ask: Cassette(path, model, mode={self.mode!r}).")
+            return None
+        if request.output and record.get("output_by_tool"):
+            request.output.by_tool = True  # as the model found out while it was recorded
+        return _read_response(record)
+
+    def _record_response(self, asked: dict[str, Any], request: ModelRequest, response: ModelResponse) -> None:
         answer = self._clean_texts(clean_json(_drop_empty(message_to_dict(response))))
         answer.pop("kind")
         record: dict[str, Any] = {"request": asked, "response": answer}
         if request.output and request.output.by_tool:
             record["output_by_tool"] = True
+        self._write(self._requests, record)
+
+    def _record_result(self, asked: dict[str, Any], result: ToolResult) -> None:
+        if result.kind not in OPEN:
+            self._write(self._calls, {"call": asked, "result": self._clean_texts(json.loads(result.to_json()))})
+
+    def _write(self, track: _Track, record: dict[str, Any]) -> None:
         with self._lock:
-            self._records.append(record)
-            text = {"version": VERSION, "model": self._name, "records": self._records}
+            track.records.append(record)
+            data = {"version": VERSION, "model": self._name, "records": self._requests.records}
+            if self._calls.records:
+                data["calls"] = self._calls.records
             self.path.parent.mkdir(parents=True, exist_ok=True)
             partial = self.path.with_name(f"{self.path.name}.partial")
-            partial.write_text(json.dumps(text, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            partial.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             partial.replace(self.path)  # a process that dies meanwhile leaves the old file whole
-
-    def _explain(self, asked: Mapping[str, Any]) -> str:
-        """Explain why no record fits, by the one that has most of the first messages in common."""
-        if not self._unused:
-            last = "\n".join(_list_lines(asked["messages"][-1:]))
-            return f"All {len(self._records)} records of {self.path} are used, and there is one more request:\n{last}"
-        place = max(self._unused, key=lambda each: _count_common(self._records[each]["request"], asked))
-        differences = "\n".join(_list_differences(self._records[place]["request"], asked))
-        return (
-            f"The request differs from record {place + 1} of {len(self._records)} in {self.path} (- recorded, + now):\n"
-            f'{differences}\nIf this is meant, record it again: mode="record".'
-        )
 
 
 def _describe_message(message: Message) -> dict[str, Any]:
@@ -289,7 +363,21 @@ def _write_key(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True)
 
 
+def _parse(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:  # the model wrote no JSON: the text itself is compared
+        return arguments
+
+
+def _get_end(asked: Mapping[str, Any]) -> Any:
+    """Return what shows best which request or call it is."""
+    return asked["messages"][-1:] if "messages" in asked else dict(asked)
+
+
 def _count_common(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
+    if "messages" not in asked:
+        return int(recorded["name"] == asked["name"])
     pairs = zip(recorded["messages"], asked["messages"])
     return next((number for number, (one, other) in enumerate(pairs) if one != other), len(asked["messages"]))
 

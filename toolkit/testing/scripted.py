@@ -21,6 +21,7 @@ from toolkit._messages import (
     Usage,
     split_meta,
 )
+from toolkit.errors import FatalError
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Piece
 
@@ -31,8 +32,8 @@ ModelReply: TypeAlias = (
 )
 
 
-class ScriptError(AssertionError):
-    """The requests of a test do not fit its script."""
+class ScriptError(AssertionError, FatalError):
+    """The requests or calls of a test do not fit its script or cassette."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:

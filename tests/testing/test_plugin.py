@@ -1,0 +1,86 @@
+"""The pytest plugin: cassettes named after the test, recorded by an option."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEST = """
+import pytest
+
+from toolkit import Runner
+from toolkit.testing import ScriptedModel
+
+
+def make_model():
+    print("a model is made")
+    return ScriptedModel(["Hello."])
+
+
+@pytest.mark.parametrize("name", ["Ann/1"])
+def test_greeting(cassette, name):
+    assert Runner(model=cassette(make_model)).run(PROMPT).output == "Hello."
+"""
+
+
+def run_pytest(folder: Path, *options: str, prompt: str = "Hi!") -> str:
+    (folder / "test_hello.py").write_text(f"PROMPT = {prompt!r}\n{TEST}", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "toolkit.testing.plugin", *options]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stdout + done.stderr
+
+
+def test_record_and_replay(tmp_path: Path) -> None:
+    """A test is recorded by the option, into a file of its name, and then replayed without making a model."""
+    recorded, replayed = run_pytest(tmp_path, "--cassettes=record"), run_pytest(tmp_path)
+
+    assert ("1 passed" in recorded, "1 passed" in replayed) == (True, True)
+    assert ("a model is made" in recorded, "a model is made" in replayed) == (True, False)
+    assert [tmp_path / "cassettes" / "test_hello" / "test_greeting-Ann-1.json"] == [*tmp_path.rglob("*.json")]
+
+
+def test_difference(tmp_path: Path) -> None:
+    """A test that sends something else fails with the lines that differ; one that was not recorded names the way."""
+    missing = run_pytest(tmp_path)
+    run_pytest(tmp_path, "--cassettes=record")
+    differing = run_pytest(tmp_path, prompt="Good day!")
+
+    assert 'mode="record"' in missing
+    assert "-  text: 'Hi!'" in differing and "+  text: 'Good day!'" in differing
+    assert "were not made" not in differing
+
+
+def test_unused_records(tmp_path: Path) -> None:
+    """A test that passes without using what was recorded fails at its end."""
+    run_pytest(tmp_path, "--cassettes=record")
+    skipping = TEST.replace('assert Runner(model=cassette(make_model)).run(PROMPT).output == "Hello."', "cassette()")
+    (tmp_path / "test_hello.py").write_text(skipping, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "toolkit.testing.plugin"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert "1 of 1 requests" in done.stdout
+
+
+def test_start_of_pytest_is_not_slowed() -> None:
+    """pytest loads the plugin without the rest of the library."""
+    code = "import sys, toolkit.testing.plugin\nprint({'pydantic', 'toolkit.middleware'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+
+    assert "set()\n" == done.stdout
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reads TOML with tomllib")
+def test_entry_point() -> None:
+    """The package declares the plugin, so that pytest finds it."""
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert {"pytest11": {"toolkit": "toolkit.testing.plugin"}} == project["entry-points"]
