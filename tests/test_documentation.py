@@ -139,13 +139,22 @@ def test_pages_run(
 def test_each_block_runs_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each block can be copied: it is a whole program, which prints just the text block after it."""
-    for number, (block, expected) in enumerate(blocks_with_output(ROOT / "docs" / f"{name}.md")):
+    """Each block can be copied: it is a whole program, which prints just the text block after it.
+
+    A page may have its first block saved as `tools.py`, which the others import.
+    """
+    page = ROOT / "docs" / f"{name}.md"
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    if "Save this as `tools.py`" in page.read_text(encoding="utf-8"):
+        (tmp_path / "tools.py").write_text(blocks(page)[0], encoding="utf-8")
+    for number, (block, expected) in enumerate(blocks_with_output(page)):
         (tmp_path / str(number)).mkdir()
         monkeypatch.chdir(tmp_path / str(number))
+        sys.modules.pop("tools", None)
         exec(block, {"__name__": "__main__"})
 
         assert expected == capsys.readouterr().out, block
+    sys.modules.pop("tools", None)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
