@@ -219,6 +219,27 @@ def test_context_of_a_tool(durable: Durable) -> None:
     assert context.call_id == result.calls[0].call.id and 32 == len(context.idempotency_key)
 
 
+def test_tool_queues(durable: Durable) -> None:
+    """A tool with a task queue of its own runs on the workers of that queue alone."""
+
+    @tool
+    def here(context: ToolContext[str]) -> str:
+        """Say where it runs."""
+        return context.deps
+
+    runner = Runner(
+        [here, tool(here, name="there")], model=ScriptedModel([[call("there"), call("here"), call("there")], "Done."])
+    )
+    queues = {"there": f"{durable.queue}-gpu"}
+
+    async def go() -> Any:
+        far = Worker(await durable.connect(), runner, task_queue=queues["there"], tool_queues=queues, deps="far")
+        async with far:
+            return await durable.run(runner, tool_queues=queues, deps="near")
+
+    assert ["far", "near", "far"] == [each.result.text for each in asyncio.run(go()).calls]
+
+
 def test_approval(durable: Durable) -> None:
     """A run waits for a decision, is found by its id, and takes each decision once, however often it comes."""
     script: list[Any] = [[call("pay", amount=1), call("pay", amount=2), call("add", a=1, b=1)], "Done."]
@@ -486,7 +507,12 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
         for make, kind, text in wrong:
             with pytest.raises(kind, match=text):
                 Worker(client, make(), task_queue="x")
-        wrong_numbers: list[dict[str, Any]] = [{"heartbeat": 0}, {"attempts": 0}, {"max_bytes": 1}]
+        wrong_numbers: list[dict[str, Any]] = [
+            {"heartbeat": 0},
+            {"attempts": 0},
+            {"max_bytes": 1},
+            {"tool_queues": {"sum": "x"}},
+        ]
         for options in wrong_numbers:
             with pytest.raises(ValueError, match=next(iter(options))):
                 Worker(client, Runner([add]), task_queue="x", **options)

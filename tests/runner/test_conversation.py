@@ -492,6 +492,30 @@ def test_state_of_every_kind_of_message() -> None:
     assert state == RunState.from_json(state.to_json())
 
 
+def test_signed_state() -> None:
+    """A state is read with the key that it was signed with, however its JSON is spaced; what was changed is refused."""
+    state = start_conversation().state
+    text = state.to_json(key="a secret")
+    spaced = json.dumps(json.loads(text), indent=1, sort_keys=True)
+    wrong = [
+        (text.replace('"run12345-and', '"run12346-and'), "a secret"),
+        (text, "another"),
+        (state.to_json(), "a secret"),
+        (text.replace('"signature": "', '"signature": "\u00e9'), "a secret"),
+    ]
+
+    assert text != wrong[0][0]
+    assert [state] * 4 == [
+        RunState.from_json(text, key=b"a secret"),
+        RunState.from_json(spaced, key="a secret"),
+        RunState.from_json(text),
+        RunState.from_json(state.to_json()),
+    ]
+    for changed, key in wrong:
+        with pytest.raises(ConversationError, match="was not signed with this key, or was changed"):
+            RunState.from_json(changed, key=key)
+
+
 def test_state_is_a_snapshot() -> None:
     """A state taken earlier does not change as the conversation continues."""
     conversation = start_conversation()

@@ -72,22 +72,33 @@ class RunState(FrozenValue):
 
         return render_state(self)
 
-    def to_json(self) -> str:
-        """Serialize the state."""
+    def to_json(self, *, key: str | bytes = b"") -> str:
+        """Serialize the state; sign it by HMAC-SHA-256 where a key is given."""
         plain = asdict(self.replace(messages=(), results=(), calls_by_tool={}))
         messages = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "results")}
         counts = {"calls_by_tool": dict(self.calls_by_tool)}
-        return json.dumps({"version": VERSION, **plain, **messages, **counts}, ensure_ascii=False)
+        data = {"version": VERSION, **plain, **messages, **counts}
+        if key:
+            data["signature"] = _sign(data, key)
+        return json.dumps(data, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> RunState:
+    def from_json(cls, text: str, *, key: str | bytes = b"") -> RunState:
         """Parse the output of `to_json`.
 
+        Args:
+            text: The output.
+            key: The key that it was signed with; without one, signatures are not checked.
+
         Raises:
-            ConversationError: The text is something else, of another version, or not a state that a run can have.
+            ConversationError: The text is something else, of another version, or not a state that a run can have; or it
+                was not signed with this key.
         """
         try:
             data: dict[str, Any] = json.loads(text)
+            signature = data.pop("signature", "")
+            if key and not _is_signature(signature, data, key):
+                raise ConversationError("This state was not signed with this key, or was changed since.")
             version = data.pop("version", VERSION)
             if version != VERSION:
                 raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
@@ -107,6 +118,21 @@ class RunState(FrozenValue):
         errors = (find(self) for find in (_find_phase_error, _find_result_error, _find_id_error, _find_history_error))
         if error := next(filter(None, errors), ""):
             raise ConversationError(f"This is not the state of a run: {error}.")
+
+
+def _is_signature(signature: object, data: Mapping[str, Any], key: str | bytes) -> bool:
+    """Compare in constant time, so that a signature cannot be guessed piece by piece."""
+    import hmac
+
+    return hmac.compare_digest(str(signature).encode(), _sign(data, key).encode())
+
+
+def _sign(data: Mapping[str, Any], key: str | bytes) -> str:
+    """Return the signature of a state; the order of its keys and their spacing do not matter."""
+    import hmac  # only a signed state needs it
+
+    own = key.encode() if isinstance(key, str) else key
+    return hmac.new(own, json.dumps(data, sort_keys=True).encode(), "sha256").hexdigest()
 
 
 def _parse_messages(data: Any) -> tuple[Any, ...]:

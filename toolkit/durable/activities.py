@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -52,6 +52,7 @@ class Activities:
         heartbeat: Seconds without a heartbeat after which the worker counts as dead.
         attempts: How often a step is tried.
         max_bytes: The largest state, and the largest result.
+        tool_queues: Names of the task queues of tools that have one of their own.
         checks: Whether the fingerprints of client, run and worker have to be equal.
         known: The last fingerprint, with the tools that it is of.
     """
@@ -61,6 +62,7 @@ class Activities:
     heartbeat: float
     attempts: int
     max_bytes: int
+    tool_queues: Mapping[str, str]
     checks: bool
     known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
 
@@ -155,8 +157,18 @@ class Activities:
             heartbeat=self.heartbeat,
             attempts=self.attempts,
             max_bytes=self.max_bytes,
-            tools={made.name: _plan_tool(made, options.get("approval_timeout")) for made in self.runner.toolbox},
+            tools={made.name: self._plan_tool(made, options.get("approval_timeout")) for made in self.runner.toolbox},
         )
+
+    def _plan_tool(self, made: AnyTool, approval_timeout: float | None) -> wire.ToolPlan:
+        """Plan a tool's calls; their longest time is that of the attempts, the pauses between them, and the gates."""
+        settings, seconds = made.settings, None
+        is_gated = settings.approve is not False or settings.authorize is not None
+        if settings.timeout is not None and not (is_gated and approval_timeout is None):
+            pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
+            seconds = (settings.retries + 1) * settings.timeout + pauses + (approval_timeout or 0.0) + SLACK
+        queue = self.tool_queues.get(made.name, "")
+        return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds, task_queue=queue)
 
     def _check(self, fingerprint: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
@@ -240,16 +252,6 @@ def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> w
             if count > before.calls_by_tool.get(name, 0)
         },
     )
-
-
-def _plan_tool(made: AnyTool, approval_timeout: float | None) -> wire.ToolPlan:
-    """Plan the longest time of a call: that of its attempts, the pauses between them, and its gates."""
-    settings, seconds = made.settings, None
-    is_gated = settings.approve is not False or settings.authorize is not None
-    if settings.timeout is not None and not (is_gated and approval_timeout is None):
-        pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
-        seconds = (settings.retries + 1) * settings.timeout + pauses + (approval_timeout or 0.0) + SLACK
-    return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds)
 
 
 @dataclass

@@ -51,10 +51,12 @@ class ToolPlan:
     Attributes:
         runs_alone: Whether no other call runs at the same time.
         seconds: The longest time of a call with its retries; None without a limit.
+        task_queue: Name of the queue whose workers run the tool; empty for that of the run.
     """
 
     runs_alone: bool = False
     seconds: float | None = None
+    task_queue: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

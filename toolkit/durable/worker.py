@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 from temporalio.client import Client
@@ -38,6 +40,9 @@ class Worker:
         heartbeat: Seconds without news after which the server gives a step to another worker, at least 1.
         attempts: How often a step is tried where its worker dies, or the model's server fails for the time being.
         max_bytes: The longest conversation, and the largest result, in bytes of JSON.
+        tool_queues: Task queues by name of tool: the calls of such a tool wait for a worker of that queue, such as one
+            with a GPU. All workers of a runner get the same. A tool's rate is limited by giving its workers
+            `max_task_queue_activities_per_second=`, which counts over all of them.
         check_fingerprint: Whether client, run and worker must have the same tools and settings. False is for an
             emergency: runs then go on with whatever tools there are.
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
@@ -45,7 +50,7 @@ class Worker:
     Raises:
         DefinitionError: The toolbox has `references`, whose values do not travel; or the runner has `max_runs`.
         TypeError: `runner` is no Runner.
-        ValueError: A number is out of range.
+        ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
     """
 
     def __init__(
@@ -58,16 +63,18 @@ class Worker:
         heartbeat: float = 10.0,
         attempts: int = 10,
         max_bytes: int = MAX_BYTES,
+        tool_queues: Mapping[str, str] = MappingProxyType({}),
         check_fingerprint: bool = True,
         **options: Any,
     ) -> None:
-        _check_arguments(runner, heartbeat, attempts, max_bytes)
+        _check_arguments(runner, heartbeat, attempts, max_bytes, tool_queues)
         activities = Activities(
             runner=runner,
             deps=deps,
             heartbeat=heartbeat,
             attempts=attempts,
             max_bytes=max_bytes,
+            tool_queues=tool_queues,
             checks=check_fingerprint,
         )
         usual = {
@@ -95,7 +102,9 @@ class Worker:
         await self._worker.__aexit__(*error)
 
 
-def _check_arguments(runner: object, heartbeat: object, attempts: object, max_bytes: object) -> None:
+def _check_arguments(
+    runner: object, heartbeat: object, attempts: object, max_bytes: object, tool_queues: Mapping[str, str]
+) -> None:
     if not isinstance(runner, Runner):
         raise TypeError(f"A worker takes a Runner, not {runner!r:.100}.")
     if runner.toolbox.references:
@@ -113,3 +122,5 @@ def _check_arguments(runner: object, heartbeat: object, attempts: object, max_by
         raise ValueError(
             f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
         )
+    if unknown := next((name for name in tool_queues if name not in runner.toolbox), None):
+        raise ValueError(f"tool_queues= names {unknown!r}, and the runner has: {', '.join(runner.toolbox.names)}.")

@@ -56,6 +56,7 @@ MAX_PENDING = 1_000
 # How often the first activity is tried. It reads nothing and changes nothing.
 OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10))
 LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"
+_NO_PLAN = wire.ToolPlan()
 
 
 class _Halted(Exception):
@@ -217,7 +218,7 @@ class RunWorkflow:
             )
         try:
             step = wire.ModelStep(fingerprint=plan.fingerprint, state=state)
-            asked = asyncio.create_task(self._execute(wire.MODEL, step, wire.ModelOutcome, plan, None))
+            asked = asyncio.create_task(self._execute(wire.MODEL, step, wire.ModelOutcome, plan))
             (outcome,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
         except ActivityError as error:
             raise _translate(error) from error
@@ -298,15 +299,14 @@ class RunWorkflow:
             decision=self._decided[call.id].decision if decided else None,
         )
         try:
-            seconds = plan.tools.get(call.name, _NO_PLAN).seconds
-            return await self._execute(wire.CALL, step, wire.CallOutcome, plan, seconds)
+            return await self._execute(wire.CALL, step, wire.CallOutcome, plan, plan.tools.get(call.name, _NO_PLAN))
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
             why = CANCELLED_TEXT if is_cancelled_exception(error) else LOST_TEXT
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
 
-    async def _execute(self, name: str, step: Any, kind: type[T], plan: wire.Plan, seconds: float | None) -> T:
+    async def _execute(self, name: str, step: Any, kind: type[T], plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN) -> T:
         """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
         look = FIRST_LOOK
         while True:
@@ -315,7 +315,8 @@ class RunWorkflow:
                     name,
                     step,
                     result_type=kind,
-                    start_to_close_timeout=timedelta(seconds=seconds or ANY_SECONDS),
+                    task_queue=tool.task_queue or None,
+                    start_to_close_timeout=timedelta(seconds=tool.seconds or ANY_SECONDS),
                     heartbeat_timeout=timedelta(seconds=plan.heartbeat),
                     retry_policy=RetryPolicy(
                         maximum_attempts=plan.attempts, maximum_interval=timedelta(seconds=LONGEST_LOOK)
@@ -371,9 +372,6 @@ class RunWorkflow:
                 decided=[*self._decided.values()],
             )
         )
-
-
-_NO_PLAN = wire.ToolPlan()
 
 
 def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
