@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from toolkit._messages import (
@@ -110,10 +110,17 @@ class MessageAdded:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnFinished:
-    """The model's response is complete."""
+    """The model's response is complete.
+
+    Attributes:
+        seconds: Duration of the turn, hooks included, calls not.
+        started: When it started, in seconds since 1970.
+    """
 
     turn: int
     response: ModelResponse
+    seconds: float = field(default=0.0, compare=False, repr=False)
+    started: float = field(default=0.0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,7 @@ class ToolCallFinished:
         seconds: Duration, gates included.
         ran: The call as it ran, where a hook, a middleware, an approver or a reference changed it; else None.
         title: The tool's name for people; empty without one.
+        started: When it started, in seconds since 1970; 0 where that is not known.
     """
 
     call: ToolCall
@@ -217,6 +225,7 @@ class ToolCallFinished:
     seconds: float
     ran: ToolCall | None = None
     title: str = ""
+    started: float = field(default=0.0, compare=False, repr=False)
 
     @property
     def name(self) -> str:

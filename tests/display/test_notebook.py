@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from toolkit.events import (
     ToolCallFinished,
     ToolCallStarted,
     ToolCallUpdated,
+    TurnFinished,
     TurnStarted,
 )
 from toolkit.models import ModelResponse
@@ -235,7 +237,7 @@ def test_everything_is_text() -> None:
         html = rendered(each)
         card = Reader(html)
         assert {*card.tags} <= TAGS
-        assert {"style", "class", "open"} >= {name for name, _ in card.attributes}
+        assert {"style", "class", "open", "tabindex"} >= {name for name, _ in card.attributes}
         body = html.partition("</style>")[2]
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800-\udfff]", body)
 
@@ -447,4 +449,49 @@ def test_page(tmp_path: Path) -> None:
     assert [] == re.findall(r"<(?:script|img|i)\b|<b>Oslo", page)
     shown = ("Where is &lt;i&gt;it", "&lt;b&gt;Oslo", "http://127.0.0.1/Rome", "&lt;script&gt;alert")
     assert [] == [text for text in shown if text not in page]
-    assert "<details open>" in page
+    assert "<details" not in page  # nothing is folded
+
+
+def test_page_has_a_timeline(tmp_path: Path) -> None:
+    """The page draws turns and calls on one scale of time; each call links to its arguments and result."""
+    slow, quick = (
+        ToolCallFinished(ToolCall(name=name, id=name), result, seconds, started=101.0)
+        for name, result, seconds in (
+            ("slow", ToolResult(1, "1"), 3.0),
+            ("quick", ToolResult(text="no", error="no"), 1.0),
+        )
+    )
+    result = made(slow, quick, output="Done.")
+    turn = TurnFinished(turn=0, response=ModelResponse(), seconds=1.0, started=100.0)
+    result = dataclasses.replace(result, responses=(turn,))
+    result.save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    bars = re.findall(r'class="n">(.*?)</(?:a|span)>.*?style="(.*?)"', page)
+
+    assert [
+        ("Turn 1", "left:0.00%;width:25.00%"),
+        ("slow()", "left:25.00%;width:75.00%"),
+        ("Error: quick()", "left:25.00%;width:25.00%"),
+    ] == bars
+    assert re.findall(r'href="#(.*?)"', page) == re.findall(r'id="(.*?)"', page) == ["call-1", "call-2"]
+    assert "4.0 s · 1 turn · 2 calls · 1 error" in page
+
+
+def test_page_has_whole_texts(tmp_path: Path) -> None:
+    """The page cuts no text that a notebook would cut, so that a browser's search finds all of it."""
+    result = made(ToolCallFinished(QUICK, ToolResult(text="y" * 50_000 + "end"), 0.1), output="x" * 50_000 + "end")
+    result.save(tmp_path / "run.html")
+
+    assert 2 == (tmp_path / "run.html").read_text(encoding="utf-8").count("end</div>")
+
+
+def test_page_without_pictures_of_tools_among_the_prompts(tmp_path: Path) -> None:
+    """Pictures that tools returned stand beside their calls, not among the user's prompts."""
+
+    def draw() -> Image:
+        """Draw."""
+        return Image(b"\0", "image/png")
+
+    Runner([draw], model=ScriptedModel([call("draw"), "Done."])).run("Draw.").save(tmp_path / "run.html")
+
+    assert 1 == (tmp_path / "run.html").read_text(encoding="utf-8").count("<img")

@@ -959,3 +959,18 @@ def test_truncated_calls_have_results(go: Callable[..., RunResult]) -> None:
 
     texts_of = result.calls[0].result
     assert ("cancelled", True) == (texts_of.kind, "cut off" in (texts_of.text or ""))
+
+
+def test_responses_with_times() -> None:
+    """A result has each response of the model and its start, which lies before that of the calls in it."""
+
+    def look() -> str:
+        """Look."""
+        return "a pond"
+
+    result = Runner([look], model=ScriptedModel([call("look"), "A pond."])).run("What is there?")
+    first, last = result.responses
+
+    assert ["", "A pond."] == [each.response.text for each in result.responses]
+    assert 0 < first.started <= result.calls[0].started <= last.started
+    assert first.started + first.seconds <= last.started + last.seconds

@@ -138,7 +138,7 @@ def _abandon(
         if is_running:
             yield ToolCallAbandoned(call=call, count=len(backend.abandoned))
         result = ToolResult.from_error(note_still_running(error) if is_running else error)
-        yield ToolCallFinished(call, result, seconds)
+        yield ToolCallFinished(call, result, seconds, started=time.time() - seconds)
 
 
 # The dispatcher of the run whose tool is running: calls that the tool makes in turn pass the same gates.

@@ -13,7 +13,7 @@ from toolkit._execution.approval import Stopped
 from toolkit._messages import REASONS_WITHOUT_ANSWER, Message, ModelResponse, PendingApproval, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
-from toolkit.events import ToolCallFinished
+from toolkit.events import ToolCallFinished, TurnFinished
 
 T = TypeVar("T", default=str)
 
@@ -29,6 +29,7 @@ class RunResult(Generic[T]):
         calls: Every call of the run with its result, in the order of the conversation. Those from before a resume have
             the text that the model saw and its own arguments: no value, exception, details or seconds.
         usage: Tokens and requests, summed over the run.
+        responses: Every response of the model with its start and duration, those from before a resume left out.
         finish_reason: Why the run ended: `stop`; `paused`, with approvals to decide on; `cancelled`; `stopped`, by an
             approver; `halted`, by a hook; the name of a limit, such as `max_turns`; `length`, `content_filter`,
             `empty`, by the model; or `error`, where an exception holds this result.
@@ -46,6 +47,7 @@ class RunResult(Generic[T]):
     finish_reason: str
     model: str
     state: RunState = field(repr=False)
+    responses: tuple[TurnFinished, ...] = field(default=(), repr=False)
     unread: tuple[Message, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
     cost: float | None = field(default=None, repr=False)
@@ -91,7 +93,7 @@ class RunResult(Generic[T]):
         Raises:
             OSError: The file cannot be written.
         """
-        from toolkit.display.notebook import render_page  # only a person asks
+        from toolkit.display.page import render_page  # only a person asks
 
         Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
 

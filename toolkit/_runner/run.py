@@ -79,6 +79,7 @@ class Run(Generic[T]):
         start: When the run was created, on the clock of `time.monotonic()`.
         checkpoint: Called with the state before each step, and at the end.
         calls: Ends of calls by call id, those of the state that was resumed included.
+        responses: Ends of the turns so far.
         session: Gets the messages of the run when it ends.
         observers: Hooks that get each event, those of the runs above included.
         result: None until the run has ended.
@@ -106,6 +107,7 @@ class Run(Generic[T]):
     session: SessionEnd | None = None
     observers: Sequence[Hook] = ()
     calls: dict[str, ToolCallFinished] = field(default_factory=dict)
+    responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
     # The wire forms of the messages so far, cached by the model.
     _memo: list[dict[str, Any]] = field(default_factory=list)
@@ -233,6 +235,7 @@ class Run(Generic[T]):
 
     async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=step.turn)
+        started = time.time()
         response: ModelResponse | None = None
         partial_output = PartialOutput(self.output) if self.streams else None
         deadline = self.deadline if step.with_tools else self.cancellation  # a last turn may come after the run's time
@@ -258,7 +261,7 @@ class Run(Generic[T]):
             if not self._is_late(error, deadline):
                 raise
             return
-        for event in self._add_response(response, step, partial_output):
+        for event in self._add_response(response, step, partial_output, started):
             yield event
 
     def _is_late(self, error: Exception, deadline: Cancellation) -> bool:
@@ -371,13 +374,15 @@ class Run(Generic[T]):
             yield from partial_output.transform(piece)
 
     def _add_response(
-        self, response: ModelResponse, step: CallModel, partial_output: PartialOutput | None
+        self, response: ModelResponse, step: CallModel, partial_output: PartialOutput | None, started: float
     ) -> Iterator[Event]:
         """Add a response to the conversation, and end the calls that it refuses."""
         if partial_output is not None:
             yield from partial_output.finish(response.text)
         response = self.conversation.add_response(response)
-        yield TurnFinished(turn=step.turn, response=response)
+        turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
+        self.responses.append(turn)
+        yield turn
         caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
         if caller.early:
             yield from caller.drop_early(but=response.calls)
@@ -468,6 +473,7 @@ class Run(Generic[T]):
             calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
             usage=state.usage,
             cost=self.limits.prices.compute_cost(state.usage) if self.limits.prices else None,
+            responses=tuple(self.responses),
             finish_reason=reason,
             model=self._model,
             state=state,

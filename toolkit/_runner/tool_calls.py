@@ -98,7 +98,7 @@ class ToolCaller:
         self, call: ToolCall, result: ToolResult, seconds: float = 0.0, ran: ToolCall | None = None
     ) -> ToolCallFinished:
         """Make the event of a call that has its result."""
-        return ToolCallFinished(call, result, seconds, ran, self._find_title(ran or call))
+        return ToolCallFinished(call, result, seconds, ran, self._find_title(ran or call), time.time() - seconds)
 
     def _find_title(self, call: ToolCall) -> str:
         tool = self.tools.get(call.name)

@@ -5,6 +5,8 @@ Nothing here starts a run: a stream of events comes in. Saved runs and their rep
 Files, each importing only those below it:
     cards         tools, toolboxes, runners and results as HTML
     form          a tool's parameters as an HTML form
+    page          a run as a page of its own
+    timeline      turns and calls as bars
     terminal      a run as lines of text
     notebook      a run as HTML
     markup        parts of HTML, and their style

@@ -61,7 +61,7 @@ def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Render a table of HTML; a wide one scrolls."""
     titles = "".join(f"<th>{title}</th>" for title in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="o"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="o" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def render_attachments(images: Iterable[Image], files: Iterable[File]) -> str:
@@ -84,9 +84,9 @@ def render_error(text: str, kind: str = "error") -> str:
     return f'<div class="c bad">{head}{render_text(text, MAX_CELL)}</div>' if text else ""
 
 
-def render_folded(title: str, content: str) -> str:
+def render_folded(title: str, content: str, *, is_open: bool = False) -> str:
     """Fold a content under its title."""
-    return f"<details><summary>{render_dim(title)}</summary>{content}</details>"
+    return f"<details{' open' if is_open else ''}><summary>{render_dim(title)}</summary>{content}</details>"
 
 
 def render_pill(text: str, style: str | None = None) -> str:

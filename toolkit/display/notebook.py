@@ -21,7 +21,6 @@ from toolkit._messages import (
     ToolCall,
     ToolMessage,
     Usage,
-    UserMessage,
 )
 from toolkit.display.formatting import escape_text, get_progress_text
 from toolkit.display.markup import (
@@ -56,34 +55,9 @@ from toolkit.events import (
     TurnStarted,
 )
 
-# A page of one result, in the colours that the reader prefers.
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width">
-<title>Run</title>
-<style>
-:root{{color-scheme:light dark;font-family:system-ui,sans-serif}}
-body{{margin:2em auto;padding:0 1em;max-width:60em}}
-h1,h2{{font-size:1.1em;margin:1.5em 0 .3em}}
-</style>
-</head>
-<body>
-<main>
-<h1>Prompt</h1>
-{}
-<h2>Answer</h2>
-{}
-</main>
-</body>
-</html>
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
     """One call as it is displayed."""
 
     name: str
@@ -99,14 +73,14 @@ class _Row:
 
 
 @dataclass(kw_only=True)
-class _Turn:
+class Turn:
     """One response of the model, and its calls by id."""
 
     number: int | None = None  # from 0; None for calls of a response that came before what is displayed
     text: str = ""
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
-    rows: dict[str, _Row] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
 
 
 class State(Protocol):
@@ -136,6 +110,10 @@ class Result(Protocol):
     @property
     def calls(self) -> tuple[ToolCallFinished, ...]: ...  # noqa: D102
     @property
+    def responses(self) -> tuple[TurnFinished, ...]: ...  # noqa: D102
+    @property
+    def cost(self) -> float | None: ...  # noqa: D102
+    @property
     def is_paused(self) -> bool: ...  # noqa: D102
     @property
     def finish_reason(self) -> str: ...  # noqa: D102
@@ -145,24 +123,16 @@ class Result(Protocol):
     def state(self) -> State: ...  # noqa: D102
 
 
-def render_page(result: Result) -> str:
-    """Render a result as a whole page, with nothing folded, which fetches nothing and runs no script."""
-    questions = "".join(
-        render_text(message.text, MAX_ANSWER) for message in result.state.messages if isinstance(message, UserMessage)
-    )
-    return PAGE.format(render_card(questions), render_result(result, is_unfolded=True))
-
-
-def render_result(result: Result, *, is_unfolded: bool = False) -> str:
-    """Render a result: the answer, and below it what waits for approval and a timeline of the calls, folded or not."""
-    rows = {made.call.id: _make_row(made) for made in result.calls}
-    turns = _list_turns(result.state, rows)
+def render_result(result: Result) -> str:
+    """Render a result: the answer, and below it what waits for approval and a folded timeline of the calls."""
+    rows = {made.call.id: make_row(made) for made in result.calls}
+    turns = list_turns(result.state, rows)
     paused = "" if result.output is None else str(result.output)  # what it waits for stands below
     answer = paused if result.is_paused else str(result)
     about = [format_tokens(result.state.usage), result.model]
     table = render_table(result.output)
     end = result.finish_reason if table else ""  # else it stands in the answer
-    run = _render_run("" if table else answer, turns, about, end, is_unfolded=is_unfolded)
+    run = _render_run("" if table else answer, turns, about, end, is_unfolded=False)
     return render_card(table, run)
 
 
@@ -171,13 +141,13 @@ def render_state(state: State) -> str:
     calls = {call.id: call for each in _get_responses(state.messages) for call in each.calls}
     answers = [each for each in (*state.messages, *state.results) if isinstance(each, ToolMessage)]
     rows = {
-        each.call_id: replace(_make_row(ToolCallFinished(calls[each.call_id], each.to_result(), 0.0)), seconds=None)
+        each.call_id: replace(make_row(ToolCallFinished(calls[each.call_id], each.to_result(), 0.0)), seconds=None)
         for each in answers
         if each.call_id in calls
     }
     about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
     end = state.finish_reason or state.phase
-    return render_card(_render_run("", _list_turns(state, rows), about, end, is_unfolded=False))
+    return render_card(_render_run("", list_turns(state, rows), about, end, is_unfolded=False))
 
 
 def find_cell() -> int | None:
@@ -216,7 +186,7 @@ class Story:
 
     events: Iterable[Event] = ()
     _answer: str = field(default="", init=False)
-    _turns: list[_Turn] = field(default_factory=list, init=False)
+    _turns: list[Turn] = field(default_factory=list, init=False)
     _about: list[str] = field(default_factory=list, init=False)
     _end: str = field(default="", init=False)
 
@@ -235,7 +205,7 @@ class Story:
                 self._about = [event.model]
             case TurnStarted():
                 self._answer = ""
-                self._turns.append(_Turn(number=event.turn))
+                self._turns.append(Turn(number=event.turn))
             case TextDelta():
                 self._answer += event.text
             case TurnFinished(response=response):
@@ -255,15 +225,15 @@ class Story:
             case ApprovalNeeded(approval=approval):
                 self._find_rows(approval.call)[approval.call.id] = make_waiting_row(approval)
             case ToolCallFinished():
-                self._find_rows(event.call)[event.call.id] = _make_row(event)
+                self._find_rows(event.call)[event.call.id] = make_row(event)
 
     @property
-    def _last_turn(self) -> _Turn:
+    def _last_turn(self) -> Turn:
         if not self._turns:
-            self._turns.append(_Turn())
+            self._turns.append(Turn())
         return self._turns[-1]
 
-    def _find_rows(self, call: ToolCall) -> dict[str, _Row]:
+    def _find_rows(self, call: ToolCall) -> dict[str, Row]:
         return next((turn.rows for turn in self._turns if call.id in turn.rows), self._last_turn.rows)
 
     def _change_row(self, call: ToolCall, **changes: Any) -> None:
@@ -286,12 +256,12 @@ def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
     return [each for each in messages if isinstance(each, ModelResponse)]
 
 
-def _list_turns(state: State, rows: Mapping[str, _Row]) -> list[_Turn]:
+def list_turns(state: State, rows: Mapping[str, Row]) -> list[Turn]:
     """List the run's turns; what came before them in the conversation is of earlier runs."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
     responses = _get_responses(state.messages)[-state.turns :] if state.turns else []
     turns = [
-        _Turn(
+        Turn(
             number=number,
             text=each.text,
             reasoning=each.reasoning,
@@ -300,14 +270,14 @@ def _list_turns(state: State, rows: Mapping[str, _Row]) -> list[_Turn]:
         )
         for number, each in enumerate(responses, state.turns - len(responses))
     ]
-    return [_Turn(rows=remaining), *turns] if remaining else turns
+    return [Turn(rows=remaining), *turns] if remaining else turns
 
 
-def _make_open_row(call: ToolCall) -> _Row:
-    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state="running")
+def _make_open_row(call: ToolCall) -> Row:
+    return Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state="running")
 
 
-def make_waiting_row(approval: PendingApproval) -> _Row:
+def make_waiting_row(approval: PendingApproval) -> Row:
     """Make the row of a call that waits for approval."""
     imports = f"It imports {approval.imports}" if approval.imports else ""
     return replace(
@@ -320,8 +290,9 @@ def make_waiting_row(approval: PendingApproval) -> _Row:
     )
 
 
-def _make_row(event: ToolCallFinished) -> _Row:
-    return _Row(
+def make_row(event: ToolCallFinished) -> Row:
+    """Make the row of a call that has its result."""
+    return Row(
         name=event.name,
         title=event.title,
         arguments=event.arguments,
@@ -334,7 +305,7 @@ def _make_row(event: ToolCallFinished) -> _Row:
     )
 
 
-def _render_run(answer: str, turns: Sequence[_Turn], about: Iterable[str], end: str, *, is_unfolded: bool) -> str:
+def _render_run(answer: str, turns: Sequence[Turn], about: Iterable[str], end: str, *, is_unfolded: bool) -> str:
     rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)
     counts = [format_count(len(rows), "call"), *([format_count(errors, "error")] if errors else [])]
@@ -349,7 +320,7 @@ def _render_run(answer: str, turns: Sequence[_Turn], about: Iterable[str], end: 
     return f"{mark}{render_text(answer, MAX_ANSWER)}{approvals}{table}"
 
 
-def _render_turn(turn: _Turn, answer: str, hidden: Iterable[str]) -> str:
+def _render_turn(turn: Turn, answer: str, hidden: Iterable[str]) -> str:
     rows = [row for row in turn.rows.values() if row.state not in hidden]
     if not (rows or turn.reasoning):
         return ""  # the answer alone
@@ -360,8 +331,13 @@ def _render_turn(turn: _Turn, answer: str, hidden: Iterable[str]) -> str:
     return f'<div style="margin-top:.8em">{head}{reasoning}{text}{"".join(map(render_row, rows))}</div>'
 
 
-def render_row(row: _Row) -> str:
-    """Render one call: its arguments beside its result, or above it where the page is narrow."""
+def render_row(row: Row, size: int = MAX_CELL) -> str:
+    """Render one call: its arguments beside its result, or above it where the page is narrow.
+
+    Args:
+        row: The call.
+        size: Characters of one text, at most.
+    """
     style = {"error": " bad", "waiting": " wait"}.get(row.state, "")
     mark = {"done": "", "waiting": "waits for approval"}.get(row.state, row.state)
     seconds = render_dim("" if row.seconds is None else format_seconds(row.seconds))
@@ -369,23 +345,31 @@ def render_row(row: _Row) -> str:
     head = f'<div class="h"><b>{render_code(row.name, MAX_NAME)}</b>{render_dim(row.title)}{marks}{seconds}</div>'
     reasoning = render_dim(row.reasoning, tag="div")
     # What is to be approved stays as it is: its JSON has misleading characters as escapes.
-    written = _render_json(row.arguments) if row.state == "waiting" else _render_arguments(row.arguments)
-    arguments = f"<div>{written}{reasoning}</div>"
-    result = f"<div>{render_text(row.text, MAX_CELL)}{render_attachments(row.images, row.files)}</div>"
+    written = _render_json(row.arguments, size) if row.state == "waiting" else _render_arguments(row.arguments, size)
+    arguments = _render_side(f"{written}{reasoning}", len(row.arguments))
+    result = _render_side(f"{render_text(row.text, size)}{render_attachments(row.images, row.files)}", len(row.text))
     return f'<div class="c{style}">{head}<div class="f">{arguments}{result}</div></div>'
 
 
-def _render_arguments(text: str) -> str:
+def _render_side(content: str, length: int) -> str:
+    """Put one side of a call into a box, which scrolls where its text is long, by the keyboard too."""
+    attributes = ' class="s" tabindex="0"' if length > MAX_CELL else ""
+    return f"<div{attributes}>{content}</div>"
+
+
+def _render_arguments(text: str, size: int) -> str:
     """Render a call's arguments, one below the other; what is no object as it is."""
     try:
         arguments = from_json(text)
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
-        return _render_json(text)
-    lines = (f"{escape_text(name, MAX_NAME)} = {render_code(format_value(value))}" for name, value in arguments.items())
+        return _render_json(text, size)
+    lines = (
+        f"{escape_text(name, MAX_NAME)} = {render_code(format_value(value), size)}" for name, value in arguments.items()
+    )
     return "".join(f'<div class="t">{line}</div>' for line in lines)
 
 
-def _render_json(text: str) -> str:
-    return f'<div class="t">{render_code(text)}</div>'
+def _render_json(text: str, size: int) -> str:
+    return f'<div class="t">{render_code(text, size)}</div>'
