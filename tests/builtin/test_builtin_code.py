@@ -307,6 +307,27 @@ def test_stubs() -> None:
     ).value
 
 
+def test_stubs_list_failures() -> None:
+    """A model reads for which documented reasons a function raises RuntimeError, and may catch them."""
+
+    @tool(relay=(OSError,))
+    def measure(city: str) -> int:
+        """Measure.
+
+        Raises:
+            KeyError: There is no such city.
+            ValueError
+        """
+        raise KeyError(city)
+
+    reasons = ["KeyError: There is no such city.", "ValueError", "OSError"]
+    raised = "".join(f"\n        RuntimeError: {reason}" for reason in reasons)
+    program = "try:\n    await measure('Atlantis')\nexcept RuntimeError as error:\n    print(error)"
+
+    assert f"\n    Raises:{raised}\"\"\"\n" in (code_tool([measure]).description or "")
+    assert "Atlantis" in run_program(program, measure).value["printed"]
+
+
 def test_one_name_in_python() -> None:
     """Two tools that would have one name in Python are refused."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolkit._schema.json_schema import as_mapping, look_up
@@ -35,7 +35,12 @@ class StubWriter:
         self.classes: dict[str, str] = {}
 
     def write_function(
-        self, name: str, parameters: Mapping[str, Any], output: Mapping[str, Any] | None, description: str
+        self,
+        name: str,
+        parameters: Mapping[str, Any],
+        output: Mapping[str, Any] | None,
+        description: str,
+        failures: Sequence[str],
     ) -> str:
         """Write the stub of one tool as an async function.
 
@@ -44,6 +49,7 @@ class StubWriter:
             parameters: JSON Schema of its arguments.
             output: JSON Schema of its result; None where it is not known.
             description: What it does.
+            failures: Reasons for which it raises RuntimeError.
         """
         title = make_identifier(name).title().replace("_", "")
         required = parameters.get("required", ())
@@ -58,7 +64,8 @@ class StubWriter:
         rest = [] if len(taken) == len(properties) else ["**others: Any"]
         returns = "Any" if output is None else self.write_type(output, output, f"{title}Result")
         texts = [f"    {key}: {text}" for key in ordered if (text := as_mapping(properties[key]).get("description"))]
-        lines = [description, *(["", "Args:", *texts] if texts else [])]
+        raised = [f"    RuntimeError: {reason}" for reason in failures]
+        lines = [description, *(["", "Args:", *texts] if texts else []), *(["", "Raises:", *raised] if raised else [])]
         body = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
         body = body.replace("\n", "\n    ").replace("    \n", "\n")
         head = f"async def {name}({', '.join([*taken, *rest])}) -> {returns}:"

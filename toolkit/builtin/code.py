@@ -103,7 +103,9 @@ class _Interpreter:
     def stubs(self) -> str:
         """The tools as Python functions without bodies."""
         writer = StubWriter()
-        written = [writer.write_function(name, *_describe(each)) for name, each in self.functions.items()]
+        written = [
+            writer.write_function(name, *_describe(each), _list_failures(each)) for name, each in self.functions.items()
+        ]
         return "\n\n".join([HEADER, *writer.classes.values(), *written])
 
     @tool(name=NAME, title="Run Code")
@@ -212,6 +214,13 @@ def _describe(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
     ordered = sorted(properties, key=lambda key: key not in schema.get("required", ()))
     own = {**schema, "properties": {key: properties[key] for key in ordered}}
     return own, each.output_schema, each.description or ""
+
+
+def _list_failures(each: Tool[..., Any]) -> list[str]:
+    """List the exceptions whose messages a program may read, as its author documents them."""
+    known = each.handler.raises
+    others = {error.__name__: "" for error in each.relay if error.__name__ not in known}
+    return [f"{name}: {text}".removesuffix(": ") for name, text in {**known, **others}.items()]
 
 
 def _explain(error: Any, printed: str) -> ToolError:
