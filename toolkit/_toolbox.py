@@ -319,6 +319,20 @@ class Toolbox:
             cache[key] = [_render(renderer, made) for made in tools.values()]
         return list(cache[key])
 
+    def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
+        """Measure the schemas that `schemas` renders: bytes of JSON in UTF-8, by tool; about four are a token.
+
+        Args:
+            dialect: As for `schemas`.
+            strict: As for `schemas`.
+
+        Raises:
+            ValueError: There is no such dialect.
+            DefinitionError: A tool cannot be described to a model, or to this provider.
+        """
+        rendered = self.schemas(dialect, strict=strict)
+        return {name: len(to_json(schema)) for name, schema in zip(self.names, rendered)}
+
     def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report what a model or its provider may fail at: names, missing descriptions, size, unbound tools."""
         return check_tools(self, self._dialect(dialect), self.bindings)

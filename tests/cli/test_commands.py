@@ -97,6 +97,27 @@ def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "double(x: int) -> int" in capsys.readouterr().out
 
 
+def test_sizes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The size of each schema is listed in bytes and, at four bytes each, in tokens, with the sum of all."""
+    write(
+        files / "shelf.py",
+        """
+        from toolkit import tool
+
+        @tool
+        def find(title: str) -> str:
+            "Find a book."
+            return title
+        """,
+    )
+
+    assert 0 == main(["list", "shelf.py", "--sizes"])
+    assert [
+        "find          197 bytes  about      49 tokens",
+        "in all        197 bytes  about      49 tokens",
+    ] == capsys.readouterr().out.splitlines()
+
+
 def test_list_of_what_a_model_fills_in(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The context is not listed among the parameters; a tool without a function has those of its schema."""
     write(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from enum import Enum
 from functools import wraps
@@ -34,6 +34,7 @@ from toolkit._messages import PendingApproval, UserMessage
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.stream import RunStream
 from toolkit._schema.error_messages import suggest, summarize_signature
+from toolkit._tools.check import CHARACTERS_PER_TOKEN
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when
 from toolkit.cli.arguments import make_command
@@ -269,9 +270,18 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
 
 @app.command("list")
 @report_errors
-def list_tools(file: Target, *, all_functions: AllFunctions = False) -> None:
+def list_tools(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Print what each one adds to a request.")] = False,
+) -> None:
     """List the tools of a file."""
-    _print_list(_load(file, all_functions=all_functions)[1])
+    toolbox = _load(file, all_functions=all_functions)[1]
+    if sizes:
+        _print_sizes(toolbox.sizes())
+    else:
+        _print_list(toolbox)
 
 
 @app.command()
@@ -568,6 +578,13 @@ def _render_head(tool: Tool[..., Any]) -> str:
     """Render name and signature of a tool; one without a function has the types of its schema."""
     signature = tool._signature
     return summarize_signature(tool.name, tool.parameters) if signature == "(...)" else f"{tool.name}{signature}"
+
+
+def _print_sizes(sizes: Mapping[str, int]) -> None:
+    rows = {**sizes, "in all": sum(sizes.values())}
+    width = max(map(len, rows))
+    for name, size in rows.items():
+        print(f"{name:<{width}}  {size:>9,} bytes  about {size // CHARACTERS_PER_TOKEN:>7,} tokens")
 
 
 def _print_list(toolbox: Toolbox) -> None:
