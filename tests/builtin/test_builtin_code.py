@@ -324,7 +324,7 @@ def test_stubs_list_failures() -> None:
     raised = "".join(f"\n        RuntimeError: {reason}" for reason in reasons)
     program = "try:\n    await measure('Atlantis')\nexcept RuntimeError as error:\n    print(error)"
 
-    assert f"\n    Raises:{raised}\"\"\"\n" in (code_tool([measure]).description or "")
+    assert f'\n    Raises:{raised}"""\n' in (code_tool([measure]).description or "")
     assert "Atlantis" in run_program(program, measure).value["printed"]
 
 

@@ -16,9 +16,11 @@ from tests.ways import arun, astream, run, start, stream
 from toolkit import (
     ApprovalRequest,
     Decision,
+    Image,
     Limits,
     Runner,
     RunResult,
+    Session,
     Tool,
     Toolbox,
     ToolContext,
@@ -582,6 +584,115 @@ def test_options_of_the_tool() -> None:
     direct = tool(clerk("There are 7.").as_tool("clerk", "books"), return_direct=True)
 
     assert "There are 7." == Runner([direct], model=ScriptedModel([call("clerk", query="?")])).run("go").output
+
+
+def desk(worker: Runner, *replies: ModelReply, **options: Any) -> Runner:
+    """A runner that hands conversations over to another one."""
+    tools = [worker.as_tool("clerk", "books", handoff=True), look]
+    return Runner(tools, model=ScriptedModel(replies), **options)
+
+
+def list_texts(runner: Runner, request: int) -> list[str]:
+    """Texts of a request that the runner's model got."""
+    model: Any = runner.model
+    return [message.text for message in model.requests[request].messages]
+
+
+@BOTH_WAYS
+def test_handoff(go: Callable[..., RunResult]) -> None:
+    """The answer is the run's; the user's next message goes to the sub-agent, which remembers its own answers."""
+    worker = clerk("Which shelf?", call("count_books"), "There are 7.", instructions="Be brief.")
+    outer, session = desk(worker, call("clerk", query="How many?")), Session()
+    first = go(outer, session=session)
+    session = Session.from_json(session.to_json())
+    second = go(outer, session=session)
+
+    assert ["Which shelf?", "There are 7."] == [first.output, second.output]
+    assert ["Be brief.", "How many?", "Which shelf?", "go"] == list_texts(worker, 1)
+    assert (2, "stop") == (second.usage.requests, second.finish_reason)  # none of them is the outer model's
+    assert ["clerk"] == [end.call.name for end in second.calls]
+
+
+def test_handoff_by_messages() -> None:
+    """A history in OpenAI's form hands a conversation on as a session does."""
+    worker = clerk("There are 7.")
+    result = desk(worker).run(
+        messages=[
+            {"role": "user", "content": "How many books?"},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {
+                        "id": "a",
+                        "type": "function",
+                        "function": {"name": "clerk", "arguments": '{"query": "How many?"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "Which shelf?"},
+            {"role": "user", "content": "The upper one."},
+        ]
+    )
+
+    assert "There are 7." == result.output
+    assert ["How many?", "Which shelf?", "The upper one."] == list_texts(worker, 0)
+
+
+def test_hand_back() -> None:
+    """A sub-agent gives the conversation back with a reason, which the outer model reads; it answers from then on."""
+    worker = clerk("There are 7.", call("hand_back", reason="weather"))
+    outer, session = desk(worker, call("clerk", query="How many?"), "Sunny.", "Bye."), Session()
+    outputs = [outer.run(text, session=session).output for text in ("Books?", "Weather?", "Thanks.")]
+
+    assert ["There are 7.", "Sunny.", "Bye."] == outputs
+    assert "The sub-agent gave the conversation back: weather" == list_texts(outer, 1)[-1]
+
+
+def test_failed_handoff() -> None:
+    """A sub-agent that fails does not keep the conversation."""
+    worker = clerk("Which shelf?", ValueError("no"))
+    outer, session = desk(worker, call("clerk", query="How many?"), "I do not know."), Session()
+    outer.run("Books?", session=session)
+
+    assert "I do not know." == outer.run("The upper one.", session=session).output
+
+
+@pytest.mark.parametrize("options", [{"allowed_tools": ["look"]}, {"prompt": ["Look.", Image(b"\x89PNG")]}])
+def test_no_handoff(options: dict[str, Any]) -> None:
+    """The outer model answers where the run may not call the sub-agent, and what is more than text."""
+    worker = clerk("Which shelf?")
+    outer, session = desk(worker, call("clerk", query="How many?"), "I do not know."), Session()
+    outer.run("Books?", session=session)
+
+    assert "I do not know." == outer.run(**{"prompt": "The upper one.", "session": session, **options}).output
+
+
+def test_gates_of_a_handoff() -> None:
+    """A message that goes to the sub-agent is a call, which passes the gates and counts in the limits."""
+    worker, session = clerk("Which shelf?", "There are 7."), Session()
+    asked: list[Any] = []
+    part = tool(worker.as_tool("clerk", "books", handoff=True), approve=True)
+    model = ScriptedModel([call("clerk", query="How many?"), "No."])
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request.arguments)
+        return len(asked) == 1
+
+    outer = Runner([part], model=model, approve=approve)
+    outputs = [outer.run(text, session=session).output for text in ("Books?", "The upper one.")]
+
+    assert ["Which shelf?", "No."] == outputs
+    assert [{"query": "How many?"}, {"query": "The upper one."}] == asked
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "why"),
+    [([], {"output_type": int}, "its answers are text"), ([tool(write_note, name="hand_back")], {}, "Rename that")],
+)
+def test_wrong_handoff(tools: Any, options: dict[str, Any], why: str) -> None:
+    """A handoff has answers of text, and a tool `hand_back` of its own."""
+    with pytest.raises(DefinitionError, match=why):
+        Runner(tools, model=ScriptedModel([])).as_tool("clerk", "books", handoff=True, **options)
 
 
 @pytest.mark.parametrize("arg", ["context", "class", "_task", "the task", ""])

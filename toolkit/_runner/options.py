@@ -24,6 +24,7 @@ from toolkit._runner.prompt import UserInput
 from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
+from toolkit._tools.tool import Tool
 from toolkit.middleware import Middleware
 
 # Keys of a request that the Runner decides on, and those that are no part of its body.
@@ -262,7 +263,11 @@ RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """The task of one run, and the way in which it is followed."""
+    """The task of one run, and the way in which it is followed.
+
+    Attributes:
+        tools: Tools that the run has besides those of its runner.
+    """
 
     prompt: Prompt
     output_type: Any
@@ -272,6 +277,7 @@ class RunRequest:
     decisions: Decisions = field(default_factory=lambda: NO_DECISIONS)
     shared: Values = None
     allowed_tools: Sequence[str] | None = None
+    tools: Sequence[Tool[..., Any]] = ()
     streams: bool = False
     in_background: bool = False
 

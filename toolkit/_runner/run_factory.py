@@ -44,7 +44,7 @@ from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import SessionEnd
 from toolkit._runner.state import RunState
-from toolkit._runner.sub_agent import walk_tools
+from toolkit._runner.sub_agent import continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
@@ -126,7 +126,7 @@ class RunFactory:
         """
         options, start, parent = self.options, time.monotonic(), _find_parent()
         state = request.prompt if isinstance(request.prompt, RunState) else None
-        list_tools = partial(self._list_tools, request.deps, parent)
+        list_tools = partial(self._list_tools, request, parent)
         tools = list_tools()  # result_read may join in the course of the run
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
@@ -138,8 +138,13 @@ class RunFactory:
         choice, allowed = check_choice(
             options.get("tool_choice"), options.get("allowed_tools") if own is None else own, tools
         )
+        if allowed is not None:
+            allowed = (*allowed, *(made.name for made in request.tools))
         own = None if own is None else allowed
         conversation, known = self._create_conversation(request, state, earlier, own, parent)
+        may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
+        if state is None and (handed := continue_handoff(conversation.history, may_call)) is not None:
+            conversation.add_response(ModelResponse(calls=(handed,)))
         cancellation = Cancellation(parent=current_cancellation.get())
         deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
         queue = MessageQueue(options.get("queue", "one"))
@@ -225,8 +230,8 @@ class RunFactory:
         conversation = Conversation(messages, run_id=run_id, limits=self.limits, allowed_tools=allowed, parent=above)
         return conversation, len(messages) - (prompt is not None)
 
-    def _list_tools(self, deps: Any, parent: ParentRun | None) -> dict[str, AnyTool]:
-        """Return the tools that the toolbox holds now; with the fallback model, changes need approval.
+    def _list_tools(self, request: RunRequest, parent: ParentRun | None) -> dict[str, AnyTool]:
+        """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
 
         Warns, once, of destructive tools without an approver.
 
@@ -238,7 +243,8 @@ class RunFactory:
         tools = dict(self.toolbox.snapshot())
         _refuse_reserved(tools)
         for made in walk_tools(tools.values()):
-            check_deps(made, deps, "pass deps= to the run")
+            check_deps(made, request.deps, "pass deps= to the run")
+        tools |= {made.name: made for made in request.tools}
         changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
         has_approver = self.options.get("approve") is not None or (parent and parent.dispatcher.approvers)
         if has_approver or not changing:

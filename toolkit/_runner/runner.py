@@ -401,7 +401,14 @@ class Runner(Controls):
         return Fingerprint(box.tools, {**box.settings, **make_fingerprint((), own).settings})
 
     def as_tool(
-        self, name: str, description: str, *, arg: str = "query", output_type: Any = str, max_depth: int = MAX_DEPTH
+        self,
+        name: str,
+        description: str,
+        *,
+        arg: str = "query",
+        output_type: Any = str,
+        max_depth: int = MAX_DEPTH,
+        handoff: bool = False,
     ) -> Tool[..., Any]:
         """Make a tool of this runner, for another one: a sub-agent.
 
@@ -417,9 +424,13 @@ class Runner(Controls):
             arg: Name of the parameter that holds the task.
             output_type: Type of the answer, as for `run`.
             max_depth: How many sub-agents may be inside each other, this one included.
+            handoff: Whether it takes the conversation over: its answer is that of the run above, and what the user says
+                next in that conversation goes to it. It remembers its tasks and answers, and ends this by a call of
+                `hand_back`, a tool that it has for that.
 
         Raises:
-            DefinitionError: The name, or that of the parameter, cannot be one.
+            DefinitionError: The name, or that of the parameter, cannot be one; or `handoff` does not go with
+                `output_type`, or with a tool of the name `hand_back`.
             ValueError: `max_depth` is below 1.
 
         Examples:
@@ -438,6 +449,7 @@ class Runner(Controls):
             arg=arg,
             max_depth=max_depth,
             output_type=output_type,
+            handoff=handoff,
         )
 
     def __repr__(self) -> str:

@@ -1,10 +1,15 @@
-"""A runner as a tool of another one: a sub-agent, which gets a task and returns its answer."""
+"""A runner as a tool of another one: a sub-agent, which gets a task and returns its answer.
+
+One with `handoff` takes the conversation over. That it has it is read off the messages, as is what it was told before.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 from keyword import iskeyword
 from typing import Annotated, Any, TypeAlias
 
@@ -15,7 +20,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
-from toolkit._messages import ToolResult
+from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.nesting import ParentCall, parent_call
 from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
@@ -33,6 +38,9 @@ DESCRIPTION = "Delegate to specialist sub-agent: {}"
 FAILED = "Sub-agent execution failed: {}"
 TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
 
+HAND_BACK = "hand_back"
+HANDED_BACK = "The sub-agent gave the conversation back: {}"
+
 CreateRun: TypeAlias = Callable[[RunRequest], Run[Any]]
 
 
@@ -46,9 +54,11 @@ class SubAgent:
         arg: Name of the tool's parameter.
         max_depth: How many sub-agents may be inside each other, this one included.
         output_type: Type of the answer.
+        handoff: Whether it takes the conversation over.
 
     Raises:
-        DefinitionError: `arg` cannot be the name of a parameter.
+        DefinitionError: `arg` cannot be the name of a parameter; or it is to take the conversation over, and has an
+            `output_type` other than text, or a tool `hand_back`.
         ValueError: `max_depth` is below 1.
     """
 
@@ -61,12 +71,17 @@ class SubAgent:
         arg: str,
         max_depth: int,
         output_type: Any,
+        handoff: bool,
     ) -> None:
         if not arg.isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
             raise DefinitionError(f"arg={arg!r} cannot be the name of the parameter of {name!r}.")
         if type(max_depth) is not int or max_depth < 1:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
-        self.name, self.max_depth, self.list_tools = name, max_depth, list_tools
+        if handoff and output_type is not str:
+            raise DefinitionError(f"{name!r} takes the conversation over, so its answers are text: no output_type=.")
+        if handoff and any(each.name == HAND_BACK for each in list_tools()):
+            raise DefinitionError(f"{name!r} gets a tool {HAND_BACK!r} by handoff=True, and has one. Rename that.")
+        self.name, self.max_depth, self.list_tools, self.handoff = name, max_depth, list_tools, handoff
         self.create_run, self._arg, self._output_type = create_run, arg, output_type
         task = Annotated[str, "The task, with everything that one must know for it."]
         self.__signature__ = inspect.Signature(
@@ -83,6 +98,8 @@ class SubAgent:
             raise Failed(TOO_DEEP.format(self.max_depth))
         request = RunRequest(
             prompt=arguments[self._arg],
+            messages=[*self._list_earlier(parent)] if self.handoff and parent else (),
+            tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self._output_type,
             streams=parent is not None and parent.run.streams,
@@ -109,13 +126,27 @@ class SubAgent:
             raise Failed(FAILED.format(reason)) from error
         return self._get_answer(require_result(run.result), cancellation)
 
+    def make_call(self, name: str, message: UserMessage) -> ToolCall:
+        """Make the call that passes a message of the user on."""
+        return ToolCall(name=name, arguments=json.dumps({self._arg: message.text}))
+
+    def _list_earlier(self, parent: ParentCall) -> Iterator[Message]:
+        """List the tasks of this conversation and their answers, as messages of the sub-agent's own."""
+        history = parent.run.conversation.history
+        answers = {each.call_id: each for each in history if isinstance(each, ToolMessage) and not each.is_error}
+        calls = (call for each in history if isinstance(each, ModelResponse) for call in each.calls)
+        for call in calls:
+            if call.name == parent.call.name and call.id in answers:
+                task = json.loads(call.arguments).get(self._arg, "")
+                yield from (UserMessage(task), ModelResponse(text=answers[call.id].text))
+
     def _get_answer(self, result: RunResult[Any], cancellation: Cancellation) -> Any:
         """Return the answer of a run.
 
         Raises:
             Cancelled: The run was cancelled.
             TimedOut: The delegation was out of time.
-            Failed: It waits for an approval, or ended without an answer.
+            Failed: It waits for an approval, ended without an answer, or gave the conversation back.
         """
         if result.finish_reason == "cancelled":
             raise cancellation_error(cancellation) if cancellation else Cancelled
@@ -125,9 +156,21 @@ class SubAgent:
         if result.finish_reason == "paused":
             waiting = ", ".join(pending.call.name for pending in result.state.pending)
             raise Failed(FAILED.format(f"{waiting} needs approval, and a sub-agent cannot wait for that."))
+        if self.handoff and any(end.call.name == HAND_BACK and not end.result.is_error for end in result.calls):
+            raise Failed(HANDED_BACK.format(result.output))
         if result.output is None or result.output == "":
             raise Failed(FAILED.format(f"it ended without an answer ({result.finish_reason})."))
         return result.output
+
+
+@tool(effect="read", return_direct=True)
+def hand_back(reason: str) -> str:
+    """Give the conversation back to those who handed it to you. Use it where the user wants what is not your task.
+
+    Args:
+        reason: What the user wants, and what has been done.
+    """
+    return reason
 
 
 def make_sub_agent(
@@ -139,14 +182,18 @@ def make_sub_agent(
     arg: str,
     max_depth: int,
     output_type: Any,
+    handoff: bool,
 ) -> Tool[..., Any]:
     """Make the tool that runs a runner."""
-    sub_agent = SubAgent(create_run, list_tools, name=name, arg=arg, max_depth=max_depth, output_type=output_type)
+    sub_agent = SubAgent(
+        create_run, list_tools, name=name, arg=arg, max_depth=max_depth, output_type=output_type, handoff=handoff
+    )
     made: Tool[..., Any] = tool(
         sub_agent,
         name=name,
         description=DESCRIPTION.format(description),
         effect=_find_effect(list_tools()),
+        return_direct=handoff,
     )
     return with_origin(made, f"the sub-agent {name!r}")
 
@@ -157,6 +204,26 @@ def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
     if "destructive" in effects:
         return "destructive"
     return "write" if "write" in effects and None not in effects else None
+
+
+def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., Any]]) -> ToolCall | None:
+    """Make the call that passes the user's message on to the sub-agent that has the conversation.
+
+    None where no sub-agent has it, or where the message holds more than text.
+
+    Args:
+        messages: The history, ending in what is to be answered.
+        tools: The tools that the run may call, by name.
+    """
+    *earlier, last = messages
+    if not isinstance(last, UserMessage) or last.images or last.files:
+        return None
+    for end in takewhile(lambda each: isinstance(each, ToolMessage), reversed(earlier)):
+        made = tools.get(end.name) if isinstance(end, ToolMessage) and not end.is_error else None
+        sub_agent = find_instance(made) if made else None
+        if made and isinstance(sub_agent, SubAgent) and sub_agent.handoff:
+            return sub_agent.make_call(made.name, last)
+    return None
 
 
 def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()) -> Iterator[Tool[..., Any]]:
