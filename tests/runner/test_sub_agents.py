@@ -664,7 +664,9 @@ def test_no_handoff(options: dict[str, Any]) -> None:
     outer, session = desk(worker, call("clerk", query="How many?"), "I do not know."), Session()
     outer.run("Books?", session=session)
 
-    assert "I do not know." == outer.run(**{"prompt": "The upper one.", "session": session, **options}).output
+    given: dict[str, Any] = {"prompt": "The upper one.", "session": session, **options}
+
+    assert "I do not know." == outer.run(**given).output
 
 
 def test_gates_of_a_handoff() -> None:
