@@ -42,7 +42,7 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     unknown = next(name for name in given if name not in known)
     near = next(iter(difflib.get_close_matches(unknown, [*hints, *known], n=1)), "")
     remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
-    raise TypeError(f"There is no option {unknown!r}. {remedy if near in known else hints.get(near, remedy)}")
+    raise TypeError(f"There is no option {unknown!r}. {remedy if near in known else hints.get(near, remedy)}") from None
 
 
 def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
@@ -83,13 +83,16 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     known = [name for name in taken if name != "self"]
-    names = frozenset(known)
 
-    def check(options: dict[str, Any]) -> None:
-        if not names >= options.keys():
-            refuse_unknown_options(options, known, hints)
+    def name_option(error: BaseException, options: Mapping[str, Any]) -> BaseException:
+        if isinstance(error, TypeError):  # Python's own for an unknown argument, or any other
+            try:
+                refuse_unknown_options(options, known, hints)
+            except TypeError as refusal:
+                return refusal
+        return error
 
-    return hide_frames(function, check)
+    return hide_frames(function, name_option)
 
 
 def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:

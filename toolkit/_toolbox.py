@@ -34,7 +34,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._dialects.base import Dialect, DialectName
-from toolkit._dialects.catalog import find_dialect, get_dialect
+from toolkit._dialects.catalog import DIALECTS, find_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
@@ -563,7 +563,7 @@ class Toolbox:
         return made
 
     def _dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
-        return get_dialect(name, strict=bool(self.strict if strict is None else strict))
+        return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
 
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
         specs = [made._spec for made in self]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -24,35 +24,37 @@ OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", 
 REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
 
 
-def hide_frames(function: F, check: Callable[[dict[str, Any]], None] | None = None) -> F:
+def _keep_error(error: BaseException, _options: Mapping[str, Any]) -> BaseException:
+    return error
+
+
+def hide_frames(function: F, replace: Callable[[BaseException, Mapping[str, Any]], BaseException] = _keep_error) -> F:
     """Decorate a public function, sync or async, so that what it raises has a short traceback.
 
     Args:
         function: The function.
-        check: Checks its keyword arguments first.
+        replace: Returns the error to raise in place of one, by the keyword arguments of the call.
     """
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True  # IPython and pytest leave out this frame, too
         try:
-            if options and check is not None:
-                check(options)
             return function(*args, **options)
         except BaseException as error:
-            shorten_traceback(error)
-            raise error
+            raised = replace(error, options)
+            shorten_traceback(raised)
+            raise raised
 
     @wraps(function)
     async def call_async(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True
         try:
-            if options and check is not None:
-                check(options)
             return await function(*args, **options)
         except BaseException as error:
-            shorten_traceback(error)
-            raise error
+            raised = replace(error, options)
+            shorten_traceback(raised)
+            raise raised
 
     return cast("F", call_async if inspect.iscoroutinefunction(function) else call)
 

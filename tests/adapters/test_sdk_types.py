@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.adapters.adapted import load
 from toolkit import Tool, Toolbox, tool
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import DIALECTS
 from toolkit._messages import ModelRequest, UserMessage
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -90,7 +90,7 @@ def test_openai(strict: bool) -> None:
 def test_openai_responses(strict: bool) -> None:
     """Responses: functions by themselves, and all tools of a request, in namespaces and with the search tool."""
     types: Any = load("openai.types.responses")
-    dialect: Any = get_dialect("responses", strict=strict)
+    dialect: Any = DIALECTS["responses"](strict=strict)
     specs = tuple(made._spec for made in BOX)
 
     compare(types.FunctionToolParam, BOX.schemas("responses", strict=strict))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolResult, tool
 from toolkit._dialects.calls import Calls
-from toolkit._dialects.catalog import DIALECTS, RUN_DIALECTS, get_dialect, get_run_dialect
+from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._dialects.chat import Chat, render_message
 from toolkit._messages import Image, ModelRequest, ModelResponse, ToolSpec, UserMessage
 from toolkit.models.openai import OpenAIModel
@@ -132,13 +132,13 @@ SHOWN: dict[tuple[str, bool], dict[str, Any]] = {
 )
 def test_tool(name: str, strict: bool, shown: dict[str, Any]) -> None:
     """A tool goes out in the form of its provider."""
-    assert shown == get_dialect(name, strict=strict).render_tool(add._spec)
+    assert shown == DIALECTS[name](strict=strict).render_tool(add._spec)
 
 
 @pytest.mark.parametrize("name", ["minimal", "gemini", "mcp"])
 def test_strict_where_there_is_no_such_thing(name: str) -> None:
     """Where a provider enforces nothing, strict changes nothing."""
-    assert get_dialect(name).render_tool(add._spec) == get_dialect(name, strict=True).render_tool(add._spec)
+    assert DIALECTS[name]().render_tool(add._spec) == DIALECTS[name](strict=True).render_tool(add._spec)
 
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -165,20 +165,20 @@ EMPTY: dict[str, Any] = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_tool_without_parameters(name: str) -> None:
     """A tool without parameters has none on the wire; Gemini refuses an empty list of them."""
-    assert EMPTY[name] == get_dialect(name).render_tool(ping._spec)
+    assert EMPTY[name] == DIALECTS[name]().render_tool(ping._spec)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tool_is_shown_once(name: str) -> None:
     """The form of a tool is made once, for equal dialects, and its bytes do not change."""
-    first, second = get_dialect(name).render_tool(add._spec), get_dialect(name).render_tool(add._spec)
+    first, second = DIALECTS[name]().render_tool(add._spec), DIALECTS[name]().render_tool(add._spec)
 
     assert json.dumps(first) == json.dumps(second)
     assert first is second or name == "calls"
 
 
 def wire_strict(name: str, spec: ToolSpec, *, strict: bool) -> Any:
-    shown = get_dialect(name, strict=strict).render_tool(spec)
+    shown = DIALECTS[name](strict=strict).render_tool(spec)
     return shown.get("function", shown).get("strict", False)
 
 
@@ -211,7 +211,7 @@ OPTIONAL = {"type": "object", "properties": {f"a{n}": {"type": "integer"} for n 
 def test_strict_where_it_cannot_be(name: str, schema: Any, reason: str) -> None:
     """Strict mode is left out for a tool that exceeds the provider's limits, and the form says why."""
     spec = ToolSpec(name="odd", description="Odd.", parameters=schema, strict=True)
-    (note, *_) = get_dialect(name).form(spec).notes
+    (note, *_) = DIALECTS[name]().form(spec).notes
 
     assert not wire_strict(name, spec, strict=True)
     assert reason in note.text
@@ -220,9 +220,7 @@ def test_strict_where_it_cannot_be(name: str, schema: Any, reason: str) -> None:
 def test_calls_are_strict_together() -> None:
     """The reply of the calls dialect is enforced where that can be done for every tool."""
     asked = [
-        get_run_dialect("calls", strict=True).render_request(
-            ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,))
-        )
+        APIS["chat"]["calls"](strict=True).render_request(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
         for specs in ([add._spec], [add._spec, ToolSpec(name="x", description="", parameters=OPEN, strict=False)])
     ]
 
@@ -256,18 +254,18 @@ DEFINED = {"$ref": "#/$defs/Node", "$defs": {"Node": OBJECT}}
 )
 def test_output_schema_of_mcp(output: Any, expected: Any) -> None:
     """What a tool gives is an object in MCP; anything else stands under `result`."""
-    assert expected == get_dialect("mcp").render_tool(spec_giving(output)).get("outputSchema")
+    assert expected == DIALECTS["mcp"]().render_tool(spec_giving(output)).get("outputSchema")
 
 
 @pytest.mark.parametrize(("output", "expected"), [(OBJECT, OBJECT), ({"type": "string"}, None), (None, None)], ids=str)
 def test_output_schema_of_responses(output: Any, expected: Any) -> None:
     """Responses get the schema of outputs that are always JSON."""
-    assert expected == get_dialect("responses").render_tool(spec_giving(output)).get("output_schema")
+    assert expected == DIALECTS["responses"]().render_tool(spec_giving(output)).get("output_schema")
 
 
 def test_title() -> None:
     """A title is for people: MCP alone shows tools to them."""
-    titled = {name: json.dumps(get_dialect(name).render_tool(spec_giving(None, title="Fetch it"))) for name in NAMES}
+    titled = {name: json.dumps(DIALECTS[name]().render_tool(spec_giving(None, title="Fetch it"))) for name in NAMES}
 
     assert ["mcp"] == [name for name, shown in titled.items() if "Fetch it" in shown]
 
@@ -276,7 +274,7 @@ def test_title() -> None:
 def test_name_that_gemini_refuses(name: str) -> None:
     """A name that begins with a digit or a dash is refused for Gemini, with what to do."""
     with pytest.raises(DefinitionError, match=rf"Tool '{name}': Gemini's names begin with a letter or '_'.*prefixed"):
-        get_dialect("gemini").render_tool(add.with_name(name)._spec)
+        DIALECTS["gemini"]().render_tool(add.with_name(name)._spec)
 
 
 # -- how calls come back
@@ -333,7 +331,7 @@ REPLIES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("name", "reply"), REPLIES.values(), ids=REPLIES)
 def test_calls(name: str, reply: Any) -> None:
     """The calls in a reply are found, wherever the reply begins, in plain data and in the client's objects."""
-    assert (ADD,) == get_dialect(name).parse_calls(reply, SPECS)
+    assert (ADD,) == DIALECTS[name]().parse_calls(reply, SPECS)
 
 
 NAMELESS: dict[str, tuple[str, Any]] = {
@@ -346,13 +344,13 @@ NAMELESS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("name", "reply"), NAMELESS.values(), ids=NAMELESS)
 def test_calls_without_an_id(name: str, reply: Any) -> None:
     """A call without an id is a call."""
-    assert (ToolCall(name="add", arguments=TEXT),) == get_dialect(name).parse_calls(reply, SPECS)
+    assert (ToolCall(name="add", arguments=TEXT),) == DIALECTS[name]().parse_calls(reply, SPECS)
 
 
 @pytest.mark.parametrize("reply", [REPLIED, {"choices": [{"message": {"content": REPLIED}}]}], ids=["text", "reply"])
 def test_calls_in_a_text(reply: Any) -> None:
     """In the calls dialect they are what the text says."""
-    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == get_dialect("calls").parse_calls(reply, SPECS)
+    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == DIALECTS["calls"]().parse_calls(reply, SPECS)
 
 
 def odd_replies(name: str) -> Sequence[Any]:
@@ -378,7 +376,7 @@ def odd_replies(name: str) -> Sequence[Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_calls(name: str) -> None:
     """What is no call is left out, and nothing that a model or a server says raises."""
-    found = {repr(reply): get_dialect(name).parse_calls(reply, SPECS) for reply in odd_replies(name)}
+    found = {repr(reply): DIALECTS[name]().parse_calls(reply, SPECS) for reply in odd_replies(name)}
 
     assert {} == {reply: calls for reply, calls in found.items() if calls}
 
@@ -433,16 +431,14 @@ ODD: dict[str, tuple[Any, Any, Any, ToolCall]] = {
 @pytest.mark.parametrize(("called", "given", "provider_call_id", "expected"), ODD.values(), ids=ODD)
 def test_odd_call(name: str, strict: bool, called: Any, given: Any, provider_call_id: Any, expected: ToolCall) -> None:
     """A call is found whatever is wrong with it: it has to be answered."""
-    assert (expected,) == get_dialect(name, strict=strict).parse_calls(
-        BUILD[name](called, given, provider_call_id), SPECS
-    )
+    assert (expected,) == DIALECTS[name](strict=strict).parse_calls(BUILD[name](called, given, provider_call_id), SPECS)
 
 
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize("given", [DEEP, CYCLE, {"a": object()}, {1: 2}], ids=["deep", "cycle", "object", "key"])
 def test_arguments_that_are_no_json(name: str, given: Any) -> None:
     """Arguments that JSON cannot hold make a call, too; the tool refuses them."""
-    (call,) = get_dialect(name, strict=True).parse_calls(BUILD[name]("count", given, "i"), SPECS)
+    (call,) = DIALECTS[name](strict=True).parse_calls(BUILD[name]("count", given, "i"), SPECS)
 
     assert (True, "count", "i") == (
         Toolbox([count]).call("count", call.arguments).is_error,
@@ -465,7 +461,7 @@ def test_schema_that_is_too_deep_where_it_is_inlined() -> None:
 @pytest.mark.parametrize("called", [None, 5.5, []], ids=str)
 def test_call_without_a_name(name: str, called: Any) -> None:
     """A call without a name is one of an unknown tool."""
-    assert (ToolCall(name="", provider_call_id="i"),) == get_dialect(name).parse_calls(
+    assert (ToolCall(name="", provider_call_id="i"),) == DIALECTS[name]().parse_calls(
         BUILD[name](called, {}, "i"), SPECS
     )
 
@@ -482,7 +478,7 @@ ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 def test_whatever_a_model_says(reply: Any) -> None:
     """Any reply at all is read without an exception, and each call in it can be answered."""
     for name in NAMES:
-        dialect = get_dialect(name, strict=True)
+        dialect = DIALECTS[name](strict=True)
         calls = dialect.parse_calls(reply, SPECS)
         answers = dialect.render_results([(call, GOOD) for call in calls], SPECS)
 
@@ -508,7 +504,7 @@ ENCODING = [Shown("chat", True), Shown("minimal", False), Shown("responses", Tru
 @pytest.mark.parametrize("shown", ENCODING, ids=lambda shown: shown.name)
 def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
     """A dict that went out as a list of keys and values comes back a dict, and the tool takes it."""
-    (call,) = get_dialect(shown.name, strict=shown.strict).parse_calls(BUILD[shown.name]("count", PAIRS, "i"), SPECS)
+    (call,) = DIALECTS[shown.name](strict=shown.strict).parse_calls(BUILD[shown.name]("count", PAIRS, "i"), SPECS)
 
     assert (COUNTED, PAIRS, 3) == (
         json.loads(call.arguments),
@@ -520,7 +516,7 @@ def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "minimal"])
 def test_parameter_names_that_providers_refuse(name: str) -> None:
     """A parameter whose name the provider refuses goes out under another, and comes back under its own."""
-    dialect = get_dialect(name)
+    dialect = DIALECTS[name]()
     (sent,) = dialect.form(grow._spec).schema["properties"]
     (call,) = dialect.parse_calls(BUILD[name]("grow", {sent: 3}, "i"), SPECS)
 
@@ -530,7 +526,7 @@ def test_parameter_names_that_providers_refuse(name: str) -> None:
 def test_calls_dialect_reads_strict_arguments() -> None:
     """The calls dialect reads its arguments back, too."""
     text = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})
-    (call,) = get_dialect("calls", strict=True).parse_calls(text, SPECS)
+    (call,) = DIALECTS["calls"](strict=True).parse_calls(text, SPECS)
 
     assert COUNTED == json.loads(call.arguments)
 
@@ -538,7 +534,7 @@ def test_calls_dialect_reads_strict_arguments() -> None:
 def test_run_reads_strict_arguments() -> None:
     """What a run's model finds is read back; a call of a tool that is not on offer stays as it is."""
     wire = [ToolCall(name="count", arguments=json.dumps(PAIRS)), ToolCall(name="gone", arguments=json.dumps(PAIRS))]
-    text, calls = get_run_dialect("chat", strict=True).parse_reply("Hm.", wire, SPECS)
+    text, calls = APIS["chat"]["chat"](strict=True).parse_reply("Hm.", wire, SPECS)
 
     assert ("Hm.", COUNTED, wire[1]) == (text, json.loads(calls[0].arguments), calls[1])
 
@@ -574,7 +570,7 @@ def test_strict_run_of_the_calls_dialect() -> None:
 
 def test_history_has_the_models_own_words() -> None:
     """In the history stands what the model wrote, in the form that it was shown."""
-    calls = get_dialect("chat", strict=True).parse_calls(chat_call("count", json.dumps(PAIRS), "i"), SPECS)
+    calls = DIALECTS["chat"](strict=True).parse_calls(chat_call("count", json.dumps(PAIRS), "i"), SPECS)
 
     assert [chat_call("count", json.dumps(PAIRS), "i")["tool_calls"][0] | {"type": "function"}] == render_message(
         ModelResponse(calls=calls)
@@ -665,7 +661,7 @@ DONE = [(CALL, GOOD), (OTHER, BAD), (CALL, SEEN)]
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name: str) -> None:
     """Each call is answered once and in order, as its provider wants it: texts, faults, pictures."""
-    assert ANSWERS[name] == get_dialect(name).render_results(DONE)
+    assert ANSWERS[name] == DIALECTS[name]().render_results(DONE)
 
 
 TWICE: dict[str, tuple[Any, Any]] = {
@@ -699,7 +695,7 @@ def test_call_that_comes_twice_is_answered_once(name: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_to_answer(name: str) -> None:
     """Without calls there is nothing to answer."""
-    assert [] == get_dialect(name).render_results([])
+    assert [] == DIALECTS[name]().render_results([])
 
 
 @pytest.mark.parametrize(
@@ -713,14 +709,14 @@ def test_nothing_to_answer(name: str) -> None:
 )
 def test_blank_text_for_anthropic(result: ToolResult, expected: dict[str, Any]) -> None:
     """Anthropic refuses blank texts, and errors without one."""
-    (message,) = get_dialect("anthropic").render_results([(CALL, result)])
+    (message,) = DIALECTS["anthropic"]().render_results([(CALL, result)])
 
     assert [{"type": "tool_result", "tool_use_id": "theirs", **expected}] == message["content"]
 
 
 def test_pictures_of_an_error_for_anthropic() -> None:
     """Anthropic takes no pictures in a failed result: they follow the results."""
-    (message,) = get_dialect("anthropic").render_results([(CALL, BROKEN), (CALL, GOOD)])
+    (message,) = DIALECTS["anthropic"]().render_results([(CALL, BROKEN), (CALL, GOOD)])
 
     assert ["tool_result", "tool_result", "image"] == [block["type"] for block in message["content"]]
 
@@ -740,7 +736,7 @@ def test_pictures_of_an_error_for_anthropic() -> None:
 )
 def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
     """Gemini is given data where a result is data; the response itself is always an object."""
-    (content,) = get_dialect("gemini").render_results([(CALL, result)])
+    (content,) = DIALECTS["gemini"]().render_results([(CALL, result)])
 
     assert {"output": expected} == content["parts"][0]["functionResponse"]["response"]
 
@@ -758,7 +754,7 @@ def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
 )
 def test_structured_content(output: Any, result: ToolResult, expected: Any) -> None:
     """MCP has a result as data too where the tool says what it gives, in the form of its output schema."""
-    (answer,) = get_dialect("mcp").render_results([(OTHER, result)], [spec_giving(output)])
+    (answer,) = DIALECTS["mcp"]().render_results([(OTHER, result)], [spec_giving(output)])
 
     assert expected == answer.get("structuredContent")
 
@@ -768,8 +764,8 @@ def test_structured_content(output: Any, result: ToolResult, expected: Any) -> N
 
 def test_openai_takes_it() -> None:
     """What goes out has the types of the openai package."""
-    shown = {name: get_dialect(name, strict=True).render_tool(count._spec) for name in ("chat", "responses")}
-    outputs = get_dialect("responses").render_results(DONE)
+    shown = {name: DIALECTS[name](strict=True).render_tool(count._spec) for name in ("chat", "responses")}
+    outputs = DIALECTS["responses"]().render_results(DONE)
 
     TypeAdapter(FunctionDefinition).validate_python(shown["chat"]["function"])
     TypeAdapter(FunctionToolParam).validate_python(shown["responses"])
@@ -779,7 +775,7 @@ def test_openai_takes_it() -> None:
 def test_anthropic_takes_it() -> None:
     """What goes out has the types of the anthropic package, and what it gives is read."""
     types = pytest.importorskip("anthropic.types")
-    dialect = get_dialect("anthropic", strict=True)
+    dialect = DIALECTS["anthropic"](strict=True)
 
     TypeAdapter(types.ToolParam).validate_python(dialect.render_tool(count._spec))
     TypeAdapter(types.MessageParam).validate_python(dialect.render_results(DONE)[0])
@@ -789,7 +785,7 @@ def test_anthropic_takes_it() -> None:
 def test_google_takes_it() -> None:
     """What goes out is valid for the google-genai package, and what it gives is read."""
     types = pytest.importorskip("google.genai.types")
-    dialect = get_dialect("gemini")
+    dialect = DIALECTS["gemini"]()
 
     for spec in SPECS:
         types.FunctionDeclaration.model_validate(dialect.render_tool(spec))
@@ -800,7 +796,7 @@ def test_google_takes_it() -> None:
 def test_mcp_takes_it() -> None:
     """What goes out is valid for the mcp package, and what it gives is read."""
     types = pytest.importorskip("mcp.types")
-    dialect = get_dialect("mcp")
+    dialect = DIALECTS["mcp"]()
 
     shown = [
         types.Tool.model_validate(dialect.render_tool(spec)) for spec in [*SPECS, spec_giving({"type": "integer"})]
@@ -817,28 +813,28 @@ def test_mcp_takes_it() -> None:
 
 def test_dialects_by_name() -> None:
     """A dialect is found by its name, and says it."""
-    assert NAMES == [get_dialect(name).name for name in NAMES]
+    assert NAMES == [DIALECTS[name]().name for name in NAMES]
 
 
 @pytest.mark.parametrize(
-    ("find", "message"),
+    ("table", "message"),
     [
-        (get_dialect, "'klingon' is not one of the dialects 'chat', 'calls', 'minimal', 'responses', 'anthropic'"),
-        (get_run_dialect, r"'klingon' is not one of the dialects 'chat', 'calls', 'minimal'\.$"),
+        (DIALECTS, "'klingon' is not one of 'chat', 'calls', 'minimal', 'responses', 'anthropic'"),
+        (APIS["chat"], r"'klingon' is not one of 'chat', 'calls', 'minimal'\.$"),
     ],
     ids=["any", "for a run"],
 )
-def test_wrong_name(find: Any, message: str) -> None:
+def test_wrong_name(table: Mapping[str, Any], message: str) -> None:
     """A wrong name is refused with the right ones."""
     with pytest.raises(ValueError, match=message):
-        find("klingon")
+        table["klingon"]
 
 
-@pytest.mark.parametrize("name", sorted(DIALECTS.keys() - RUN_DIALECTS.keys()))
+@pytest.mark.parametrize("name", sorted(DIALECTS.keys() - APIS["chat"].keys()))
 def test_dialect_that_holds_no_run(name: str) -> None:
     """A dialect that does not go over Chat Completions is none for a run."""
-    with pytest.raises(ValueError, match=f"'{name}' is not one of the dialects"):
-        get_run_dialect(name)
+    with pytest.raises(ValueError, match=f"'{name}' is not one of"):
+        APIS["chat"][name]
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["read back", "as it is"])
@@ -846,7 +842,7 @@ def test_last_of_equal_keys_wins(strict: bool) -> None:
     """Of equal keys the last one wins, also in arguments that are decoded into the tool's own form."""
     second = '[{"key": "b", "value": 2}]' if strict else '{"b": 2}'
     repeated = {"function": {"name": "count", "arguments": f'{{"words": [], "words": {second}}}'}}
-    (call,) = get_dialect("chat", strict=strict).parse_calls({"tool_calls": [repeated]}, [count._spec])
+    (call,) = DIALECTS["chat"](strict=strict).parse_calls({"tool_calls": [repeated]}, [count._spec])
 
     assert {"b": 2} == json.loads(call.arguments)["words"]
 

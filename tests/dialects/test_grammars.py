@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from toolkit import Tool, Toolbox, tool
 from toolkit._dialects.calls import response_format
-from toolkit._dialects.catalog import get_dialect, get_run_dialect
+from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._messages import ModelRequest, UserMessage
 from toolkit._schema.json_schema import collect_references, look_up
 from toolkit.calls import calls_schema
@@ -169,7 +169,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def schema_of(function: Callable[..., Any], shown: str) -> str:
     name, _, strict = shown.partition(" ")
-    dialect = get_dialect(name, strict=bool(strict))
+    dialect = DIALECTS[name](strict=bool(strict))
     made = dialect.render_tool(tool(function, name="take")._spec)
     return json.dumps(made.get("function", made).get("parameters", made), ensure_ascii=False)
 
@@ -220,9 +220,7 @@ def test_schemas_compile(engine: Callable[[str], None], shown: str) -> None:
 def test_openai_takes_what_is_strict(name: str) -> None:
     """What is shown as strict of a function of any kind keeps to the rules of OpenAI's strict mode."""
     specs = [tool(function, name=f"take_{number}")._spec for number, function in enumerate(FUNCTIONS.values())]
-    body = get_run_dialect(name, strict=True).render_request(
-        ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,))
-    )
+    body = APIS["chat"][name](strict=True).render_request(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
     with FakeServer([reply.text("Hi")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         client.chat.completions.create(model="fake", **body)
 

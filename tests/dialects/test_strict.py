@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolkit import Runner, Toolbox, ToolContext, tool
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.strict import rules
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit.testing import FakeServer, reply
@@ -122,10 +122,10 @@ def test_kept_forms() -> None:
 def test_changed_schema() -> None:
     """A spec that is copied with another schema has a form of its own."""
     spec = tool(search)._spec
-    get_dialect("chat").render_tool(spec)
+    DIALECTS["chat"]().render_tool(spec)
     other = replace(spec, parameters={"type": "object", "properties": {}})
 
-    assert {} == get_dialect("chat").render_tool(other)["function"]["parameters"]["properties"]
+    assert {} == DIALECTS["chat"]().render_tool(other)["function"]["parameters"]["properties"]
 
 
 def _chain(count: int, kind: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import run_sync
-from toolkit._dialects.catalog import get_run_dialect
+from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
 from toolkit._runner.output import build_output
@@ -42,7 +42,7 @@ def weather() -> str:
 BOX = Toolbox([add, subtract, list_orders, weather])
 SPECS = tuple(made._spec for made in BOX)
 NAMES = ("add", "subtract")
-APIS = pytest.mark.parametrize("model", [OpenAIModel, ResponsesModel], ids=["chat", "responses"])
+BOTH_APIS = pytest.mark.parametrize("model", [OpenAIModel, ResponsesModel], ids=["chat", "responses"])
 
 
 def asked(**changes: Any) -> ModelRequest:
@@ -154,7 +154,7 @@ def test_later_answers(choice: Any, expected: bool) -> None:
 # -- what goes out
 
 
-@APIS
+@BOTH_APIS
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
 def test_words(model: type[ServerModel], choice: str) -> None:
     """The three words go out as they are."""
@@ -174,14 +174,14 @@ def test_one_tool(model: type[ServerModel], expected: Any) -> None:
     assert expected == sent(model, asked(choice="add"))["tool_choice"]
 
 
-@APIS
+@BOTH_APIS
 @pytest.mark.parametrize(("choice", "expected"), [("required", None), ("add", None), ("none", "none")])
 def test_choice_in_later_turns(model: type[ServerModel], choice: str, expected: Any) -> None:
     """A choice that forces a call is not repeated, whoever asks for it; one that forbids calls is."""
     assert expected == sent(model, asked(choice=choice, turn=1)).get("tool_choice")
 
 
-@APIS
+@BOTH_APIS
 def test_choice_of_the_options(model: type[ServerModel]) -> None:
     """A choice among the options of a request is kept no longer than any other."""
     bodies = [sent(model, asked(turn=turn), tool_choice="required") for turn in (0, 1)]
@@ -189,7 +189,7 @@ def test_choice_of_the_options(model: type[ServerModel]) -> None:
     assert ["required", None] == [body.get("tool_choice") for body in bodies]
 
 
-@APIS
+@BOTH_APIS
 def test_nothing_is_said_by_default(model: type[ServerModel]) -> None:
     """Without a choice none goes out; and none without tools, where servers refuse it."""
     bodies = [sent(model, asked()), sent(model, asked(tools=(), choice="auto"))]
@@ -200,7 +200,7 @@ def test_nothing_is_said_by_default(model: type[ServerModel]) -> None:
 # -- what is allowed
 
 
-@APIS
+@BOTH_APIS
 def test_allowed_elsewhere(model: type[ServerModel]) -> None:
     """Servers that know no list of allowed tools are shown no others."""
     body = sent(model, asked(allowed=("subtract",), choice="required"))
@@ -226,7 +226,7 @@ def test_allowed_at_openai(model: Any, one: Any, nested: bool, choice: Any, mode
     assert {"type": "allowed_tools", **({"allowed_tools": limited} if nested else limited)} == body["tool_choice"]
 
 
-@APIS
+@BOTH_APIS
 @pytest.mark.parametrize(("choice", "turn", "expected"), [("none", 0, "none"), ("required", 1, "auto")])
 def test_allowed_and_a_choice(model: type[ServerModel], choice: str, turn: int, expected: str) -> None:
     """What is allowed stays so when a choice no longer forces a call, and is of no use where none may be called."""
@@ -236,7 +236,7 @@ def test_allowed_and_a_choice(model: type[ServerModel], choice: str, turn: int, 
     assert expected == mode
 
 
-@APIS
+@BOTH_APIS
 @pytest.mark.parametrize("choice", [None, "none"])
 def test_answer_by_a_call(model: type[ServerModel], choice: str | None) -> None:
     """Where the answer itself is a call, it may always be made."""
@@ -292,7 +292,7 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
 )
 def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bool) -> None:
     """The schema of the reply says which tools may be called, and whether one has to be."""
-    body = get_run_dialect("calls", api=api).render_request(asked(**changes))
+    body = APIS[api]["calls"]().render_request(asked(**changes))
     described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
     calls = described["schema"]["properties"]["calls"]
 
@@ -304,7 +304,7 @@ def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bo
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_calls_dialect_without_calls(api: str) -> None:
     """Where no tool may be called, the reply is text."""
-    body = get_run_dialect("calls", api=api).render_request(asked(choice="none"))
+    body = APIS[api]["calls"]().render_request(asked(choice="none"))
 
     assert {"messages", "input"} & body.keys() == body.keys()
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
-from toolkit._dialects.catalog import get_dialect, get_run_dialect
+from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._messages import (
     File,
     Image,
@@ -204,7 +204,7 @@ def test_changed_answer_is_written_anew() -> None:
     call = ToolCall(name="add", arguments='{"a": 2}', id="ours", provider_call_id="call_1")
     changed = ModelResponse(text="Other.", calls=(call,), items=(message("Mine."), called()))
     answer = ToolMessage(call_id="ours", provider_call_id="call_1", name="add", text="2")
-    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(changed, answer)))
+    body = APIS["responses"]["responses"]().render_request(ModelRequest(messages=(changed, answer)))
 
     assert [
         {"role": "assistant", "content": "Other."},
@@ -226,7 +226,7 @@ def test_history_of_chat_completions() -> None:
 
 def test_messages_are_written_once() -> None:
     """Each message is turned into its wire form once in a run."""
-    dialect = get_run_dialect("responses", api="responses")
+    dialect = APIS["responses"]["responses"]()
     request = ModelRequest(messages=(UserMessage("x"),))
     first = dialect.render_request(request)["input"]
 
@@ -241,7 +241,7 @@ def test_messages_are_written_once() -> None:
 def test_pictures_and_files_of_the_user() -> None:
     """Pictures and files are in the user's message."""
     sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(sent,)))
+    body = APIS["responses"]["responses"]().render_request(ModelRequest(messages=(sent,)))
 
     assert [
         {"type": "input_text", "text": "See."},
@@ -255,7 +255,7 @@ def test_pictures_of_a_tool() -> None:
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
     messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
-    sent = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=messages))["input"]
+    sent = APIS["responses"]["responses"]().render_request(ModelRequest(messages=messages))["input"]
 
     assert ["function_call_output"] * 2 == [item["type"] for item in sent[2:4]]
     assert [
@@ -428,7 +428,7 @@ def test_calls_dialect(through: Any) -> None:
 def test_calls_dialect_with_pictures() -> None:
     """In that dialect pictures and files are the user's."""
     sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("calls", api="responses").render_request(ModelRequest(messages=(sent,)))
+    body = APIS["responses"]["calls"]().render_request(ModelRequest(messages=(sent,)))
 
     assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
 
@@ -968,6 +968,6 @@ def test_strict_without_loss() -> None:
 
 def test_schemas_stay_as_they_are() -> None:
     """The schemas for the application's own loop are flat functions."""
-    shown = get_dialect("responses").render_tool(find_customer._spec)
+    shown = DIALECTS["responses"]().render_tool(find_customer._spec)
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

@@ -267,7 +267,7 @@ def test_unknown_option() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dialect": "klingon"}, "'klingon' is not one of the dialects 'chat', 'calls'"),
+        ({"dialect": "klingon"}, "'klingon' is not one of 'chat', 'calls'"),
         ({"order": "random"}, 'invalid order \'random\': use "sequential", "parallel" or batched'),
         ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
         ({"max_runs": 0}, "max_runs=0 must be a whole number, at least 1"),

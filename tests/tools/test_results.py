@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
@@ -400,7 +400,7 @@ WIRE: dict[str, Any] = {
 @pytest.mark.parametrize("name", WIRE)
 def test_files_on_the_wire(name: str) -> None:
     """Each provider gets a file where it takes one."""
-    assert WIRE[name] == get_dialect(name).render_results([(CALL, tool(lambda: REPORT).invoke("{}"))])
+    assert WIRE[name] == DIALECTS[name]().render_results([(CALL, tool(lambda: REPORT).invoke("{}"))])
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_files_on_the_wire(name: str) -> None:
 )
 def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
     """Anthropic reads PDF and text; for any other file the model reads that it cannot see it."""
-    (message,) = get_dialect("anthropic").render_results([(CALL, ToolResult(1, "1", files=(file,)))])
+    (message,) = DIALECTS["anthropic"]().render_results([(CALL, ToolResult(1, "1", files=(file,)))])
 
     assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
 

@@ -130,7 +130,7 @@ def test_schemas() -> None:
 
 def test_unknown_dialect() -> None:
     """An unknown dialect is refused; the error lists the known ones and suggests the nearest."""
-    with pytest.raises(ValueError, match=r"'chta' is not one of the dialects 'chat', .*\. Did you mean 'chat'\?$"):
+    with pytest.raises(ValueError, match=r"'chta' is not one of 'chat', .*\. Did you mean 'chat'\?$"):
         Toolbox().schemas("chta")  # type: ignore[arg-type]
 
 

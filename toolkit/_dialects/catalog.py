@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from toolkit._dialects.anthropic import Anthropic
 from toolkit._dialects.base import Dialect, RunDialect
@@ -14,55 +14,43 @@ from toolkit._dialects.gemini import Gemini
 from toolkit._dialects.mcp import MCP
 from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
 
-RUN_DIALECTS: Mapping[str, type[RunDialect]] = {kind.name: kind for kind in (Chat, Calls, Minimal)}
-# The dialects of a run by API.
-APIS: Mapping[str, Mapping[str, type[RunDialect]]] = {
-    "chat": RUN_DIALECTS,
-    "responses": {kind.name: kind for kind in (Responses, CallsResponses, MinimalResponses)},
-}
-DIALECTS: Mapping[str, type[Dialect]] = {
-    **RUN_DIALECTS,
-    **{kind.name: kind for kind in (Responses, Anthropic, Gemini, MCP)},
-}
+T = TypeVar("T")
 
 
-def get_dialect(name: str, *, strict: bool = False) -> Dialect:
-    """Return a dialect by its name.
+class _Table(dict[str, T]):
+    """Entries by name; looking up an unknown name raises a ValueError that lists the names.
 
     Args:
-        name: One of DIALECTS.
-        strict: Whether the provider is asked to enforce the schemas of tools that do not set `strict` themselves.
-
-    Raises:
-        ValueError: No dialect has this name.
+        option: The option that takes a name.
+        entries: The entries.
     """
-    if name not in DIALECTS:
-        raise _explain_unknown(name, DIALECTS)
-    return DIALECTS[name](strict=strict)
+
+    def __init__(self, option: str, entries: Mapping[str, T]) -> None:
+        super().__init__(entries)
+        self._option = option
+
+    def __missing__(self, name: object) -> NoReturn:
+        message = f"{self._option}={name!r} is not one of {', '.join(map(repr, self))}."
+        if name == "openai":
+            raise ValueError(f'{message} OpenAI has two APIs: Chat Completions is "chat", Responses is "responses".')
+        near = get_close_matches(str(name), self, n=1)
+        raise ValueError(f"{message} Did you mean {near[0]!r}?" if near else message)
+
+
+# The dialects in which a run can be held, by API and name.
+APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
+    "api",
+    {
+        "chat": _Table("dialect", {kind.name: kind for kind in (Chat, Calls, Minimal)}),
+        "responses": _Table("dialect", {kind.name: kind for kind in (Responses, CallsResponses, MinimalResponses)}),
+    },
+)
+DIALECTS: Mapping[str, type[Dialect]] = _Table(
+    "dialect", {**APIS["chat"], **{kind.name: kind for kind in (Responses, Anthropic, Gemini, MCP)}}
+)
 
 
 def find_dialect(reply: Any) -> str | None:
     """Return the name of the provider's dialect in which a reply has calls; None if there is none."""
     kinds = (Chat, Responses, Anthropic, Gemini)
     return next((kind.name for kind in kinds if kind().parse_calls(reply, ())), None)
-
-
-def get_run_dialect(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:
-    """Return the dialect of a run by its name, among those of the API.
-
-    Raises:
-        ValueError: The API has no dialect of this name, or is unknown.
-    """
-    if api not in APIS:
-        raise ValueError(f"api={api!r} is not one of {', '.join(map(repr, APIS))}.")
-    if name not in APIS[api]:
-        raise _explain_unknown(name, APIS[api])
-    return APIS[api][name](strict=strict)
-
-
-def _explain_unknown(name: object, names: Collection[str]) -> ValueError:
-    message = f"{name!r} is not one of the dialects {', '.join(map(repr, names))}."
-    if name == "openai":
-        return ValueError(f'{message} OpenAI has two APIs: Chat Completions is "chat", Responses is "responses".')
-    near = get_close_matches(str(name), names, n=1)
-    return ValueError(f"{message} Did you mean {near[0]!r}?" if near else message)

@@ -13,7 +13,7 @@ from typing import Any
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
-from toolkit._dialects.catalog import get_run_dialect
+from toolkit._dialects.catalog import APIS
 from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
@@ -329,9 +329,7 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Run
         base_url=options.get("base_url"),
         api_key=options.get("api_key"),
         api=options.get("api", "chat"),
-        dialect=get_run_dialect(options["dialect"], strict=strict, api=options.get("api", "chat"))
-        if "dialect" in options
-        else None,
+        dialect=APIS[options.get("api", "chat")][options["dialect"]](strict=strict) if "dialect" in options else None,
         strict=strict,
         options=options.get("request_options", {}),
     )

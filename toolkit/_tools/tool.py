@@ -229,9 +229,9 @@ class Tool(Generic[P, R]):
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
         from toolkit._dialects.base import explain
-        from toolkit._dialects.catalog import get_dialect  # all of them take longer to load than the rest of a tool
+        from toolkit._dialects.catalog import DIALECTS  # all of them take longer to load than the rest of a tool
 
-        return explain(self._spec, get_dialect(dialect, strict=strict))
+        return explain(self._spec, DIALECTS[dialect](strict=strict))
 
     @cached_property
     def _invocation(self) -> Invocation:

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolkit._context import ToolContext
 from toolkit._dialects.base import data_url, decode_calls, encode_base64
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import DIALECTS
 from toolkit._execution.approval import Approver
 from toolkit._execution.truncation import MAX_RESULT, truncate
 from toolkit._messages import ToolCall, ToolResult, make_plain
@@ -211,12 +211,12 @@ def to_anthropic(
             return show(await bridge.acall_neutrally(tool.name, given))
 
         def show(result: ToolResult) -> Any:
-            block = get_dialect("anthropic").render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
+            block = DIALECTS["anthropic"]().render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
             if result.is_error:
                 raise sdk.ToolError(block["content"])
             return block.get("content", "")
 
-        definition = _copy(get_dialect("anthropic").render_tool(tool._spec))
+        definition = _copy(DIALECTS["anthropic"]().render_tool(tool._spec))
         base = sdk.BetaAsyncBuiltinFunctionTool if is_async else sdk.BetaBuiltinFunctionTool
         return type("ToolkitTool", (base,), {"to_dict": lambda _: definition, "call": acall if is_async else call})()
 
@@ -244,7 +244,7 @@ class _Bridge:
         return tools
 
     def schema(self, tool: AnyTool) -> dict[str, Any]:
-        return _copy(get_dialect(self.dialect).form(tool._spec).schema)
+        return _copy(DIALECTS[self.dialect]().form(tool._spec).schema)
 
     def call(self, name: str, arguments: RawArguments) -> ToolResult:
         results = self.box.call_many([self._read(name, arguments)], self.context, approve=self.approve)
@@ -270,7 +270,7 @@ class _Bridge:
 
     def _read(self, name: str, arguments: RawArguments) -> ToolCall:
         tool, call = self.box.get(name), ToolCall(name=name, arguments=to_json_text(arguments))
-        return decode_calls([call], [tool._spec] if tool else [], get_dialect(self.dialect).form)[0]
+        return decode_calls([call], [tool._spec] if tool else [], DIALECTS[self.dialect]().form)[0]
 
     def _truncate(self, name: str, result: ToolResult) -> ToolResult:
         tool = self.box.get(name)

@@ -19,7 +19,7 @@ from typing import Any
 
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
-from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.catalog import DIALECTS
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
@@ -171,7 +171,7 @@ class _ServedCall:
             return types.InputRequiredResult(input_requests=self.questions)
         call, tool = ToolCall(name=self.params.name), self.box.get(self.params.name)
         specs = [] if tool is None else [tool._spec]
-        return types.CallToolResult.model_validate(get_dialect("mcp").render_results([(call, result)], specs)[0])
+        return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
 
     async def _execute(self, context: ToolContext[Any]) -> ToolResult:
         name, arguments = self.params.name, self.params.arguments or {}
