@@ -42,9 +42,9 @@ def hide_frames(function: F, replace: Callable[[BaseException, Mapping[str, Any]
         try:
             return function(*args, **options)
         except BaseException as error:
-            raised = replace(error, options)
-            shorten_traceback(raised)
-            raise raised
+            error = replace(error, options)
+            shorten_traceback(error)
+            raise error
 
     @wraps(function)
     async def call_async(*args: Any, **options: Any) -> Any:
@@ -52,9 +52,9 @@ def hide_frames(function: F, replace: Callable[[BaseException, Mapping[str, Any]
         try:
             return await function(*args, **options)
         except BaseException as error:
-            raised = replace(error, options)
-            shorten_traceback(raised)
-            raise raised
+            error = replace(error, options)
+            shorten_traceback(error)
+            raise error
 
     return cast("F", call_async if inspect.iscoroutinefunction(function) else call)
 

@@ -9,10 +9,12 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 
+from tests.encoding import encode
 from toolkit import tool
-from toolkit._dialects.strict.rewriter import get_form, make_form
+from toolkit._dialects.catalog import DIALECTS
+from toolkit._dialects.strict.plain import Note
+from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit._dialects.strict.state import Note
 from toolkit._messages import ToolSpec
 
 RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
@@ -164,7 +166,7 @@ def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: An
     """Encoding and decoding a construct are each other's inverse."""
     form = make_form(root("p", p=own), STRICT)
 
-    assert {"p": written} == form.encode({"p": document})
+    assert {"p": written} == encode(form, {"p": document}, STRICT)
     assert {"p": document} == form.decode({"p": written})
     assert Draft202012Validator(form.schema).is_valid({"p": written})
 
@@ -174,7 +176,7 @@ def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: An
 def test_every_construct_is_lossless(rules: Rules, own: Any, strict: Any, document: Any, written: Any) -> None:
     """Under all rules a construct can be encoded, and decodes to the same value."""
     form = make_form(root("p", p=own), rules)
-    encoded = form.encode({"p": document})
+    encoded = encode(form, {"p": document}, rules)
 
     assert Draft202012Validator(form.schema).is_valid(encoded)
     assert {"p": document} == form.decode(encoded)
@@ -231,14 +233,14 @@ def test_a_document_too_deep_is_left_as_it_is() -> None:
     for _ in range(10_000):
         document = {"inner": document}
 
-    assert form.codec is not None and form.decode({"p": document})["p"] is document
+    assert form.decoder is not None and form.decode({"p": document})["p"] is document
 
 
 def test_a_plain_tool_costs_nothing() -> None:
     """Where the form is the tool's own, there is nothing to decode."""
     form = make_form(root("a", "b", a=TEXT, b={"type": "array", "items": INTEGER}), STRICT)
 
-    assert (True, None, ()) == (form.strict, form.codec, form.notes)
+    assert (True, None, ()) == (form.strict, form.decoder, form.notes)
 
 
 def test_a_recursive_model_that_is_as_it_was_is_read_as_it_is() -> None:
@@ -290,7 +292,7 @@ def test_a_recursive_property_may_be_left_out_or_null() -> None:
     assert [{"$ref": "#/$defs/Link"}, {"type": "null"}, MARK] == next_["anyOf"]
     assert {"p": {"next": {}}} == form.decode(written)
     assert {"p": {"next": None}} == form.decode({"p": {"next": None}})
-    assert written == form.encode({"p": {"next": {}}})
+    assert written == encode(form, {"p": {"next": {}}}, STRICT)
 
 
 def test_a_mark_that_could_be_a_value_gives_way_to_json_text() -> None:
@@ -298,8 +300,8 @@ def test_a_mark_that_could_be_a_value_gives_way_to_json_text() -> None:
     omit = root("omit", omit={"type": "boolean"})
     form = make_form(root("p", p={"type": "object", "properties": {"a": {"anyOf": [omit, {"type": "null"}]}}}), STRICT)
 
-    assert {"p": {"a": {"omit": True}}} == form.decode(form.encode({"p": {"a": {"omit": True}}}))
-    assert {"p": {}} == form.decode(form.encode({"p": {}}))
+    assert {"p": {"a": {"omit": True}}} == form.decode(encode(form, {"p": {"a": {"omit": True}}}, STRICT))
+    assert {"p": {}} == form.decode(encode(form, {"p": {}}, STRICT))
 
 
 @pytest.mark.parametrize("rules", [GEMINI, MINIMAL, ANTHROPIC_STRICT], ids=lambda rules: rules.name)
@@ -309,11 +311,18 @@ def test_a_recursive_model_is_written_out_where_it_must(rules: Rules) -> None:
     document: dict[str, Any] = {"name": "leaf"}
     for _ in range(6):
         document = {"name": "branch", "children": [document]}
-    encoded = form.encode({"tree": document, "weights": {}})
+    encoded = encode(form, {"tree": document, "weights": {}}, rules)
     deep = encoded["tree"]["children"][0]["children"][0]["children"][0]
 
     assert isinstance(deep, str)
     assert {"tree": document, "weights": {}} == form.decode(encoded)
+
+
+def test_a_default_is_described_whole() -> None:
+    """A member of a default that is named as a keyword is data."""
+    own = {"type": "object", "additionalProperties": TEXT, "default": {"title": "Dr", "name": "Ann"}}
+
+    assert 'Default: {"title": "Dr", "name": "Ann"}.' in shown(own)["description"]
 
 
 @by_rules
@@ -328,9 +337,10 @@ def test_a_form_is_the_same_each_time(rules: Rules) -> None:
 def test_a_form_is_made_once() -> None:
     """A tool's form under one provider's rules is cached."""
     spec = ToolSpec(name="grow", description="Grow.", parameters=grow.parameters)
+    natural, strict = DIALECTS["chat"](), DIALECTS["chat"](strict=True)
 
-    assert get_form(spec, STRICT) is get_form(spec, STRICT)
-    assert get_form(spec, STRICT) is not get_form(spec, PLAIN)
+    assert strict.form(spec) is strict.form(spec)
+    assert strict.form(spec) is not natural.form(spec)
 
 
 def test_notes_say_every_difference_and_where() -> None:
@@ -372,7 +382,7 @@ def test_a_schema_beyond_a_limit_is_not_strict(schema: dict[str, Any], reason: s
     """What strict mode does not take goes out plainly, with one note that says why."""
     form = make_form(schema, STRICT)
 
-    assert (schema, False, None) == (form.schema, form.strict, form.codec)
+    assert (schema, False, None) == (form.schema, form.strict, form.decoder)
     assert (Note("", f"no form under the rules 'strict': {reason}"),) == form.notes
 
 
@@ -469,7 +479,7 @@ def test_without_null_a_nullable_parameter_is_left_out(rules: Rules) -> None:
 
     assert {"type": "string", "description": "Left out, it is null."} == form.schema["properties"]["p"]
     assert {"p": None} == form.decode({})
-    assert {} == form.encode({"p": None})
+    assert {} == encode(form, {"p": None}, rules)
 
 
 @pytest.mark.parametrize("rules", [GEMINI, MINIMAL], ids=lambda rules: rules.name)
@@ -478,7 +488,7 @@ def test_the_text_null_is_not_null(rules: Rules) -> None:
     form = make_form(root("p", p={"type": "string", "enum": ["null", "zero"]}), rules)
 
     assert {"type": "string", "enum": ["null", "zero"]} == form.schema["properties"]["p"]
-    assert form.codec is None
+    assert form.decoder is None
 
 
 def test_names_are_changed_for_anthropic_without_strict_mode_too() -> None:

@@ -142,7 +142,7 @@ def _chain(count: int, kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["properties", "anyOf"])
 @pytest.mark.parametrize("name", ["GRAMMAR", "STRICT", "ANTHROPIC_STRICT", "GEMINI", "MINIMAL"])
 def test_chains_of_references_take_linear_time(kind: str, name: str) -> None:
-    """Definitions with two references each are rewritten, and documents of them converted, in linear time."""
+    """Definitions with two references each are rewritten, and documents of them decoded, in linear time."""
     document: Any = {"k": 3}
     for _ in range(22):
         document = {"a": document, "k": 3}
@@ -150,6 +150,5 @@ def test_chains_of_references_take_linear_time(kind: str, name: str) -> None:
 
     form = make_form(_chain(22, kind), getattr(rules, name))
     form.decode({"x": document})
-    form.encode({"x": document})
 
     assert time.process_time() - begin < 5  # seconds; exponential ones take minutes

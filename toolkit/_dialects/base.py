@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic_core import from_json
 
-from toolkit._dialects.strict.codecs import read_json
-from toolkit._dialects.strict.rewriter import SchemaForm, get_form
+from toolkit._dialects.strict.decoders import read_json
+from toolkit._dialects.strict.plain import Note, SchemaForm
+from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import Rules
-from toolkit._dialects.strict.state import Note
 from toolkit._messages import (
     META,
     OUTPUT,
@@ -63,8 +63,16 @@ class Dialect(ABC):
     strict_rules: ClassVar[Rules]
 
     def form(self, spec: ToolSpec) -> SchemaForm:
-        """Return the form in which a tool's parameters are sent."""
-        return get_form(spec, self.strict_rules if self.is_strict(spec) else self.rules)
+        """Return the form in which a tool's parameters are sent; the spec caches it."""
+        rules = self.choose_rules(spec)
+        cached: tuple[Any, SchemaForm] | None = spec.forms.get(rules.name)
+        if cached is None or cached[0] is not spec.parameters:
+            cached = spec.forms[rules.name] = spec.parameters, make_form(spec.parameters, rules)
+        return cached[1]
+
+    def choose_rules(self, spec: ToolSpec) -> Rules:
+        """Choose the rules under which a tool's parameters are sent."""
+        return self.strict_rules if self.is_strict(spec) else self.rules
 
     def is_strict(self, spec: ToolSpec) -> bool:
         """Return whether a tool's schema is to be enforced, where that is lossless."""
@@ -194,7 +202,7 @@ def metadata_keys(spec: ToolSpec) -> Collection[str]:
 
 
 def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], meta: Mapping[str, Any]) -> ToolCall:
-    if form.codec is None and not metadata:
+    if form.decoder is None and not metadata:
         return call
     try:
         document = read_json(call.arguments)

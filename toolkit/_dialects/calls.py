@@ -30,7 +30,6 @@ from toolkit._dialects.base import (
     result_text,
 )
 from toolkit._dialects.chat import get_message, render_attachments, render_message
-from toolkit._dialects.strict.rewriter import SchemaForm, get_form
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
 from toolkit._dialects.tool_choice import offer_allowed
 from toolkit._messages import (
@@ -94,10 +93,10 @@ class Calls(RunDialect):
     rules, strict_rules = GRAMMAR, STRICT
 
     @override
-    def form(self, spec: ToolSpec) -> SchemaForm:
-        """Return the form of a tool's parameters; metadata that is asked for, or a declared output, keeps its name."""
+    def choose_rules(self, spec: ToolSpec) -> Rules:
+        """Choose rules under which metadata that is asked for, or a declared output, keeps its name."""
         metadata = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
-        return get_form(spec, _make_rules(metadata & {*META}, strict=self.is_strict(spec)))
+        return _make_rules(metadata & {*META}, strict=self.is_strict(spec))
 
     @override
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -22,9 +22,9 @@ from toolkit._dialects.base import (
     result_data,
     result_text,
 )
+from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
-from toolkit._schema.json_schema import is_valid
 
 
 class MCP(Dialect):

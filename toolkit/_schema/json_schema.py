@@ -1,16 +1,10 @@
-"""JSON Schema as plain data: walking through it, cleaning what pydantic generates, and matching documents with it.
-
-Matching picks an alternative of a union, and finds whether alternatives overlap. It does not validate: keywords that it
-does not know match everything. An object that lists properties and has no `additionalProperties` is taken as closed.
-"""
+"""JSON Schema as plain data: walking through it, its references, types and nulls; cleaning what pydantic generates."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -157,29 +151,6 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-_BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
-    "minLength": (str, lambda value, bound: len(value) >= bound),
-    "maxLength": (str, lambda value, bound: len(value) <= bound),
-    "pattern": (str, lambda value, bound: re.search(bound, value) is not None),
-    "minItems": (list, lambda value, bound: len(value) >= bound),
-    "maxItems": (list, lambda value, bound: len(value) <= bound),
-    "minProperties": (dict, lambda value, bound: len(value) >= bound),
-    "maxProperties": (dict, lambda value, bound: len(value) <= bound),
-    "minimum": (float, lambda value, bound: value >= bound),
-    "maximum": (float, lambda value, bound: value <= bound),
-    "exclusiveMinimum": (float, lambda value, bound: value > bound),
-    "exclusiveMaximum": (float, lambda value, bound: value < bound),
-}
-
-
-def is_valid(schema: Any, document: Any, root: Any) -> bool:
-    """Check whether a document matches a schema, whose references point into `root`."""
-    return _Matcher(root).is_valid(schema, document)
-
-
-def is_type(document: Any, kind: str) -> bool:
-    """Check whether a document is of a type, by JSON Schema's name."""
-    return kind in TYPES and TYPES[kind](document)
 
 
 def is_number(value: Any) -> bool:
@@ -187,18 +158,15 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def are_equal(one: Any, other: Any) -> bool:
-    """Check whether two documents are equal in JSON, where true is not 1."""
-    return bool(one == other and _tag_booleans(one) == _tag_booleans(other))
-
-
-def _tag_booleans(value: Any) -> Any:
-    """Wrap bools, which equal numbers in Python."""
+def to_hashable(value: Any) -> Any:
+    """Convert a value to a key that is equal for equal JSON alone: 1 is 1.0, but not true."""
     if isinstance(value, bool):
-        return (value,)
+        return bool, value
     if isinstance(value, list):
-        return [_tag_booleans(item) for item in value]
-    return {key: _tag_booleans(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return list, tuple(map(to_hashable, value))
+    if isinstance(value, dict):
+        return dict, frozenset((key, to_hashable(each)) for key, each in value.items())
+    return value
 
 
 def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
@@ -236,16 +204,22 @@ def look_up(root: Any, reference: str) -> Any:
     return root
 
 
-def list_schemas(schema: Any) -> list[dict[str, Any]]:
-    """List every schema inside a schema, from the inside out."""
-    found: list[dict[str, Any]] = []
-
-    def look(node: dict[str, Any]) -> dict[str, Any]:
-        found.append(node)
-        return node
-
-    map_schemas(schema, look)
-    return found
+def iterate_schemas(schema: Any) -> Iterator[Schema]:
+    """Iterate over every schema inside a schema, from the outside in, beginning with itself."""
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        inner: list[Any] = []
+        if isinstance(node, list):
+            inner = node
+        elif isinstance(node, Mapping):
+            yield node
+            for keyword, value in node.items():
+                if keyword in NAMED and isinstance(value, Mapping):
+                    inner += value.values()
+                elif keyword not in _DATA:
+                    inner.append(value)
+        waiting += reversed(inner)
 
 
 def collect_references(schema: Any, root: Any) -> dict[str, None]:
@@ -253,124 +227,46 @@ def collect_references(schema: Any, root: Any) -> dict[str, None]:
     reached: dict[str, None] = {}
     fresh = [schema]
     while fresh:
-        found = [str(node["$ref"]) for node in list_schemas(fresh.pop()) if "$ref" in node]
+        found = [str(node["$ref"]) for node in iterate_schemas(fresh.pop()) if "$ref" in node]
         fresh += [look_up(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
         reached |= dict.fromkeys(found)
     return reached
 
 
-def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
-    """Check whether no document can match both schemas; False in doubt."""
-    if depth == 0:
-        return False
-    one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
-    for schema, rest in ((one, other), (other, one)):
-        if "anyOf" in schema:
-            return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])
-    return any(check(one, other, root, depth - 1) for check in _APART)
+# How each keyword allows null.
+_NULLS: Mapping[str, Any] = {"anyOf": {"type": "null"}, "oneOf": {"type": "null"}, "type": "null", "enum": None}
 
 
-@dataclass(frozen=True)
-class _Matcher:
-    """Matches parts of a document with parts of a schema, each pair once: references may multiply them.
-
-    Attributes:
-        known: Results, by the identities of the schema and of the document.
-    """
-
-    root: Any
-    known: dict[tuple[int, int], bool] = field(default_factory=dict)
-
-    def is_valid(self, schema: Any, document: Any) -> bool:
-        """Check whether a document matches a schema."""
-        if not isinstance(schema, Mapping):
-            return schema is not False
-        pair = id(schema), id(document)
-        if pair not in self.known:
-            self.known[pair] = False  # inside itself
-            self.known[pair] = self._fits(resolve_reference(schema, self.root), document)
-        return self.known[pair]
-
-    def _fits(self, schema: Schema, document: Any) -> bool:
-        kind = schema.get("type")
-        if kind is not None and not any(is_type(document, name) for name in _as_list(kind)):
-            return False
-        choices = schema.get("anyOf") or schema.get("oneOf")
-        if choices is not None and not any(self.is_valid(choice, document) for choice in choices):
-            return False
-        if not all(self.is_valid(part, document) for part in schema.get("allOf", ())):
-            return False
-        if not any(are_equal(document, value) for value in list_allowed_values(schema, [document])):
-            return False
-        if not all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys()):
-            return False
-        if isinstance(document, dict):
-            return self._object_fits(schema, document)
-        return not isinstance(document, list) or self._array_fits(schema, document)
-
-    def _object_fits(self, schema: Schema, document: dict[str, Any]) -> bool:
-        properties = schema.get("properties", {})
-        free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
-        whole = all(key in document for key in schema.get("required", ()))
-        return whole and all(self.is_valid(properties.get(key, free), value) for key, value in document.items())
-
-    def _array_fits(self, schema: Schema, document: list[Any]) -> bool:
-        first = schema.get("prefixItems", [])
-        items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
-        return all(self.is_valid(item, value) for item, value in zip(items, document))
+def add_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that allows null too."""
+    kind = schema.get("type", [])
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "null" in kinds:
+        return schema
+    if kinds and schema.keys().isdisjoint({"enum", "const"}) and {"object", "array"}.isdisjoint(kinds):
+        return {**schema, "type": [*kinds, "null"]}
+    return add_alternative(schema, {"type": "null"})
 
 
-def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
-    concerns = is_number(document) if kind is float else isinstance(document, kind)
-    try:
-        return not concerns or test(document, bound)
-    except (TypeError, ValueError, re.error):  # a bound that is none, a pattern that Python does not read
-        return True
+def add_alternative(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that allows another one too; the description stays that of the whole."""
+    description = {key: value for key, value in schema.items() if key == "description"}
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    choices = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
+    return {"anyOf": choices if other in choices else [*choices, other], **description}
 
 
-def _list_types(schema: Schema) -> set[str]:
-    named = set(_as_list(schema.get("type", list(TYPES))))
-    return named | ({"integer"} if "number" in named else set())
+def without_null(schema: Schema) -> Schema | None:
+    """Return a schema that does not allow null: None where nothing is left, the same one where it never did."""
+    if schema.get("const", schema) is None:
+        return None
+    own = {keyword: schema[keyword] for keyword in _NULLS if keyword in schema}
+    rest = {keyword: _remove_null(_NULLS[keyword], values) for keyword, values in own.items()}
+    if rest == own:
+        return schema
+    return {**schema, **rest} if all(rest.values()) else None
 
 
-def _as_list(kind: Any) -> list[str]:
-    return kind if isinstance(kind, list) else [kind]
-
-
-def _have_disjoint_types(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
-    return not _list_types(one) & _list_types(other)
-
-
-def _have_disjoint_values(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
-    values, others = list_allowed_values(one, []), list_allowed_values(other, [])
-    alike = any(are_equal(value, rest) for value in values for rest in others)
-    return bool(values and others) and not alike
-
-
-def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> bool:
-    if _list_types(one) & _list_types(other) != {"object"}:
-        return False
-    if _has_no_place(one, other) or _has_no_place(other, one):
-        return True
-    return any(are_disjoint(a, b, root, depth) for a, b in _pair_required(one, other))
-
-
-def _has_no_place(one: Schema, other: Schema) -> bool:
-    """Check whether the one requires a key that the other does not allow."""
-    known = other.get("properties", {}).keys()
-    return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
-
-
-def _pair_required(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
-    for key in one.get("required", ()):
-        if key in other.get("required", ()):
-            yield one.get("properties", {}).get(key), other.get("properties", {}).get(key)
-
-
-def _are_disjoint_arrays(one: Schema, other: Schema, root: Any, depth: int) -> bool:
-    filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
-    only = _list_types(one) & _list_types(other) == {"array"}
-    return only and filled and are_disjoint(one.get("items"), other.get("items"), root, depth)
-
-
-_APART = (_have_disjoint_types, _have_disjoint_values, _are_disjoint_objects, _are_disjoint_arrays)
+def _remove_null(null: Any, values: Any) -> Any:
+    rest = [value for value in (values if isinstance(values, list) else [values]) if value != null]
+    return rest[0] if len(rest) == 1 and null == "null" else rest

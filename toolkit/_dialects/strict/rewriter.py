@@ -1,100 +1,126 @@
-"""The form in which a schema is sent under a provider's rules."""
+"""The form of a schema under a provider's rules: how each construct of JSON Schema is sent, and how it is read back.
+
+{"a": int, "b": int = 1}            {"a": int, "b": int | null}, or `b` optional where the provider allows that
+{"a": int, **more}                  {"a": int, "additional_properties": [{"key", "value"}]}
+{**more}                            [{"key", "value"}]
+[int, str]                          {"item_1": int, "item_2": str}
+oneOf, anyOf                        anyOf, where a document shows which alternative it is of
+[{...}, {...}] that look alike      [{...}, {"option_2": {...}}]
+a union where there is no anyOf     the widest of the alternatives, or JSON text
+a reference                         a shared definition where the provider takes them, else its target
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain, combinations
+from typing import Any, TypeAlias, cast
 
-from pydantic_core import to_json
-
-from toolkit._dialects.strict.codecs import Codec, ObjectCodec, Property, WrapperCodec
-from toolkit._dialects.strict.constructs import enter_reference, rewrite
+from toolkit._dialects.strict.decoders import (
+    KEY,
+    OMIT,
+    VALUE,
+    Decoder,
+    ItemsDecoder,
+    ObjectDecoder,
+    PairsDecoder,
+    Property,
+    ReferenceDecoder,
+    TextDecoder,
+    TupleDecoder,
+    UnionDecoder,
+    WrapperDecoder,
+)
+from toolkit._dialects.strict.matching import are_disjoint, is_valid
+from toolkit._dialects.strict.plain import (
+    Note,
+    Notes,
+    Part,
+    SchemaForm,
+    make_free_name,
+    make_key,
+    make_plain_form,
+    map_keys,
+)
 from toolkit._dialects.strict.rules import (
+    ANNOTATIONS,
     ANTHROPIC,
     ANTHROPIC_STRICT,
     PLAIN,
+    WORDS,
     Rules,
     describe_keyword,
+    enum_kind,
     find_excess,
-    fixed_keywords,
-    has_rewrites,
-    quoted_keywords,
+    quote_json,
     value_kind,
 )
-from toolkit._dialects.strict.state import ANNOTATIONS, NoFormError, Note, Part, RewriteState
-from toolkit._messages import ToolSpec
-from toolkit._schema.json_schema import TYPES, as_mapping, collect_references, map_schemas
+from toolkit._schema.json_schema import (
+    add_alternative,
+    add_null,
+    as_mapping,
+    collect_references,
+    list_allowed_values,
+    look_up,
+    map_schemas,
+    without_null,
+)
+
+Schema: TypeAlias = Mapping[str, Any]
 
 # The key of a root that is no object, in the object that all providers require.
 ROOT = "arguments"
-# The starts, in JSON text, of schemas that have annotations alone, and of some others.
-_OTHERS = "|".join(map(re.escape, sorted(ANNOTATIONS - {"description"})))
-_UNTYPED = re.compile(rf'\{{"(?:description":"(?:[^"\\]|\\.)*"(?:\}}|,"(?:{_OTHERS})")|(?:{_OTHERS})":)'.encode())
+# How often one definition is repeated inside itself where references are inlined; what lies deeper is JSON text.
+MAX_DEPTH = 3
+# More schemas than this are not rewritten one by one, as inlined references can multiply; the rest is JSON text.
+MAX_PARTS = 2000
+# Characters. A longer schema is not repeated in a description.
+MAX_QUOTED = 1000
+
+# Keywords that define a construct: each construct sends its own, and those of another construct mean nothing there.
+STRUCTURE = frozenset(
+    {"type", "enum", "const", "$ref", "$defs", "definitions", "properties", "required", "additionalProperties"}
+    | {"patternProperties", "propertyNames", "items", "prefixItems", "additionalItems"}
+)
+# Keywords whose schemas may themselves use what the provider does not know, so none is sent as it is.
+_HOLDERS = frozenset(
+    {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "contains", "contentSchema"}
+    | {"unevaluatedProperties", "unevaluatedItems"}
+)
+# Keywords that tell a model nothing.
+_NOISE = frozenset({"title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator"})
+_SCALARS = frozenset({"string", "boolean", "integer", "number", "null"})
+_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_NULL = {"type": "null"}
 # Raised for schemas from elsewhere that are malformed, or too deep.
 _UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaForm:
-    """A schema as it is sent, and the way back.
-
-    Attributes:
-        schema: The schema that is sent.
-        strict: Whether the provider is asked to enforce it.
-        notes: Where it differs from the tool's own schema, for developers.
-        codec: Converts documents; None where they are the same in both forms.
-    """
-
-    schema: Mapping[str, Any]
-    strict: bool = False
-    notes: tuple[Note, ...] = ()
-    codec: Codec | None = None
-
-    def decode(self, document: Any) -> Any:
-        """Make the tool's own document. Never raises, and leaves as it is what is not in this form."""
-        try:
-            return document if self.codec is None else self.codec.decode(document)
-        except RecursionError:
-            return document
-
-    def encode(self, document: Any) -> Any:
-        """Make the document in this form: the inverse of `decode`."""
-        try:
-            return document if self.codec is None else self.codec.encode(document)
-        except RecursionError:
-            return document
+class NoFormError(Exception):
+    """A schema has no lossless form under the rules, for this reason. Internal: it never leaves this module."""
 
 
-def get_form(spec: ToolSpec, rules: Rules) -> SchemaForm:
-    """Return the form of a tool's parameters under a provider's rules; the spec caches it."""
-    schema, form = spec.forms.get(rules.name, (None, None))
-    if schema is not spec.parameters:
-        form = make_form(spec.parameters, rules)
-        spec.forms[rules.name] = spec.parameters, form
-    return cast("SchemaForm", form)
-
-
-def make_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
+def make_form(schema: Schema, rules: Rules) -> SchemaForm:
     """Make the form of a schema under a provider's rules.
 
-    Where no lossless one exists, it is the plain form, with a note that names the place and the reason.
+    Where no lossless one exists, it is the plain form, with a note that says why.
     """
-    if not has_rewrites(rules.column):
-        return _make_plain_form(schema, rules)
+    if not rules.has_rewrites:
+        return make_plain_form(schema, rules)
     try:
         return _make_rewritten_form(schema, rules)
     except NoFormError as error:
-        path, reason = error.path, error.reason
+        reason = str(error)
     except _UNREADABLE as error:
-        path, reason = "", f"the schema cannot be read ({type(error).__name__})"
-    plain = _make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
-    note = Note(path, f"no form under the rules {rules.name!r}: {reason}")
-    return SchemaForm(schema=plain.schema, notes=(note, *plain.notes), codec=plain.codec)
+        reason = f"the schema cannot be read ({type(error).__name__})"
+    plain = make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
+    return replace(plain, notes=(Note("", f"no form under the rules {rules.name!r}: {reason}"), *plain.notes))
 
 
-def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
+def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     """Rewrite a schema, whose form is always an object.
 
     Raises:
@@ -105,52 +131,473 @@ def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     with enter_reference(state, root) as node:
         part = rewrite(state, node, "")
     if part.schema.get("type") == "string":
-        raise NoFormError("", next(reversed(state.notes)).text)
+        raise NoFormError(next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
-        state.add_note("", f"the root is not an object: sent inside {ROOT!r}")
-        part = Part(state.make_object({ROOT: part.schema}, [ROOT]), WrapperCodec(ROOT, part.codec))
+        state.notes.add("", f"the root is not an object: sent inside {ROOT!r}")
+        part = state.wrap(part, ROOT)
     sent = part.schema
     if pointers := collect_references(sent, {"$defs": state.definitions}):
         used = [pointer.rpartition("/")[2] for pointer in pointers]
         sent = {**sent, "$defs": {name: state.definitions[name] for name in used}}
     if excess := find_excess(sent, rules.limits):
-        raise NoFormError("", excess)
-    return SchemaForm(schema=sent, strict=rules.strict, notes=tuple(state.notes), codec=part.codec)
+        raise NoFormError(excess)
+    return SchemaForm(schema=sent, strict=rules.strict, notes=tuple(state.notes), decoder=part.decoder)
 
 
-def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
-    """Send a schema as it is, but for keywords that become words or tell a model nothing, and names of parameters."""
-    notes: dict[Note, None] = {}
+@dataclass
+class RewriteState:
+    """The state of rewriting one schema, and the steps that all constructs share.
+
+    Attributes:
+        root: The tool's own schema, into which references point.
+        definitions: The `$defs` that are sent.
+        decoders: The decoders of these definitions.
+        names: Their names, by the references that point to them.
+        entered: The references that are being inlined, outermost first.
+        recursive: Whether the target of a reference leads back to itself, as far as that was computed.
+        parts: How many schemas have been rewritten.
+    """
+
+    rules: Rules
+    root: Schema
+    notes: Notes = field(default_factory=Notes)
+    definitions: dict[str, Any] = field(default_factory=dict)
+    decoders: dict[str, Decoder | None] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    entered: list[str] = field(default_factory=list)
+    recursive: dict[str, bool] = field(default_factory=dict)
+    parts: int = 0
+
+    def make_text(self, schema: Any, path: str, reason: str) -> Part:
+        """Send any value as JSON text, the form of last resort, which is always lossless."""
+        self.notes.add(path, f"sent as JSON text: {reason}")
+        own = {key: value for key, value in as_mapping(schema).items() if key in ANNOTATIONS}
+        text = f"JSON text of {self._describe_values(schema)}."
+        return self.add_keywords(Part({"type": "string", "description": text}, TextDecoder()), own, path)
+
+    def add_keywords(self, part: Part, schema: Schema, path: str, handled: Collection[str] = ()) -> Part:
+        """Add a schema's keywords to what is sent of it: as they are, as words, or not at all.
+
+        Args:
+            part: What is sent so far.
+            schema: The tool's own.
+            path: Its place, for notes.
+            handled: Keywords that the construct has dealt with, besides those of STRUCTURE.
+        """
+        sent = dict(part.schema)
+        texts = [sent.pop("description", "")]
+        for keyword, value in schema.items():
+            if keyword in handled or keyword in STRUCTURE:
+                continue
+            support = self.rules.support(keyword, value_kind(keyword, value))
+            if support == "sent" and keyword not in _HOLDERS:
+                sent[keyword] = value
+            elif support is None:
+                self.notes.add(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
+            elif support != "noise" and keyword in WORDS:
+                self.notes.add(path, f"{keyword} goes into the description")
+                shown = drop_noise({keyword: value})[keyword] if keyword in _HOLDERS else value
+                texts.append(describe_keyword(keyword, shown))
+        return Part(sent, part.decoder).describe(*texts)
+
+    def make_object(self, properties: Schema, required: Sequence[str]) -> dict[str, Any]:
+        """Make the schema of an object with these properties and no others."""
+        closed = {"additionalProperties": False} if self.rules.sends("additionalProperties", "false") else {}
+        needed = {"required": list(required)} if required or not self.rules.sends("required", "partial") else {}
+        return {"type": "object", "properties": dict(properties), **needed, **closed}
+
+    def wrap(self, part: Part, key: str) -> Part:
+        """Send a value inside an object of its own."""
+        return Part(self.make_object({key: part.schema}, [key]), WrapperDecoder(key, part.decoder))
+
+    def are_disjoint(self, one: Part, other: Part) -> bool:
+        """Check whether no document that is sent can match both parts; False in doubt."""
+        return are_disjoint(one.schema, other.schema, {"$defs": self.definitions})
+
+    def _describe_values(self, schema: Any) -> str:
+        """Describe in words which values a schema accepts."""
+        bare = drop_noise(as_mapping(schema))
+        quoted = {key: value for key, value in bare.items() if key not in ANNOTATIONS}
+        if pointers := collect_references(quoted, self.root):
+            quoted["$defs"] = {p.rpartition("/")[2]: drop_noise(look_up(self.root, p)) for p in pointers}
+        text = quote_json(quoted)
+        return f"a value that matches {text}" if quoted and len(text) <= MAX_QUOTED else "any value"
+
+
+def drop_noise(schema: Any) -> Any:
+    """Remove the keywords that tell a model nothing."""
+    return map_schemas(schema, lambda node: {key: value for key, value in node.items() if key not in _NOISE})
+
+
+def rewrite(state: RewriteState, schema: Any, path: str) -> Part:
+    """Rewrite one schema, by the first construct that it is."""
+    state.parts += 1
+    if state.parts > MAX_PARTS:
+        return state.make_text(schema, path, f"there are more than {MAX_PARTS} schemas before it")
+    construct = _find_construct(schema) if isinstance(schema, Mapping) else None
+    if construct is None:
+        return state.make_text(schema, path, "it may be anything")
+    return construct(state, schema, path)
+
+
+Construct: TypeAlias = Callable[[RewriteState, Schema, str], Part]
+
+
+def _find_construct(schema: Schema) -> Construct | None:
+    if "$ref" in schema:
+        return rewrite_reference
+    if isinstance(schema.get("allOf"), list):
+        return rewrite_all_of
+    choices = schema.get("anyOf", schema.get("oneOf"))
+    if isinstance(choices, list) and choices and not schema.keys() & STRUCTURE - {"$defs", "definitions"}:
+        return rewrite_union
+    if "const" in schema or "enum" in schema:
+        return rewrite_enumeration
+    kind = schema.get("type")
+    if isinstance(kind, list) and kind:
+        return rewrite_types
+    if "type" not in schema:  # it is implied by what the schema is about
+        kind = "object" if "properties" in schema else "array" if schema.keys() & {"items", "prefixItems"} else None
+    return _BY_TYPE.get(kind) if isinstance(kind, str) else None
+
+
+def rewrite_reference(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite a reference: to a shared definition where the provider takes one, else to its target."""
+    pointer = schema["$ref"]
+    if not isinstance(look_up(state.root, str(pointer)), Mapping):
+        return state.make_text(schema, path, f"{pointer!r} is not in the schema")
+    if _is_inlined(state, schema):
+        with enter_reference(state, schema) as target:
+            if target is not schema:
+                return rewrite(state, target, path)
+        name = pointer.rpartition("/")[2]
+        return state.make_text(schema, path, f"{name!r} lies more than {MAX_DEPTH} times inside itself")
+    name = _define(state, pointer)
+    decoder: Decoder | None = state.decoders[name] if name in state.decoders else ReferenceDecoder(name, state.decoders)
+    reference = {"$ref": f"#/$defs/{name}"}
+    beside = state.add_keywords(Part({}), schema, path).schema
+    return Part({"anyOf": [reference], **beside} if beside else reference, decoder)  # no keyword may stand beside $ref
+
+
+def _is_inlined(state: RewriteState, schema: Any) -> bool:
+    """Return whether a schema is a reference that is replaced by its target."""
+    if not isinstance(schema, Mapping) or "$ref" not in schema:
+        return False
+    pointer = schema["$ref"]
+    target = look_up(state.root, str(pointer))
+    if not isinstance(target, Mapping):
+        return False
+    if pointer not in state.recursive:
+        state.recursive[pointer] = pointer in collect_references(target, state.root)
+    kind = "recursive" if state.recursive[pointer] else ""
+    return not state.rules.sends("$ref", kind) or bool(schema.keys() - ANNOTATIONS - {"$ref"})
+
+
+@contextmanager
+def enter_reference(state: RewriteState, schema: Any) -> Iterator[Any]:
+    """Yield the target of a reference that is inlined, unless it lies too deep inside itself; else the schema."""
+    if not _is_inlined(state, schema) or state.entered.count(schema["$ref"]) >= MAX_DEPTH:
+        yield schema
+        return
+    state.entered.append(schema["$ref"])
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
     try:
-        # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
-        text = to_json(schema)
-        is_untyped = rules.needs_types and _UNTYPED.search(text)
-        if not (rules.keys or is_untyped or any(keyword in text for keyword in quoted_keywords(rules.column))):
-            return SchemaForm(schema=schema)
-        sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
-    except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
-        return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
-    own = as_mapping(sent.get("properties"))
-    keys = RewriteState(rules, sent, notes).map_keys(own, "")
-    renamed = tuple(Property(name, key) for name, key in keys.items() if name != key)
-    if not renamed:
-        return SchemaForm(schema=sent, notes=tuple(notes))
-    sent = {**sent, "properties": {keys[name]: inner for name, inner in own.items()}}
-    if "required" in sent:
-        sent["required"] = [keys.get(name, name) for name in sent["required"]]
-    return SchemaForm(schema=sent, notes=tuple(notes), codec=ObjectCodec(renamed))
+        yield _merge_schemas(beside, look_up(state.root, schema["$ref"]))
+    finally:
+        state.entered.pop()
 
 
-def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
-    if rules.needs_types and node and node.keys() <= ANNOTATIONS:
-        notes[Note("", "a schema of any value lists all types")] = None
-        node = {"type": sorted(TYPES.keys() - {"integer"}), **node}
-    if node.keys() <= fixed_keywords(rules.column):
-        return node
-    support = {key: rules.support(key, value_kind(key, value)) for key, value in node.items()}
-    sent = {key: value for key, value in node.items() if support[key] in ("sent", None)}
-    described = {key: value for key, value in node.items() if support[key] == "words"}
-    notes.update(
-        {Note("", f"{keyword} {value!r} goes into the description"): None for keyword, value in described.items()}
-    )
-    return Part(sent).describe(*map(describe_keyword, described.keys(), described.values())).schema
+def _define(state: RewriteState, pointer: str) -> str:
+    """Rewrite a definition once, and return its name."""
+    if pointer in state.names:
+        return state.names[pointer]
+    last = pointer.rpartition("/")[2].strip("#") or "root"
+    name = state.names[pointer] = make_key(last, state.names.values(), state.rules, state.notes, pointer)
+    target = look_up(state.root, pointer)
+    # What is inside it may point to it. Until it is rewritten, its properties' names tell it from others.
+    keys = list(as_mapping(target.get("properties")))
+    required = target.get("required", ()) if state.rules.sends("required", "partial") else keys
+    is_outlined = keys and all(map(state.rules.accepts_key, keys))
+    state.definitions[name] = state.make_object({key: {} for key in keys}, required) if is_outlined else {}
+    part = rewrite(state, target, last)
+    state.definitions[name], state.decoders[name] = part.schema, part.decoder
+    return name
+
+
+def rewrite_all_of(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite schemas that all hold to one."""
+    whole: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
+    state.notes.add(path, "allOf is sent as one schema")
+    with ExitStack() as references:
+        for entry in schema["allOf"]:
+            node = references.enter_context(enter_reference(state, entry))
+            whole = _merge_schemas(whole, as_mapping(node))
+        return rewrite(state, whole, path)
+
+
+def _merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
+    """Merge two schemas that both hold; where they disagree the first one wins, and the result is wider."""
+    both = {**second, **first}
+    for keyword in ("properties", "patternProperties"):
+        if keyword in first and keyword in second:
+            one, other = first[keyword], second[keyword]
+            different = [name for name in one if name in other and one[name] != other[name]]
+            both[keyword] = {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in different}}
+    if "required" in first and "required" in second:
+        both["required"] = list(dict.fromkeys([*first["required"], *second["required"]]))
+    return both
+
+
+def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite an object: closed, open, or with nothing but free keys."""
+    own = as_mapping(schema.get("properties"))
+    if unknown := _conditional_names(schema) - own.keys():
+        return state.make_text(schema, path, f"{min(unknown)!r} is a property under some condition only")
+    if is_open(schema) and not own and path:
+        part = _rewrite_free_keys(state, schema, path)
+    elif not own and path and not state.rules.sends("properties", "none"):
+        return state.make_text(schema, path, "the provider takes no object without properties")
+    else:
+        part = _rewrite_properties(state, schema, path)
+    return state.add_keywords(part, schema, path)
+
+
+def _conditional_names(schema: Schema) -> set[str]:
+    """List the properties that a schema has only under a condition, such as those in `then`."""
+    parts = [schema.get("then"), schema.get("else"), *as_mapping(schema.get("dependentSchemas")).values()]
+    parts += [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return {name for part in parts for name in as_mapping(as_mapping(part).get("properties"))}
+
+
+def is_open(schema: Schema) -> bool:
+    """Return whether an object may have keys that it does not list.
+
+    One that lists properties and has no `additionalProperties` is taken as closed, as its author nearly always means
+    it; pydantic ignores other keys.
+    """
+    if schema.get("patternProperties"):
+        return True
+    return schema.get("additionalProperties", "properties" not in schema) is not False
+
+
+def _rewrite_free_keys(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite the free keys of an object to an array of pairs."""
+    state.notes.add(path, "sent as a list of key and value")
+    patterns = as_mapping(schema.get("patternProperties"))
+    others = schema.get("additionalProperties", not patterns)
+    values = [*patterns.values(), *([] if others is False else [others])]
+    union = True if True in values else {"anyOf": values}
+    value = rewrite(state, values[0] if len(values) == 1 else union, f"{path}.*".lstrip("."))
+    key = rewrite(state, {"type": "string", **as_mapping(schema.get("propertyNames"))}, f"{path} (keys)")
+    key_schema = key.schema if key.decoder is None and key.schema.get("type") == "string" else {"type": "string"}
+    pair = state.make_object({KEY: key_schema, VALUE: value.schema}, [KEY, VALUE])
+    hint = f"Keys match the regular expression {' or '.join(map(quote_json, patterns))}." if patterns else ""
+    part = Part({"type": "array", "items": pair}, PairsDecoder(value.decoder))
+    return part.describe("Each key once, with its value.", hint)
+
+
+def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
+    own, needed = as_mapping(schema.get("properties")), schema.get("required", ())
+    has_rest = is_open(schema)
+    sent: dict[str, Any] = {}
+    required: list[str] = []
+    listed: list[Property] = []
+    for name, key in map_keys(own, state.rules, state.notes, path).items():
+        place = f"{path}.{name}".lstrip(".")
+        if own[name] is False:
+            state.notes.add(place, "left out: no value is valid")
+            continue
+        sent[key], property_, is_required = _rewrite_property(
+            state, Property(name, key), own[name], place, is_required=name in needed
+        )
+        required += [key] if is_required else []
+        listed += [property_] if has_rest or property_ != Property(name, name) else []
+    if not has_rest:
+        return Part(state.make_object(sent, required), ObjectDecoder(tuple(listed)) if listed else None)
+    rest, pairs = make_free_name("additional_properties", {*own, *sent}), _rewrite_free_keys(state, schema, path)
+    required += [] if state.rules.sends("required", "partial") else [rest]
+    decoder = ObjectDecoder(tuple(listed), rest, cast("PairsDecoder", pairs.decoder))
+    return Part(state.make_object({**sent, rest: pairs.schema}, required), decoder)
+
+
+def _rewrite_property(
+    state: RewriteState, property_: Property, schema: Any, path: str, *, is_required: bool
+) -> tuple[dict[str, Any], Property, bool]:
+    """Rewrite one property; return its schema, the property with its decoder, and whether it is sent as required."""
+    with enter_reference(state, schema) as node:
+        if isinstance(node, Mapping) and not state.rules.sends("type", "null") and without_null(node) is not node:
+            return _rewrite_without_null(state, property_, node, path, is_required=is_required)
+        part = rewrite(state, node, path)
+    if is_required or state.rules.sends("required", "partial"):
+        return part.schema, replace(property_, decoder=part.decoder), is_required
+    if is_valid(schema, None, state.root) and as_mapping(schema).get("default", schema) is not None:
+        return _rewrite_with_mark(state, property_, schema, path, part)
+    state.notes.add(path, "optional, sent as nullable: null leaves it out")
+    nullable = Part(add_null(part.schema)).describe("Send null to leave it out.")
+    return nullable.schema, replace(property_, decoder=part.decoder, omission=(None,)), True
+
+
+def _rewrite_with_mark(
+    state: RewriteState, property_: Property, schema: Any, path: str, part: Part
+) -> tuple[dict[str, Any], Property, bool]:
+    """Make an optional property required whose null is a value of its own: a mark leaves it out."""
+    state.notes.add(path, f"optional, and null is a value: {quote_json(OMIT)} leaves it out")
+    (name,) = OMIT
+    mark = state.make_object({name: {"type": "boolean", "enum": [True]}}, [name])
+    if not state.are_disjoint(part, Part(mark)):
+        part = state.make_text(schema, path, "it cannot be told from the mark")
+    marked = Part(add_alternative(part.schema, mark)).describe(f"Send {quote_json(OMIT)} to leave it out.")
+    return marked.schema, replace(property_, decoder=part.decoder, omission=(OMIT,)), True
+
+
+def _rewrite_without_null(
+    state: RewriteState, property_: Property, schema: Schema, path: str, *, is_required: bool
+) -> tuple[dict[str, Any], Property, bool]:
+    """Make a nullable property optional where the provider has no null: leaving it out stands for null."""
+    bare = without_null(schema)
+    if bare is None or (not is_required and schema.get("default", schema) is not None):
+        part = state.make_text(schema, path, "the provider has no null")
+        return part.schema, replace(property_, decoder=part.decoder), is_required
+    part = rewrite(state, bare, path)
+    state.notes.add(path, "nullable, sent as optional: leaving it out means null")
+    if is_required:
+        part, property_ = part.describe("Left out, it is null."), replace(property_, absence=(None,))
+    return part.schema, replace(property_, decoder=part.decoder), False
+
+
+def rewrite_array(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite an array and its items."""
+    if "prefixItems" in schema or isinstance(schema.get("items"), list):
+        return _rewrite_tuple(state, schema, path)
+    item = rewrite(state, schema.get("items", True), f"{path}[]")
+    decoder = None if item.decoder is None else ItemsDecoder(item.decoder)
+    return state.add_keywords(Part({"type": "array", "items": item.schema}, decoder), schema, path)
+
+
+def _rewrite_tuple(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite an array whose items have types of their own to an object with a property for each."""
+    first = schema.get("prefixItems", schema.get("items", []))
+    tail = schema.get("items", True) if "prefixItems" in schema else schema.get("additionalItems", True)
+    least = schema.get("minItems", 0)
+    names = [f"item_{number}" for number in range(1, len(first) + 1)]
+    is_endless = tail is not False and schema.get("maxItems", len(first) + 1) > len(first)
+    more = {"more": {"type": "array", "items": tail}} if is_endless else {}
+    listing = {
+        "properties": {**dict(zip(names, first)), **more},
+        "required": [*names[:least], *more],
+        "additionalProperties": False,
+    }
+    state.notes.add(path, "a tuple, sent as an object with a property for each item")
+    inner = _rewrite_properties(state, listing, path)
+    decoder = TupleDecoder(tuple(names), inner.decoder, "more" if is_endless else None)
+    return state.add_keywords(Part(inner.schema, decoder), schema, path, ("minItems", "maxItems"))
+
+
+def rewrite_types(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite a schema that lists several types."""
+    kinds = schema["type"]
+    if state.rules.sends("type", "list") and _SCALARS.issuperset(kinds):
+        return rewrite_scalar(state, schema, path)
+    annotations = {key: value for key, value in schema.items() if key in ANNOTATIONS}
+    rest = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+    return rewrite_union(state, {"anyOf": [{**rest, "type": kind} for kind in kinds], **annotations}, path)
+
+
+def rewrite_scalar(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite a text, a number, a boolean or null."""
+    if schema["type"] == "null" and not state.rules.sends("type", "null"):
+        return state.make_text(schema, path, "the provider has no null")
+    return state.add_keywords(Part({"type": schema["type"]}), schema, path)
+
+
+_BY_TYPE: Mapping[str, Construct] = {
+    "object": rewrite_object,
+    "array": rewrite_array,
+    **dict.fromkeys(_SCALARS, rewrite_scalar),
+}
+
+
+def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite a list of values, or the only one."""
+    own_type = schema.get("type")
+    values = [value for value in list_allowed_values(schema, []) if is_valid({"type": own_type}, value, {})]
+    support = state.rules.support("enum", enum_kind(values))
+    if not values or support not in ("sent", "words"):
+        return state.make_text(schema, path, "the provider does not take such an enumeration")
+    kinds = list(dict.fromkeys(_TYPE_NAMES[type(value)] for value in values))
+    kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
+    part = state.add_keywords(Part({"type": kind}), schema, path)
+    if support == "words":
+        state.notes.add(path, "enum goes into the description")
+        return part.describe(describe_keyword("enum", values))
+    is_constant = "const" in schema and state.rules.sends("const")
+    return Part({**part.schema, **({"const": values[0]} if is_constant else {"enum": values})})
+
+
+def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
+    """Rewrite a union to `anyOf`, which is no different from `oneOf` where a document is of one alternative alone."""
+    listed = schema.get("anyOf", schema.get("oneOf"))
+    others = [choice for choice in listed if choice not in (False, _NULL)]
+    has_null = _NULL in listed
+    if not others or (has_null and not state.rules.sends("type", "null")):
+        return state.make_text(schema, path, "the provider has no null")
+    before = Notes(state.notes)
+    part = _join_alternatives(state, others, path)
+    if isinstance(part, str):
+        state.notes = before
+        return state.make_text(schema, path, part)
+    if "oneOf" in schema:
+        state.notes.add(path, "oneOf is sent as anyOf")
+    if has_null:
+        part = Part(add_null(part.schema), part.decoder)
+    return state.add_keywords(part, schema, path, ("anyOf", "oneOf"))
+
+
+def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: str) -> Part | str:
+    """Rewrite alternatives other than null; return the reason where they have to be JSON text."""
+    parts = [rewrite(state, choice, path) for choice in alternatives]
+    if len(parts) == 1:
+        return parts[0]
+    if not state.rules.sends("anyOf"):
+        return _find_widest(parts) or "the provider knows no unions"
+    parts = _wrap_alike(state, parts, path)
+    if not all(one.decoder == other.decoder or state.are_disjoint(one, other) for one, other in combinations(parts, 2)):
+        return "its alternatives look alike"
+    choices = (part.schema["anyOf"] if part.schema.keys() == {"anyOf"} else [part.schema] for part in parts)
+    joined = {"anyOf": [*chain.from_iterable(choices)]}
+    decoders = tuple(part.decoder for part in parts)
+    if all(decoder == decoders[0] for decoder in decoders):
+        return Part(joined, decoders[0])
+    sent = tuple(part.schema for part in parts)
+    return Part(joined, UnionDecoder(sent, decoders, {"$defs": state.definitions}))
+
+
+def _wrap_alike(state: RewriteState, parts: Sequence[Part], path: str) -> list[Part]:
+    """Wrap each alternative that has a decoder and looks like another one into an object of its own."""
+    wrapped: list[Part] = []
+    for number, part in enumerate(parts, 1):
+        is_alike = any(other.decoder != part.decoder and not state.are_disjoint(part, other) for other in parts)
+        if is_alike and part.decoder is not None:
+            key = f"option_{number}"
+            state.notes.add(path, f"an alternative is wrapped as {key!r}, for it looks like another one")
+            part = state.wrap(part, key)
+        wrapped.append(part)
+    return wrapped
+
+
+def _find_widest(parts: Sequence[Part]) -> Part | None:
+    """Find one type that takes every alternative: the same one, number for integer, one enumeration for two."""
+    if any(part.decoder is not None for part in parts):
+        return None
+    widest = reduce(_widen, [part.schema for part in parts])
+    return Part(widest) if widest else None
+
+
+def _widen(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Widen a schema so that it takes what another one does; return an empty one where no type does."""
+    if not one or one == other:
+        return one
+    if one.keys() == other.keys() == {"type", "enum"} and one["type"] == other["type"]:
+        return {"type": one["type"], "enum": list(dict.fromkeys([*one["enum"], *other["enum"]]))}
+    are_numbers = {str(one.get("type")), str(other.get("type"))} == {"integer", "number"}
+    return {"type": "number"} if are_numbers and one.keys() | other.keys() <= {"type", "description"} else {}

@@ -5,7 +5,7 @@ KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword
 
     sent       goes out as it is
     words      goes into the description, and is enforced by the tool's own validation alone
-    rewritten  is expressed by other keywords, and read back by a codec
+    rewritten  is expressed by other keywords, and read back by a decoder
     noise      is left out: it tells a model nothing
 
 Sources, as of November 2026:
@@ -26,11 +26,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from toolkit._schema.json_schema import list_allowed_values, list_schemas, look_up
+from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -178,6 +178,10 @@ WORDS: Mapping[str, str] = {
     "oneOf": "Must match just one of {}.",
     "allOf": "Must match all of {}.",
 }
+# Keywords that describe, and neither allow nor forbid anything.
+ANNOTATIONS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "discriminator"}
+)
 # Keywords whose values are names and are not quoted.
 _BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
 
@@ -188,7 +192,7 @@ class Rules:
 
     Attributes:
         name: Identifies the rules in a cache.
-        column: The column of the table.
+        keywords: The provider's column of the table.
         strict: Whether the provider enforces the schema.
         needs_types: Whether a schema with annotations alone, which allows any value, has to list all types.
         keys: Regular expression of the names of properties that it accepts; empty where it accepts all.
@@ -196,7 +200,7 @@ class Rules:
     """
 
     name: str
-    column: str
+    keywords: Mapping[str, Support]
     strict: bool = False
     needs_types: bool = False
     keys: str = ""
@@ -204,25 +208,42 @@ class Rules:
 
     def support(self, keyword: str, kind: str = "") -> Support | None:
         """Return what becomes of a keyword, or of one kind of its values; None where the table has no such row."""
-        row = KEYWORDS.get(f"{keyword}={kind}") or KEYWORDS.get(keyword)
-        return row[COLUMNS.index(self.column)] if row else None
+        return self.keywords.get(f"{keyword}={kind}") or self.keywords.get(keyword)
 
     def sends(self, keyword: str, kind: str = "") -> bool:
         """Return whether a keyword goes out as it is."""
         return self.support(keyword, kind) == "sent"
+
+    def accepts_key(self, name: str) -> bool:
+        """Return whether the provider accepts a property's name."""
+        return not self.keys or re.fullmatch(self.keys, name) is not None
+
+    @cached_property
+    def has_rewrites(self) -> bool:
+        """Whether keywords are rewritten; otherwise they are sent, described or left out."""
+        return "rewritten" in self.keywords.values()
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """The keywords that do not always go out as they are."""
+        return frozenset(row.partition("=")[0] for row, support in self.keywords.items() if support != "sent")
+
+
+def _read_column(name: str) -> Mapping[str, Support]:
+    return {row: supports[COLUMNS.index(name)] for row, supports in KEYWORDS.items()}
 
 
 # Anthropic's API refuses a whole request with "Property keys should match pattern ..."; the others have not documented
 # what they take, and refuse no key that matches it.
 _KEYS = r"[a-zA-Z0-9_.-]{1,64}"
 
-PLAIN = Rules(name="plain", column="plain")
+PLAIN = Rules(name="plain", keywords=_read_column("plain"))
 # Of a server that compiles a schema itself: outlines-core refuses {"description": ...} without a type.
-GRAMMAR = Rules(name="grammar", column="grammar", needs_types=True)
-ANTHROPIC = Rules(name="anthropic", column="plain", keys=_KEYS)
+GRAMMAR = Rules(name="grammar", keywords=_read_column("grammar"), needs_types=True)
+ANTHROPIC = Rules(name="anthropic", keywords=_read_column("plain"), keys=_KEYS)
 STRICT = Rules(
     name="strict",
-    column="strict",
+    keywords=_read_column("strict"),
     strict=True,
     keys=_KEYS,
     limits={
@@ -235,36 +256,13 @@ STRICT = Rules(
 )
 ANTHROPIC_STRICT = Rules(
     name="anthropic_strict",
-    column="anthropic",
+    keywords=_read_column("anthropic"),
     strict=True,
     keys=_KEYS,
     limits={"optional properties": 24, "unions": 16},
 )
-GEMINI = Rules(name="gemini", column="gemini", keys=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
-MINIMAL = Rules(name="minimal", column="minimal", keys=_KEYS)
-
-
-@cache
-def has_rewrites(column: str) -> bool:
-    """Return whether a column has keywords that are rewritten; otherwise they are sent, described or left out."""
-    return any(row[COLUMNS.index(column)] == "rewritten" for row in KEYWORDS.values())
-
-
-@cache
-def fixed_keywords(column: str) -> frozenset[str]:
-    """List the keywords that always go out as they are, whatever their value."""
-    return frozenset(KEYWORDS.keys() - _varying_keywords(column))
-
-
-@cache
-def quoted_keywords(column: str) -> tuple[bytes, ...]:
-    """List the other keywords, as they stand in JSON text."""
-    return tuple(f'"{keyword}"'.encode() for keyword in _varying_keywords(column))
-
-
-def _varying_keywords(column: str) -> set[str]:
-    place = COLUMNS.index(column)
-    return {keyword.partition("=")[0] for keyword, row in KEYWORDS.items() if row[place] != "sent"}
+GEMINI = Rules(name="gemini", keywords=_read_column("gemini"), keys=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+MINIMAL = Rules(name="minimal", keywords=_read_column("minimal"), keys=_KEYS)
 
 
 # Look-around, and back references: no automaton can follow them.
@@ -311,7 +309,7 @@ MANY_TEXTS = 250
 
 def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
     """Describe the first limit that a schema exceeds; return None where it exceeds none."""
-    nodes = list_schemas(schema) if limits else []
+    nodes = [*iterate_schemas(schema)] if limits else []
     for name, limit in limits.items():
         measured = MEASURES[name](nodes)
         if measured > limit:
@@ -321,7 +319,7 @@ def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
 
 def _count_levels(nodes: Sequence[Schema]) -> int:
     """Count objects inside objects; one that holds itself counts once. Each definition is measured once."""
-    root, depths = nodes[-1], dict[str, int]()  # the whole comes after what is inside it
+    root, depths = nodes[0], dict[str, int]()
 
     def measure(schema: Any) -> int:
         if not isinstance(schema, Mapping):

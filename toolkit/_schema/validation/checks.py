@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
 
 from toolkit._schema.collisions import refuse_collisions
+from toolkit._schema.json_schema import to_hashable
 from toolkit._schema.validation.references import refuse
 from toolkit.errors import InvalidArguments
 
@@ -61,17 +62,6 @@ def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
 def refuse_value(_value: Any) -> NoReturn:
     """Refuse any value."""
     raise PydanticCustomError("never", "No value is allowed here")
-
-
-def to_hashable(value: Any) -> Any:
-    """Convert a value to a key that is equal for equal JSON alone: 1 is 1.0, but not true."""
-    if isinstance(value, bool):
-        return bool, value
-    if isinstance(value, list):
-        return list, tuple(map(to_hashable, value))
-    if isinstance(value, dict):
-        return dict, frozenset((key, to_hashable(each)) for key, each in value.items())
-    return value
 
 
 @dataclass(frozen=True)

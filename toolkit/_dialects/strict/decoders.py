@@ -1,0 +1,233 @@
+"""Documents in the form that is sent -> the tool's own: one decoder for each rewriting.
+
+Decoding never raises and never guesses: what is not in the form that was sent stays as it is, from there down, for the
+tool's own validation. None stands in place of a decoder that would change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, NoReturn, Protocol, TypeAlias
+
+from toolkit._dialects.strict.matching import is_type, is_valid
+from toolkit._schema.json_schema import resolve_reference
+
+Document: TypeAlias = Any
+Members: TypeAlias = list[tuple[str, Any]]
+
+KEY, VALUE = "key", "value"
+
+# Sent by a model to leave out a property for which null is a value.
+OMIT: Mapping[str, bool] = {"omit": True}
+
+
+class Decoder(Protocol):
+    """Converts a document from the form that is sent to the tool's own."""
+
+    def decode(self, document: Document) -> Document:
+        """Make the tool's own document."""
+        ...
+
+
+def decode_with(decoder: Decoder | None, document: Document) -> Document:
+    """Decode with a decoder, if there is one."""
+    return document if decoder is None else decoder.decode(document)
+
+
+@dataclass(frozen=True)
+class TextDecoder:
+    """The JSON text of any value -> the value; a text that is not JSON stays the text."""
+
+    def decode(self, document: Document) -> Document:
+        """Read the text."""
+        if not isinstance(document, str):
+            return document
+        try:
+            return read_json(document)
+        except (ValueError, RecursionError):
+            return document
+
+
+@dataclass(frozen=True)
+class ItemsDecoder:
+    """The items of an array, each by one decoder."""
+
+    item: Decoder
+
+    def decode(self, document: Document) -> Document:
+        """Decode each item."""
+        return [self.item.decode(item) for item in document] if isinstance(document, list) else document
+
+
+@dataclass(frozen=True)
+class WrapperDecoder:
+    """An object with one value alone, under the key of an alternative of a union -> the value."""
+
+    key: str
+    value: Decoder | None = None
+
+    def decode(self, document: Document) -> Document:
+        """Unwrap the value."""
+        is_wrapped = isinstance(document, dict) and document.keys() == {self.key}
+        return decode_with(self.value, document[self.key]) if is_wrapped else document
+
+
+@dataclass(frozen=True)
+class UnionDecoder:
+    """A union: the decoder of the alternative that matches the document.
+
+    Attributes:
+        sent: The alternatives as they are sent.
+        decoders: Theirs, in the same order.
+        root: The document that references of the alternatives point into.
+    """
+
+    sent: tuple[Any, ...] = field(compare=False)
+    decoders: tuple[Decoder | None, ...]
+    root: Any = field(compare=False, repr=False)
+
+    def decode(self, document: Document) -> Document:
+        """Decode as the first alternative that matches; else as the only one of the document's type."""
+        fitting = [i for i, schema in enumerate(self.sent) if is_valid(schema, document, self.root)]
+        close = fitting or [i for i, schema in enumerate(self.sent) if self._is_of_type(schema, document)]
+        return decode_with(self.decoders[close[0]], document) if fitting or len(close) == 1 else document
+
+    def _is_of_type(self, schema: Any, document: Document) -> bool:
+        kind = resolve_reference(schema, self.root).get("type")
+        return isinstance(kind, str) and is_type(document, kind)
+
+
+@dataclass(frozen=True)
+class ReferenceDecoder:
+    """The target of a reference, whose decoder may not have been made yet."""
+
+    name: str
+    decoders: Mapping[str, Decoder | None] = field(compare=False, repr=False)
+
+    def decode(self, document: Document) -> Document:
+        """Decode as the target."""
+        return decode_with(self.decoders.get(self.name), document)
+
+
+@dataclass(frozen=True)
+class PairsDecoder:
+    """An array of `{"key": ..., "value": ...}` -> an object with any keys."""
+
+    value: Decoder | None = None
+
+    def decode(self, document: Document) -> Document:
+        """Make the object, unless a key occurs twice."""
+        pairs = self.parse_pairs(document)
+        return document if pairs is None or len(dict(pairs)) < len(pairs) else dict(pairs)
+
+    def parse_pairs(self, document: Document) -> Members | None:
+        """Read keys and decoded values; return None for anything but an array of pairs."""
+        if not isinstance(document, list) or not all(map(_is_pair, document)):
+            return None
+        return [(pair[KEY], decode_with(self.value, pair[VALUE])) for pair in document]
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, dict) and item.keys() == {KEY, VALUE} and isinstance(item[KEY], str)
+
+
+@dataclass(frozen=True)
+class Property:
+    """The form in which one property is sent.
+
+    Attributes:
+        name: The tool's own name of it.
+        key: The name that is sent.
+        omission: At most one value, which a model sends to leave the property out.
+        absence: At most one value, which the property gets where a model leaves it out.
+    """
+
+    name: str
+    key: str
+    decoder: Decoder | None = None
+    omission: tuple[Any, ...] = ()
+    absence: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObjectDecoder:
+    """The properties of an object; those that are not listed stay as they are.
+
+    Attributes:
+        properties: Those that are sent in another form; all of them, where there is a rest.
+        rest: The key under which an open object's other keys are sent, as pairs.
+    """
+
+    properties: tuple[Property, ...]
+    rest: str | None = None
+    pairs: PairsDecoder = PairsDecoder()
+
+    def decode(self, document: Document) -> Document:
+        """Decode each property; where two would get one name, return a list, which validation refuses."""
+        if not isinstance(document, dict):
+            return document
+        members = [member for key, value in document.items() for member in self._decode_member(key, value)]
+        members += ((p.name, value) for p in self.properties for value in p.absence if p.key not in document)
+        return dict(members) if len(dict(members)) == len(members) else [document]
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, Property]:
+        return {property_.key: property_ for property_ in self.properties}
+
+    def _decode_member(self, key: str, value: Any) -> Members:
+        pairs = self.pairs.parse_pairs(value) if key == self.rest else None
+        if pairs is not None:
+            return pairs
+        property_ = self._by_key.get(key, Property(key, key))
+        return [] if value in property_.omission else [(property_.name, decode_with(property_.decoder, value))]
+
+
+@dataclass(frozen=True)
+class TupleDecoder:
+    """An object with one property for each place -> an array whose items have types of their own.
+
+    Attributes:
+        places: Names of the properties, in order.
+        properties: The decoder of that object.
+        rest: The property with the items after the last place.
+    """
+
+    places: tuple[str, ...]
+    properties: Decoder | None = None
+    rest: str | None = None
+
+    def decode(self, document: Document) -> Document:
+        """Make the array, unless a place before its end is empty."""
+        values = decode_with(self.properties, document)
+        if not isinstance(values, dict):
+            return document
+        filled = list(takewhile(values.__contains__, self.places))
+        tail = values.get(self.rest, [])
+        is_whole = not tail or len(filled) == len(self.places)
+        is_known = values.keys() - {self.rest} == set(filled) and isinstance(tail, list)
+        return [*map(values.__getitem__, filled), *tail] if is_known and is_whole else document
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON text as strictly as a tool parses its arguments.
+
+    Raises:
+        ValueError: The text is not JSON, or has a number that is not finite.
+        RecursionError: It is nested too deeply.
+    """
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_float)
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON.")
+
+
+def _parse_float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text} is too big.")
+    return value
