@@ -384,6 +384,10 @@ class ToolResult(NamedTuple):
         """True if the call failed."""
         return self.error is not None
 
+    def replace(self, **changes: Any) -> ToolResult:
+        """Return a copy with other fields."""
+        return self._replace(**changes)
+
     def to_json(self) -> str:
         """Write the result as JSON text; a value or details of a type that JSON lacks become what they are as JSON.
 

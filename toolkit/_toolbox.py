@@ -228,13 +228,16 @@ class Toolbox:
         return self.bindings._compose().get(name)
 
     def prefixed(self, prefix: str) -> Self:
-        """Copy the toolbox with longer names; a name over 64 characters is shortened and ends in a hash of itself."""
+        """Copy the toolbox with longer names; a name over 64 characters is shortened and ends in a hash of itself.
+
+        The copy has the tools of this moment: those that a source adds later are not in it.
+        """
         tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
         return self._with((made.with_name(names[name]) for name, made in tools.items()), self.bindings._rename(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
-        """Copy the toolbox with the tools for which `keep` returns True."""
+        """Copy the toolbox with the tools of this moment for which `keep` returns True."""
         return self._with((self.bindings._tools[made.name] for made in self if keep(made)), self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
@@ -609,6 +612,7 @@ class Toolbox:
         Raises:
             TypeError: `approve` is no function.
         """
+        self._update()
         if approve is not None and not callable(approve):
             raise TypeError(
                 f"approve={approve!r} is not a function of an ApprovalRequest, such as Console() or approve_all."

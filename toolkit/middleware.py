@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
-from toolkit._concurrency.backend import Backend, await_value
+from toolkit._concurrency.backend import Backend, await_value, is_async
 from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolCall, ToolResult
 from toolkit._options import check_options
@@ -137,9 +137,9 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
         OSError: The file cannot be written.
         TypeError: `write` is a coroutine function.
     """
-    if inspect.iscoroutinefunction(write):
-        raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
     if callable(write):
+        if is_async(write):
+            raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
         return partial(_audit_call, write)
     _append_line(write, "")
     return partial(_audit_call, lambda record: _append_line(write, json.dumps(record) + "\n"))

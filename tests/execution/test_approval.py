@@ -759,9 +759,10 @@ def test_defaults_in_containers(kind: Any, written: Any, shown: Any) -> None:
     assert {"value": shown} == show_arguments(kind, written)
 
 
-def test_types_in_a_list() -> None:
-    """A schema of others may list several types; its secrets are hidden, too."""
-    secret = {"type": ["string", "null"], "format": "password"}
+@pytest.mark.parametrize("keyword", [{"format": "password"}, {"writeOnly": True}], ids=["format", "writeOnly"])
+def test_secrets_of_other_schemas(keyword: dict[str, Any]) -> None:
+    """A secret has either keyword; approvers and errors for the model show it as little, beside other types, too."""
+    secret = {"type": ["string", "null"], "minLength": 5, **keyword}
     schema = {"type": "object", "properties": {"value": {"anyOf": [secret, {"type": "integer"}]}}}
     seen = list[str]()
 
@@ -769,11 +770,11 @@ def test_types_in_a_list() -> None:
         seen.append(request.arguments_json)
         return True
 
-    Toolbox([Tool.from_schema("log_in", schema, lambda value: "done")]).call(
-        "log_in", {"value": "sk-1"}, approve=approver
-    )
+    box = Toolbox([Tool.from_schema("log_in", schema, lambda value: "done")])
+    box.call("log_in", {"value": "sk-12"}, approve=approver)
 
     assert ['{"value": "**********"}'] == seen
+    assert "sk-1" not in str(box.call("log_in", {"value": "sk-1"}, approve=approver).error)
 
 
 def test_parameters_with_names_of_each_other() -> None:
@@ -949,17 +950,19 @@ class Office:
         self.queue.answer(call_id, self.verdicts.pop(0))
 
 
-@pytest.mark.parametrize("is_rule", [False, True], ids=["approver", "rule"])
-def test_run_out_of_time(is_rule: bool) -> None:
+@pytest.mark.parametrize("gate", ["approver", "rule", "authorizer"])
+def test_run_out_of_time(gate: str) -> None:
     """A call that nobody has decided on when the time of its run is up has timed out; it did not fail."""
 
-    async def think(_: ApprovalRequest) -> bool:
+    async def think(*_: Any) -> bool:
         await asyncio.sleep(60)
         return True
 
-    made = tool(pay, approve=think) if is_rule else pay
+    made = tool(pay, approve=think) if gate == "rule" else pay
     model = ScriptedModel([call("pay", amount=5), "Late."])
-    runner = Runner([made], model=model, approve=approve_all if is_rule else think, limits=Limits(max_seconds=0.1))
+    gates: dict[str, Any] = {"authorize": think} if gate == "authorizer" else {}
+    approve: Any = think if gate == "approver" else approve_all
+    runner = Runner([made], model=model, approve=approve, limits=Limits(max_seconds=0.1), **gates)
     result = runner.run("x").calls[0].result
 
     assert ("timed_out", "Timed out.") == (result.kind, result.text)

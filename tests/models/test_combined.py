@@ -6,14 +6,14 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import openai
 import pytest
 
 from toolkit import FallbackModel, ModelError, OpenAIModel, RateLimitedModel, Runner, RunResult, tool
-from toolkit.models import Model, ModelRequest
+from toolkit.models import Model, ModelRequest, ModelResponse, Piece
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 
@@ -132,7 +132,8 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no model": (lambda: RateLimitedModel("gpt-5", 5), "is no model"),  # type: ignore[arg-type]
     "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "Give requests_per_minute="),
-    "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a number above 0"),
+    "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a whole number"),
+    "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "each a whole number"),  # type: ignore[arg-type]
 }
 
 
@@ -190,3 +191,38 @@ def test_waiting_run_is_cancelled() -> None:
     threading.Timer(0.2, handle.cancel).start()
 
     assert "cancelled" == handle.result(timeout=10).finish_reason
+
+
+class PlainIterator:
+    """A model whose stream is an iterator without `aclose`."""
+
+    name, is_async = "plain", False
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer."""
+        return ModelResponse(text="Hello.")
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer in one piece."""
+        return Once(ModelResponse(text="Hello."))
+
+
+class Once:
+    """Gives one piece."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._pieces = [piece]
+
+    def __aiter__(self) -> Once:
+        return self
+
+    async def __anext__(self) -> Piece:
+        if not self._pieces:
+            raise StopAsyncIteration
+        return self._pieces.pop()
+
+
+@pytest.mark.parametrize("wrap", [lambda model: FallbackModel([model]), lambda model: RateLimitedModel(model, 5)])
+def test_stream_without_aclose(wrap: Callable[[Model], Model]) -> None:
+    """The stream of a model may be any async iterator."""
+    assert "Hello." == stream(wrap(PlainIterator())).output

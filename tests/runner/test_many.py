@@ -83,6 +83,45 @@ def test_parallel(go: Callable[..., list[Any]]) -> None:
 
 
 @WAYS
+def test_prompts_that_cannot_start(go: Callable[..., list[Any]]) -> None:
+    """A prompt that is none has its error in its place, and the others run; so has each one if none can start."""
+    runner = Runner(model=ScriptedModel(answer))
+
+    assert ["2", "ValueError", "4"] == [
+        type(each).__name__ if isinstance(each, Exception) else each.output for each in go(runner, ["1", [], "2"])
+    ]
+    assert 3 * [ValueError] == [*map(type, go(runner, [[], [], []], max_parallel=1))]
+
+
+def test_broken_prompts() -> None:
+    """When the prompts themselves raise, no run is active any more."""
+    active = 0
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        nonlocal active
+        active += 1
+        try:
+            await asyncio.sleep(60)
+        finally:
+            active -= 1
+        return "done"
+
+    async def go() -> int:
+        def prompts() -> Iterator[str]:
+            yield from "ab"
+            raise OSError("The file ends here.")
+
+        runner = Runner([work], model=ScriptedModel(lambda _: [call("work")]))
+        with pytest.raises(OSError, match="ends here"):
+            await runner.amap(prompts(), max_parallel=3)
+        return active
+
+    assert 0 == asyncio.run(go())
+
+
+@WAYS
 def test_nothing(go: Callable[..., list[Any]]) -> None:
     """Without prompts there are no results."""
     assert [] == go(Runner(model=ScriptedModel([])), [])

@@ -63,8 +63,8 @@ def test_unknown_run(name: str, runs: SQLiteRuns) -> None:
 
 
 def test_run_ids_need_saved_runs() -> None:
-    """Without a file a run id is no state."""
-    with pytest.raises(ConversationError, match="not the state of a run"):
+    """Without a file a run's id is refused, with what it needs."""
+    with pytest.raises(ConversationError, match=r"not the state of a run: '5c1f'.*checkpoint=SQLiteRuns"):
         Runner(model=ScriptedModel([])).resume("5c1f")
 
 

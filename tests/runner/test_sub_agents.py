@@ -27,9 +27,10 @@ from toolkit import (
     tool,
 )
 from toolkit._messages import ModelResponse, ToolCall, ToolResult, Usage
-from toolkit.errors import DefinitionError, FatalError, LimitError
+from toolkit.errors import DefinitionError, FatalError, LimitError, ModelError
 from toolkit.events import Event, SubAgentEvent, ToolCallStarted, event_to_dict
 from toolkit.middleware import Next
+from toolkit.models import ModelRequest
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
@@ -251,14 +252,21 @@ def test_tokens_of_the_run_above(go: Callable[[Runner], RunResult]) -> None:
 
 
 def test_calls_of_the_run_above() -> None:
-    """Calls of a sub-agent count against the limits of the run above."""
-    worker = clerk(call("count_books"), call("count_books"), "I could not.")
+    """Calls of a sub-agent count against the limits of the run above; one that these refuse counts nowhere."""
+    counts = list[dict[str, int]]()
+    worker = clerk(
+        call("count_books"),
+        call("count_books"),
+        "I could not.",
+        checkpoint=lambda state: counts.append({**state.calls_by_tool}),
+    )
     result = boss(worker, limits=Limits(max_calls=2)).run("go")
     model: Any = worker.model
 
     assert ["7", "Not run: the run's 2 calls are used up. Answer with what you have."] == [
         message.text for message in model.requests[-1].messages if type(message).__name__ == "ToolMessage"
     ]
+    assert {"count_books": 1} == {name: count for name, count in counts[-1].items() if count}
     assert "max_calls" == result.finish_reason
 
 
@@ -508,7 +516,11 @@ def test_gates_of_a_run_that_a_tool_starts() -> None:
 @WAYS
 def test_failure(go: Callable[[Runner], RunResult]) -> None:
     """A sub-agent that fails is an error for the model above, which continues."""
-    result = go(boss(Runner(model=ScriptedModel([]))))
+
+    def fail(_: ModelRequest) -> str:
+        raise ModelError("overloaded")
+
+    result = go(boss(Runner(model=ScriptedModel(fail))))
 
     assert "Done." == result.output
     assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: ")

@@ -11,6 +11,7 @@ import copy
 import os
 import pickle
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -1226,3 +1227,28 @@ def test_settings_of_a_declared_tool_stay() -> None:
     declared = [Tool.from_schema("work", {"type": "object"}, function, **options) for function in (once, tool(len))]
 
     assert [(0, 5.0), (2, 5.0)] == [(made.settings.retries, made.settings.timeout) for made in declared]
+
+
+def test_settings_of_a_bound_tool() -> None:
+    """A tool that is bound to a declared one keeps its time, retries and places, where the declared one has none."""
+    attempts = []
+
+    @tool(
+        timeout=0.05, max_parallel=1, retries=1, retry_delay=0.01, retry_on=(KeyError,), effect="read", max_result=300
+    )
+    def find(city: str) -> str:
+        """Find a city."""
+        attempts.append(city)
+        if len(attempts) == 1:
+            raise KeyError(city)
+        if city == "far":
+            time.sleep(0.5)
+        return city
+
+    declared: Tool[..., Any] = Tool.from_schema("find", weather.parameters, effect="read")
+    box = Toolbox([declared])
+    box.bind("find", find)
+
+    assert ("Oslo", 2, 300) == (box.call("find", OSLO).value, len(attempts), box["find"].settings.max_result)
+    assert "timed_out" == box.call("find", {"city": "far"}).kind
+    assert 5 == Tool.from_schema("find", weather.parameters, find, timeout=5).settings.timeout

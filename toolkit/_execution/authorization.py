@@ -132,6 +132,8 @@ async def authorize(
     except Denied as refusal:
         raise Denied(DENIED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
+        if timeout is None or context.cancellation:  # the run's time is up, not the authorizer's
+            raise
         raise Late(FAILED.format(tool.name, "it was not answered in time")) from None
     finally:
         cancellation.close()

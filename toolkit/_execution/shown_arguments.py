@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit._messages import ToolCall
-from toolkit._schema.json_schema import as_mapping, resolve_reference
+from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference
 from toolkit._schema.json_text import escape_confusable, load_json
 from toolkit._tools.tool import Tool
 from toolkit.errors import InvalidArguments
@@ -32,7 +32,7 @@ def show_arguments(tool: Tool[..., Any], call: ToolCall) -> Any:
 def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     schema = _choose(written, schema, root)
     if isinstance(written, str):
-        return MASK if schema.get("format") == "password" else written
+        return MASK if is_secret(schema) else written
     if isinstance(written, list):
         first, rest = schema.get("prefixItems", []), schema.get("items")
         shown = [_show(item, first[i] if i < len(first) else rest, root) for i, item in enumerate(written)]

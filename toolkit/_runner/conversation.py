@@ -309,7 +309,10 @@ class Conversation:
             why = self._find_excess(name, position)
             if not why:
                 self._calls_by_tool[name] += 1
-        return why or (self._parent.count_call(name, 0) if self._parent else "")
+        if not why and self._parent and (why := self._parent.count_call(name, 0)):
+            with self._lock:
+                self._calls_by_tool[name] -= 1
+        return why
 
     def _find_excess(self, name: str, position: int, before: int = 0) -> str:
         """Return why a call is refused if `before` calls of its tool are still to be counted; empty if it is not."""

@@ -173,7 +173,8 @@ class Limits:
 
 def describe_stop(name: str, used: float, limit: float) -> str:
     """Describe the end of a run that has reached a limit."""
-    note = STOP_NOTES.get(name, STOP_NOTE).format(name=name, used=round(used, 2), limit=limit)
+    shown = round(used, 2) if used >= 1 else float(f"{used:.3g}")
+    note = STOP_NOTES.get(name, STOP_NOTE).format(name=name, used=shown, limit=limit)
     return f"[Agent stopped: {note}]"
 
 

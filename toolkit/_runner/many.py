@@ -34,20 +34,26 @@ def run_all(
     """
     _check_parallel(max_parallel)
     waiting, ended = enumerate(prompts), SimpleQueue[int]()
-    active, outcomes = dict[int, RunHandle[Any]](), dict[int, RunResult[Any] | Exception]()
+    active, outcomes = dict[int, RunHandle[Any] | Exception](), dict[int, RunResult[Any] | Exception]()
     try:
         while True:
             for number, prompt in islice(waiting, max_parallel - len(active)):
-                active[number] = handle = start(prompt)
-                handle.call_when_done(partial(ended.put, number))
+                try:
+                    active[number] = handle = start(prompt)
+                except Exception as error:  # noqa: BLE001, PERF203  it is the outcome of the prompt
+                    active[number] = error
+                    ended.put(number)
+                else:
+                    handle.call_when_done(partial(ended.put, number))
             if not active:
                 break
             number = ended.get()
             outcomes[number] = _collect(active.pop(number))
             _report(outcomes, progress=progress)
     finally:
-        for handle in active.values():
-            handle.cancel()
+        for begun in active.values():
+            if isinstance(begun, RunHandle):
+                begun.cancel()
         _end_report(progress=progress)
     return [outcomes[number] for number in sorted(outcomes)]
 
@@ -79,6 +85,7 @@ async def arun_all(
         finally:
             for worker in workers:
                 worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
     finally:
         _end_report(progress=progress)
     return [outcomes[number] for number in sorted(outcomes)]
@@ -89,9 +96,9 @@ def _check_parallel(max_parallel: object) -> None:
         raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
 
 
-def _collect(handle: RunHandle[Any]) -> RunResult[Any] | Exception:
+def _collect(begun: RunHandle[Any] | Exception) -> RunResult[Any] | Exception:
     try:
-        return handle.result()
+        return begun if isinstance(begun, Exception) else begun.result()
     except Exception as error:  # noqa: BLE001  it is what became of the prompt
         return error
 

@@ -37,6 +37,7 @@ from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
+from toolkit.errors import ConversationError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
@@ -513,7 +514,12 @@ class Runner(Controls):
         if not isinstance(state, str):
             raise TypeError(f"resume() takes result.state, or the text of its to_json(), not {state!r:.100}.")
         saved = self._factory.options.get("checkpoint")
-        if isinstance(saved, SQLiteRuns) and not state.lstrip().startswith("{"):
+        if not state.lstrip().startswith("{"):
+            if not isinstance(saved, SQLiteRuns):
+                raise ConversationError(
+                    f"This is not the state of a run: {state!r:.100}. To go on by a run's id, make the Runner with "
+                    "checkpoint=SQLiteRuns(path)."
+                )
             return saved.load(state)
         return RunState.from_json(state)
 

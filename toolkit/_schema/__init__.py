@@ -12,8 +12,8 @@ Files, each importing only those below it:
     core_schema      types as JSON Schema and as pydantic-core's schema
     collisions       sets and dicts whose keys were chosen to have one hash
     python_stubs     tools as Python functions without bodies, for a model that writes code
-    json_schema      JSON Schema as plain data, and which alternative of a union a document matches
     error_messages   error messages for a model
+    json_schema      JSON Schema as plain data, and which alternative of a union a document matches
     json_text        JSON texts as models write them, and text that is safe to show
     examples         arguments in the examples of a docstring
     docstrings       descriptions, parameter texts and examples in docstrings

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from toolkit._messages import replace_surrogates
+from toolkit._schema.json_schema import is_secret
 from toolkit.errors import InvalidArguments, UnknownTool
 
 if TYPE_CHECKING:
@@ -139,17 +140,17 @@ _dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
-    """Check whether a part of a schema holds a secret: `writeOnly`, which pydantic sets for its secret types."""
+    """Check whether a part of a schema holds a secret, directly or behind a reference."""
     if type(place) is dict and place.get("type") in _NEVER_SECRET:
         return False
-    return _has_keyword(place, "writeOnly") or (
-        _has_keyword(place, "$ref") and _has_keyword(schema.get("$defs"), "writeOnly")
+    return _holds(place, is_secret) or (
+        _holds(place, lambda part: "$ref" in part) and _holds(schema.get("$defs"), is_secret)
     )
 
 
 _NEVER_SECRET = ("integer", "number", "boolean")
 
 
-def _has_keyword(part: Any, keyword: str) -> bool:
+def _holds(part: Any, is_meant: Callable[[Mapping[str, Any]], bool]) -> bool:
     inner = part.values() if type(part) is dict else part if type(part) is list else ()
-    return (type(part) is dict and keyword in part) or any(_has_keyword(each, keyword) for each in inner)
+    return (type(part) is dict and is_meant(part)) or any(_holds(each, is_meant) for each in inner)

@@ -180,6 +180,11 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def is_secret(schema: Schema) -> bool:
+    """Return whether a schema is that of a secret: `writeOnly` or `format: password`; pydantic's secrets have both."""
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+
 def resolve_reference(schema: Schema, root: Any) -> Schema:
     """Follow a schema's reference to its end; one that leads nowhere is a schema that matches everything."""
     for _ in range(64):

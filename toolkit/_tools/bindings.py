@@ -258,7 +258,7 @@ def _resolve(
     named, handler = tool.activity if chosen is None else chosen, tool.handler
     activity = tool.name if named is None else named
     if function := functions.get(activity):
-        settings = tool.settings.inherit_gates(function.settings)
+        settings = tool.settings.inherit(function.settings)
         return replace(
             tool, activity=None, handler=BoundHandler(handler.interface, activity, function=function), settings=settings
         )

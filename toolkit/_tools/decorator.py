@@ -148,7 +148,7 @@ def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[...,
     Of an effect that another program says of itself and the default, the stricter one holds.
     """
     if "effect" in defaults and getattr(made.handler.interface, "is_hint", False):
-        settings = made.settings.inherit_gates(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
+        settings = made.settings.inherit(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
         made = replace(made, settings=settings)
     own = {**vars(made.settings), "relay": made.relay}
     added = {name: value for name, value in defaults.items() if own[name] == DEFAULTS.get(name)}

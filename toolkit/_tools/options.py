@@ -100,13 +100,18 @@ class ToolSettings:
         options = (self.timeout, self.executor, self.isolate, self.max_parallel)
         return not self.retries and all(value is None for value in options)
 
-    def inherit_gates(self, inner: ToolSettings) -> ToolSettings:
-        """Return these settings with the stricter gates and effect of those of the tool that the function is from.
+    def inherit(self, inner: ToolSettings) -> ToolSettings:
+        """Return these settings, completed by those of the tool that the function is from.
 
-        Where both have a rule about approval, each call needs it.
+        Of gates and effects the stricter ones hold; where both have a rule about approval, each call needs it. Place,
+        time and retries are the inner tool's where these settings leave them out.
         """
         if inner is DEFAULT_SETTINGS:
             return self
+        left_out = [name for name in _EXECUTION if getattr(self, name) == getattr(DEFAULT_SETTINGS, name)]
+        if self.executor is not None or self.isolate is not None:
+            left_out = [name for name in left_out if name not in ("executor", "isolate")]
+        completed = {name: getattr(inner, name) for name in left_out}
         effect = max(self.effect, inner.effect, key=_EFFECTS.index)
         idempotent = False if inner.idempotent is False else self.idempotent
         may_repeat = effect == "read" if idempotent is None else idempotent
@@ -118,9 +123,9 @@ class ToolSettings:
             approve=_join_approval(self.approve, inner.approve),
             authorize=_join_authorizers(self.authorize, inner.authorize),
             idempotent=idempotent,
-            retries=self.retries if may_repeat else 0,
+            **{**completed, "retries": (self.retries or inner.retries) if may_repeat else 0},
         )
-        vars(merged)["semaphore"] = self.semaphore
+        vars(merged)["semaphore"] = self.semaphore or inner.semaphore
         return merged
 
     def tighten(self, given: Mapping[str, Any]) -> ToolSettings:
@@ -172,6 +177,8 @@ def _bind_method(value: Any, instance: Any) -> Any:
     return value if name is None else getattr(instance, name)
 
 
+# Options that say how a call is executed.
+_EXECUTION = ("executor", "isolate", "max_parallel", "max_result", "retries", "retry_delay", "retry_on", "timeout")
 # From the most to the least that the library does by itself.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 

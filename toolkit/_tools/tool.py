@@ -127,8 +127,9 @@ class Tool(Generic[P, R]):
             self.__dict__.update(read_attributes(function.function))
 
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Invoke the tool with a model's raw arguments, without gates; an error of the tool is a result, not raised.
+        """Invoke the tool with a model's raw arguments; an error of the tool is a result, not raised.
 
+        Gates, `timeout`, `retries`, `executor` and `isolate` do not apply: `Toolbox.call` and runs apply them.
         The exception with its traceback is in the result's `exception`, and in the log `toolkit`.
 
         Args:
@@ -319,7 +320,7 @@ class Tool(Generic[P, R]):
         own_function = take_function(function)
         with name_origin(interface.origin):
             own_function.settings.refuse_loosening(given)
-        settings = fields["settings"].inherit_gates(own_function.settings)
+        settings = fields["settings"].inherit(own_function.settings)
         handler = BoundHandler(interface, activity or name, function=own_function)
         return cls(name=name, handler=handler, **{**fields, "settings": settings})
 

@@ -22,7 +22,7 @@ from typing_extensions import override
 from toolkit._messages import replace_surrogates
 from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path, shorten
-from toolkit._schema.json_schema import as_mapping, resolve_reference, without_null
+from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference, without_null
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import escape_text
 from toolkit.errors import InvalidArguments
@@ -238,7 +238,7 @@ class Text(Control):
         attributes = {**attributes, **limits, **self._required, "style": _WIDE}
         if "\n" in text or (limits["maxlength"] or 0) > LONG:
             return render_textarea(text, attributes)
-        kind = "password" if self.schema.get("writeOnly") else _INPUTS.get(str(self.schema.get("format")), "text")
+        kind = "password" if is_secret(self.schema) else _INPUTS.get(str(self.schema.get("format")), "text")
         is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
         return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes})
 

@@ -52,6 +52,7 @@ MAX_EVENT = 16 * 2**20
 CLIENT_OPTIONS = {
     "extra_body": "write the keys in it beside the others.",
     "extra_headers": "set them on the client, client.with_options(default_headers=...).",
+    "max_retries": "set it on the client, client.with_options(max_retries=...).",
     "extra_query": "set it on the client, client.with_options(default_query=...).",
     "timeout": "set it on the client, client.with_options(timeout=...).",
 }

@@ -8,11 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from toolkit._concurrency.backend import close
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._options import is_number
+from toolkit._options import is_whole
 from toolkit.errors import ModelError
 from toolkit.models import Model, ModelRequest, ModelResponse, Piece
 
@@ -86,17 +86,19 @@ class FallbackModel:
         """
         for number, model in enumerate(self.models):
             has_begun = False
+            pieces = model.stream(self._make_request(request, number))
             try:
-                async with aclosing(model.stream(self._make_request(request, number))) as pieces:  # type: ignore[type-var]
-                    async for piece in pieces:
-                        has_begun = True
-                        yield piece
+                async for piece in pieces:
+                    has_begun = True
+                    yield piece
             except ModelError as error:
                 if has_begun:
                     raise
                 self._pass_on(error, request, number)
             else:
                 return
+            finally:
+                await close(pieces)
 
     def _make_request(self, request: ModelRequest, number: int) -> ModelRequest:
         """Return a request to a model; only the first one keeps the wire forms of earlier messages."""
@@ -121,12 +123,12 @@ class RateLimitedModel:
 
     Raises:
         TypeError: `model` is no model.
-        ValueError: A rate is not above 0, or there is none.
+        ValueError: A rate is no whole number above 0, or there is none.
     """
 
     model: Model
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _starts: deque[float] = field(default_factory=deque, init=False, repr=False, compare=False)
     _tokens: deque[tuple[float, int]] = field(default_factory=deque, init=False, repr=False, compare=False)
@@ -135,8 +137,8 @@ class RateLimitedModel:
         rates = [rate for rate in (self.requests_per_minute, self.tokens_per_minute) if rate is not None]
         if not isinstance(self.model, Model):
             raise TypeError(f"model={self.model!r} is no model, such as OpenAIModel(client, 'name').")
-        if not rates or not all(is_number(rate) and rate > 0 for rate in rates):
-            raise ValueError("Give requests_per_minute= or tokens_per_minute=, each a number above 0.")
+        if not rates or not all(is_whole(rate, 1) for rate in rates):
+            raise ValueError("Give requests_per_minute= or tokens_per_minute=, each a whole number, 1 or more.")
 
     @property
     def name(self) -> str:
@@ -166,11 +168,14 @@ class RateLimitedModel:
             ModelError: As for `complete`.
         """
         await self._wait_for_turn(request.cancellation)
-        async with aclosing(self.model.stream(request)) as pieces:  # type: ignore[type-var]
+        pieces = self.model.stream(request)
+        try:
             async for piece in pieces:
                 if isinstance(piece, ModelResponse):
                     self._count(piece)
                 yield piece
+        finally:
+            await close(pieces)
 
     async def _wait_for_turn(self, cancellation: Cancellation | None) -> None:
         while (seconds := self._take_turn()) > 0:

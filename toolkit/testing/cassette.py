@@ -9,13 +9,13 @@ import os
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import Self
 
+from toolkit._concurrency.backend import close
 from toolkit._messages import (
     Message,
     ModelRequest,
@@ -189,11 +189,14 @@ class Cassette:
             for piece in split_response(found):
                 yield piece
             return
-        async with aclosing(self._model.stream(request)) as pieces:
+        pieces = self._model.stream(request)
+        try:
             async for piece in pieces:
                 if isinstance(piece, ModelResponse):
                     self._record_response(asked, request, piece)
                 yield piece
+        finally:
+            await close(pieces)
 
     async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Answer a call from the file, or record its result. A runner with `hooks=[cassette]` calls it.
