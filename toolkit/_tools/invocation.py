@@ -401,10 +401,9 @@ class Invocation:
         self._writers[dict] = self._write_dict
         if to_json is None:
             self._writers.update(_QUICK)
+        self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
 
-    @cached_property
-    def invoke(self) -> Invoke:
-        """The function that invokes the tool on this thread."""
+    def _make_invoke(self) -> Invoke:
         function, validate, writers = self._function, self.parser.validate, self._writers
 
         def invoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
@@ -419,17 +418,15 @@ class Invocation:
             try:
                 value = function(**values)
             except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
-                return self.fail(error)
+                return self._log(self.fail(error))
             try:
                 return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
             except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
-                return self._wait(self.settle(value))
+                return self._log(self._wait(self.settle(value)))
 
         return invoke
 
-    @cached_property
-    def ainvoke(self) -> AsyncInvoke:
-        """The function that invokes the tool in the running loop; a sync function runs on a thread of its own."""
+    def _make_ainvoke(self) -> AsyncInvoke:
         validate, writers, code = self.parser.validate, self._writers, getattr(self._function, "__code__", None)
         function = self._function if code and code.co_flags & CO_COROUTINE else None
 
@@ -445,7 +442,7 @@ class Invocation:
             try:
                 value = await function(**values)
             except BaseException as error:  # noqa: BLE001  as above
-                return self.fail(error, may_be_cancelled=True)
+                return self._log(self.fail(error, may_be_cancelled=True))
             try:
                 return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
             except Exception:  # noqa: BLE001  as above
@@ -455,18 +452,20 @@ class Invocation:
 
     def _invoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
-            return ToolResult.from_error(outcome)
+            return self._log(ToolResult.from_error(outcome))
         values, repairs = outcome
+        self._tool._check_deps(context)
         result = self._wait(self.execute(values, context))
-        return result._replace(repairs=repairs) if repairs else result
+        return self._log(result._replace(repairs=repairs) if repairs else result)
 
     async def _ainvoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
-            return ToolResult.from_error(outcome)
+            return self._log(ToolResult.from_error(outcome))
         values, repairs = outcome
+        self._tool._check_deps(context)
         result = self.execute(values, context) if self.is_async else await self._execute_in_thread(values, context)
         whole = result if isinstance(result, ToolResult) else await result
-        return whole._replace(repairs=repairs) if repairs else whole
+        return self._log(whole._replace(repairs=repairs) if repairs else whole)
 
     def _wait(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
         """Wait for an awaitable result in the private event loop."""
@@ -507,7 +506,7 @@ class Invocation:
             raise error
         return self.explain_error(error)
 
-    def log(self, result: ToolResult) -> ToolResult:
+    def _log(self, result: ToolResult) -> ToolResult:
         """Log the exception of a failed call without a run, and return the result."""
         if result.exception is not None:
             log_exception(self.name, result.exception)

@@ -140,17 +140,11 @@ class Tool(Generic[P, R]):
             FatalError: The tool raised it.
             TypeError: The tool takes `ToolContext[X]`, and the context has no such deps.
         """
-        if self._deps_types:
-            check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
-        result = self._invocation.invoke(arguments, context)
-        return result if result.exception is None else self._invocation.log(result)
+        return self._invocation.invoke(arguments, context)
 
     async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
-        if self._deps_types:
-            check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
-        result = await self._invocation.ainvoke(arguments, context)
-        return result if result.exception is None else self._invocation.log(result)
+        return await self._invocation.ainvoke(arguments, context)
 
     @cached_property
     def description(self) -> str:
@@ -415,6 +409,10 @@ class Tool(Generic[P, R]):
         """The types of deps that its functions take: each X of a `ToolContext[X]`, where X is neither None nor Any."""
         functions = {id(each): each for each in (self._function, self.handler.function_handler) if each}
         return tuple(kind for each in functions.values() for kind in each.signature.deps_types)
+
+    def _check_deps(self, context: ToolContext[Any] | None) -> None:
+        """Check the deps of a call without a run, as `check_deps` does."""
+        check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
 
     @property
     def _is_unbound(self) -> bool:
