@@ -124,14 +124,14 @@ class ArgumentParser:
         if len(text) > MAX_COUNTED and error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
-        try:
-            repaired = _repair_text(text, faults, self.schema)
-            if repaired is not None:
-                return self.validate_text(repaired[0]), repaired[1]
-        except ValidationError as remaining:
-            faults = remaining.errors(include_url=False, include_context=False)
-        except InvalidArguments as refusal:
-            return refusal
+        if [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]:
+            try:
+                if repaired := _repair_text(text, faults, self.schema):
+                    return self.validate_text(repaired[0]), repaired[1]
+            except ValidationError as remaining:
+                faults = remaining.errors(include_url=False, include_context=False)
+            except InvalidArguments as refusal:
+                return refusal
         return InvalidArguments(self._explainer.explain(faults))
 
 
@@ -156,8 +156,6 @@ def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Repair a text where it is not valid; returns it with notes, or None where that would need guessing."""
-    if not [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]:
-        return None
     if text.strip() in ("", "null"):
         return "{}", ()
     if faults[0]["type"] == "json_invalid":
