@@ -184,8 +184,7 @@ class Signature:
     @cached_property
     def _is_plain(self) -> bool:
         """True if the callable is a plain function, whose own signature is the whole truth."""
-        own = getattr(self.callable, "__dict__", {})
-        return type(self.callable) is FunctionType and "__wrapped__" not in own and "__signature__" not in own
+        return is_plain_function(self.callable) and "__signature__" not in self.callable.__dict__
 
     @cached_property
     def _python(self) -> inspect.Signature:
@@ -292,13 +291,18 @@ _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes fo
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
+def is_plain_function(function: object) -> bool:
+    """Check whether a callable is a function that wraps no other."""
+    return type(function) is FunctionType and "__wrapped__" not in function.__dict__
+
+
 def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find the plain function behind a callable: its code, module and annotations.
 
     Raises:
         DefinitionError: It wraps itself.
     """
-    while (inner := _unwrap_once(function)) is not function:
+    while not is_plain_function(function) and (inner := _unwrap_once(function)) is not function:
         function = inner
     return function
 
@@ -496,6 +500,8 @@ def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
     found["__doc__"] = getattr(function, "__doc__", None)
     found["__annotations__"] = read_annotations(function)
     found["__wrapped__"] = function
+    if is_plain_function(function) and not (function.__dict__ or function.__code__.co_flags & inspect.CO_COROUTINE):
+        return found  # `inspect` would take as long as all of the above
     return found | vars(_MARKED) if inspect.iscoroutinefunction(function) else found
 
 

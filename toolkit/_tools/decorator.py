@@ -14,13 +14,11 @@ from typing_extensions import Unpack
 from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.signature import (
     Signature,
-    collect_frame_names,
-    find_source,
     is_declaration,
     read_annotations,
     resolve_annotation,
 )
-from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
     DEFAULT_SETTINGS,
     DEFAULTS,
@@ -124,7 +122,8 @@ def tool(
         >>> add.invoke('{"a": 1, "b": 2}').text
         '3'
     """
-    refuse_unknown_options(options, OPTION_NAMES, HINTS)
+    if options:
+        refuse_unknown_options(options, OPTION_NAMES, HINTS)
     fields: dict[str, Any] = {"name": name, "title": title, "_text": description, **options}
     given = {key: value for key, value in fields.items() if value is not None}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
@@ -179,36 +178,27 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    own = FunctionHandler(Signature(plain, collect_frame_names(find_source(plain))))
-    _refuse_factory(own.signature)
+    own, name = make_function_handler(plain), name_of(plain)
+    if _returns_tools(own.signature):
+        raise DefinitionError(f"{own.origin}: {name} makes tools: write {name}(...).")
     behind = find_wrapped_tool(plain)
     settings = DEFAULT_SETTINGS if behind is None else behind.settings  # what wraps a tool keeps its gates
-    named = {"name": safe_name(name_of(plain)), "settings": settings, **split_options(given, name_of(plain), settings)}
+    fields = {"name": safe_name(name), **split_options(given, name, settings)}
     choose = _drop_function if is_declaration(plain) else _choose_handler
-    handler = choose(own, named.get("activity"))
-    made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
+    handler = choose(own, fields.get("activity"))
+    made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **fields)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
 
-def _refuse_factory(signature: Signature) -> None:
-    """Refuse a function that returns tools: the parentheses of its call are missing.
-
-    Raises:
-        DefinitionError: Its return annotation is Tool, or a list of them.
-    """
-    if _are_tools(_read_return_annotation(signature)):
-        name = name_of(signature.callable)
-        raise DefinitionError(f"{signature.label}: {name} makes tools: write {name}(...).")
-
-
-def _read_return_annotation(signature: Signature) -> Any:
-    """Resolve the return annotation if it mentions Tool; others are not worth the time."""
+def _returns_tools(signature: Signature) -> bool:
+    """Return whether a function makes tools by its return annotation: the parentheses of its call are missing."""
     try:
         raw = read_annotations(signature.source).get("return")
-        is_about_tools = _MENTIONS_TOOL.search(repr(raw))
-        return resolve_annotation(raw, signature.source, signature.names) if is_about_tools else None
+        if type(raw) is type or not _MENTIONS_TOOL.search(repr(raw)):  # others are not worth the time
+            return raw is Tool
+        return _are_tools(resolve_annotation(raw, signature.source, signature.names))
     except Exception:  # noqa: BLE001  an annotation is code of the user's
-        return None
+        return False
 
 
 def _are_tools(annotation: Any) -> bool:

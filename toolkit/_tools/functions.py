@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
@@ -34,8 +34,8 @@ class FunctionHandler:
         settings: Those of the tool that the function was taken from; the tool that it is bound to inherits its gates.
     """
 
+    activity: ClassVar[None] = None
     signature: Signature
-    activity: None = field(default=None, init=False)
     settings: ToolSettings = field(default=DEFAULT_SETTINGS, kw_only=True, compare=False)
 
     @property

@@ -367,15 +367,17 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     Raises:
         DefinitionError: An option has a wrong value; the message begins with the owner's name.
     """
-    chosen = given.keys() & ToolSettings.__dataclass_fields__.keys()
+    if not given:
+        return {"settings": settings}
+    chosen = {name: value for name, value in given.items() if name in ToolSettings.__dataclass_fields__}
     try:
         _check_values(given)
         meta = {} if _BESIDE.isdisjoint(given) else _make_meta_fields(given)
         if chosen:
-            settings = settings.tighten({name: given[name] for name in chosen})
+            settings = settings.tighten(chosen)
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
-    own = {name: value for name, value in given.items() if name not in (*chosen, *_DERIVED)}
+    own = {name: value for name, value in given.items() if name not in chosen and name not in _DERIVED}
     return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **meta}
 
 

@@ -15,7 +15,7 @@ from typing_extensions import Self, Unpack, is_protocol, is_typeddict
 
 from toolkit._lazy import render_html
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
+from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
 from toolkit._tools.options import (
     DEFAULT_SETTINGS,
@@ -522,6 +522,8 @@ def take_function(given: Any) -> FunctionHandler:
 
 def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
     """Return the tool behind partials, its `__call__` and decorators that use `functools.wraps`; its gates hold."""
+    if is_plain_function(function):
+        return None
     try:
         found = inspect.unwrap(unwrap_partials(function), stop=lambda part: isinstance(part, (Tool, partial)))
     except ValueError:  # a chain without an end
