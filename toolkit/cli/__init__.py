@@ -2,6 +2,8 @@
 
 Files, each importing only those below it:
     commands         the commands
+    inspecting       the server of a page that calls tools
+    pages            its pages
     working          a worker of durable runs, until Ctrl-C
     arguments        a command whose options are the parameters of a tool
     conversations    the saved conversations

@@ -41,6 +41,7 @@ from toolkit.cli.arguments import make_command
 from toolkit.cli.conversations import open_session, print_conversations
 from toolkit.cli.demonstration import demo as run_demo
 from toolkit.cli.files import find_toolbox, load_tools
+from toolkit.cli.inspecting import Inspector, defer_changes
 from toolkit.display import show
 from toolkit.events import event_to_dict
 from toolkit.serve.local import parse_address
@@ -320,6 +321,42 @@ def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect
 
 @app.command()
 @report_errors
+def inspect(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    model: Model = None,
+    base_url: Server = None,
+    instructions: Instructions = None,
+    max_turns: Turns = None,
+    port: Annotated[int, typer.Option(help="The port on this machine; 0 takes a free one.", max=65_535)] = 0,
+) -> None:
+    """Try the tools of a file in the browser: call them in forms, and chat with a model that has them.
+
+    Only this machine, with the address that is printed, reaches the page. Ctrl-C ends it.
+    """
+    runner = _make_runner(
+        file,
+        all_functions=all_functions,
+        approve=None,
+        approver=defer_changes(),
+        model=model,
+        base_url=base_url,
+        instructions=instructions,
+        max_turns=max_turns,
+    )
+    runner._factory.model_choice.announces = False
+    try:
+        server = Inspector(runner, title=file, port=port)
+    except OSError as error:
+        _fail(f"Port {port} cannot be used: {error.strerror}. Leave out --port to take a free one.")
+    print(f"Open {server.url} in a browser; Ctrl-C ends it.", flush=True)
+    with server:
+        server.serve_forever()
+
+
+@app.command()
+@report_errors
 def serve(
     file: Target,
     *,
@@ -434,7 +471,9 @@ def _load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
     return (tools, tools.toolbox) if isinstance(tools, Runner) else (None, tools)
 
 
-def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **options: Any) -> Runner:
+def _make_runner(
+    file: str, *, all_functions: bool, approve: Approval | None, approver: Approver | None = None, **options: Any
+) -> Runner:
     """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
     given = {name: value for name, value in options.items() if value is not None}
     runner, toolbox = _load(file, all_functions=all_functions)
@@ -442,7 +481,7 @@ def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **
         _refuse_deps(tool)
     if runner is None:
         try:
-            return Runner(toolbox, approve=_make_approver(approve or Approval.changes), **given)
+            return Runner(toolbox, approve=approver or _make_approver(approve or Approval.changes), **given)
         except ValueError as error:  # such as a base_url without http://
             _fail(error)
     if given or approve:

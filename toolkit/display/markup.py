@@ -28,7 +28,7 @@ _COLOURS: Mapping[str, str] = {
 _PICTURE = re.compile(r"image/[a-z0-9.+-]+")
 # Colours are mixed with that of the page's text, which is dark on a light page and light on a dark one, whatever the
 # system prefers; the background is the page's own.
-_STYLE = """<style>
+STYLE = """<style>
 .tk{--l:var(--jp-border-color2,var(--vscode-panel-border,rgba(128,128,128,.4)));--s:rgba(128,128,128,.1);
 --g:color-mix(in srgb,var(--jp-success-color1,#4caf50) 60%,currentColor);
 --b:color-mix(in srgb,var(--jp-error-color1,#f44336) 60%,currentColor);
@@ -54,7 +54,7 @@ line-height:1.45;overflow-wrap:normal;white-space:pre-wrap}
 
 def render_card(*parts: str) -> str:
     """Put parts into one card."""
-    return f'<div class="tk">{_STYLE}{"".join(parts)}</div>'
+    return f'<div class="tk">{STYLE}{"".join(parts)}</div>'
 
 
 def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

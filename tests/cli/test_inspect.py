@@ -1,0 +1,248 @@
+"""The page of `toolkit inspect`, as a browser gets it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from toolkit.testing import FakeServer, reply
+
+TOOLS = '''
+import time
+from pathlib import Path
+from typing import Literal
+
+from toolkit import ToolContext, tool
+
+
+@tool
+def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+    """Current weather for a city.
+
+    Args:
+        city: City name <in English>.
+    """
+    return f"<b>21</b> degrees {unit} in {city}"
+
+
+@tool(effect="destructive")
+def delete_book(title: str) -> str:
+    """Delete a book."""
+    Path("deleted").write_text(title)
+    return f"{title} is gone"
+
+
+@tool
+def wait(context: ToolContext) -> str:
+    """Wait until the run is cancelled."""
+    while not context.cancelled:
+        time.sleep(0.01)
+    return "cancelled"
+
+
+@tool
+def crash(n: int) -> int:
+    """Crash."""
+    return 1 // n
+'''
+
+
+@dataclass
+class Page:
+    """The page of one command."""
+
+    port: int
+    root: str
+    folder: Path
+
+    def request(
+        self, method: str, path: str, form: Mapping[str, str] | None = None, **headers: str
+    ) -> tuple[int, str, http.client.HTTPMessage]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+            connection.request(method, path, urlencode(form) if form is not None else None, sent)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+
+    def get(self, path: str = "") -> str:
+        return self.request("GET", self.root + path)[1]
+
+    def post(self, path: str, **form: str) -> str:
+        """Post a form, and follow the redirection."""
+        status, text, headers = self.request("POST", self.root + path, form)
+        return self.request("GET", headers["Location"])[1] if status == 303 else text
+
+
+Start = Callable[..., Page]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start the command in a folder with tools.py."""
+    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> Page:
+        command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", *options]
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().split()[1])
+        return Page(url.port or 0, url.path, tmp_path)
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def texts(html: str) -> str:
+    """The visible texts of a page."""
+    for name in re.findall(r"<style>#(.*?){display:none}</style>", html):
+        html = re.sub(rf'(?s)<div[^>]* id="{name}">.*?</div>|<div id="{name}">.*?</div>', "", html)
+    bare = re.sub(r"(?s)<style>.*?</style>|<[^>]+>", " ", html.partition("<main")[2].partition(">")[2])
+    return " ".join(unescape(bare).split())
+
+
+def test_tools_and_calls(start: Start) -> None:
+    """Each tool has a form that calls it; texts of tools are escaped, and errors stand beside the fields."""
+    page = start()
+    front, form = page.get(), page.get("tools/get_weather")
+    result = page.post("tools/get_weather", city="Lima", unit="fahrenheit")
+    wrong = page.post("tools/get_weather", city="Lima", unit="kelvin")
+    crashed = page.post("tools/crash", n="0")
+
+    assert ["", *(f"tools/{name}" for name in ("get_weather", "delete_book", "wait", "crash"))] == re.findall(
+        rf'href="{re.escape(page.root)}(.*?)"', front
+    )
+    assert 'name="city" required' in form and "&lt;in English&gt;" in form
+    assert "Result <b>21</b> degrees fahrenheit in Lima" in texts(result) and 'value="Lima"' in result
+    assert "'kelvin' is none of celsius, fahrenheit" in texts(wrong) and "Result" not in texts(wrong)
+    assert "ZeroDivisionError: integer division or modulo by zero" in texts(crashed)
+
+
+def test_changes_are_asked_about(start: Start) -> None:
+    """A call of a destructive tool is shown first, and made once a person approves it."""
+    page = start()
+    question = page.post("tools/delete_book", title="<i>Dune</i>")
+    was_deleted = (page.folder / "deleted").exists()
+    arguments = unescape(re.findall(r'name="approved" value="(.*?)"', question)[0])
+    done = page.post("tools/delete_book", approved=arguments)
+
+    assert 'Run delete_book? destructive delete_book({"title": "<i>Dune</i>"}) Run it Cancel' == texts(question)
+    assert not was_deleted and "<i>Dune</i> is gone" in texts(done)
+
+
+STRANGER = "Open the address that the command has printed."
+ELSEWHERE = "This page is for the browser of this machine alone."
+REFUSED: list[tuple[str, dict[str, str], int, str]] = [
+    ("/", {}, 404, STRANGER),
+    ("/{other}/tools/crash", {}, 404, STRANGER),
+    ("{root}tools/crash", {"Host": "evil.example"}, 403, ELSEWHERE),
+    ("{root}tools/crash", {"Host": "127.0.0.1"}, 403, ELSEWHERE),
+    ("{root}tools/crash", {"Origin": "http://evil.example"}, 403, "This request comes from another page."),
+    ("{root}tools/crash", {"Origin": "null"}, 403, "This request comes from another page."),
+    ("{root}tools/none", {}, 404, "There is no such page."),
+    ("{root}decide", {}, 409, "No call waits for approval."),
+]
+
+
+def test_refused_requests(start: Start) -> None:
+    """Without the token, under another host's name, from another page: one sentence, and nothing else."""
+    page = start()
+    paths = [path.format(root=page.root, other="x" * (len(page.root) - 2)) for path, *_ in REFUSED]
+    answers = [
+        page.request("POST", path, {"n": "1"}, **headers)[:2]
+        for path, (_, headers, *_) in zip(paths, REFUSED, strict=True)
+    ]
+
+    assert [(status, text) for _, _, status, text in REFUSED] == answers
+
+
+def test_page_runs_no_script(start: Start) -> None:
+    """A page fetches nothing, runs no script, and is shown by no other page; it is not kept."""
+    page = start()
+    _, text, headers = page.request("GET", page.root)
+    policy = headers["Content-Security-Policy"].split("; ")
+
+    assert "<script" not in text
+    assert {"default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"} <= {*policy}
+    assert ("no-store", "same-origin") == (headers["Cache-Control"], headers["Referrer-Policy"])
+
+
+def test_chat(start: Start) -> None:
+    """A prompt is answered with calls and text, all escaped; the next one continues the conversation."""
+    replies = [reply.calls(("get_weather", {"city": "Lima"})), reply.text("It is <i>warm</i>."), reply.text("Yes.")]
+    with FakeServer(replies) as server:
+        page = start("--base-url", server.base_url, "-m", "m")
+        answer = texts(page.post("chat", prompt="Weather in\r\nLima?"))
+        later = texts(page.post("chat", prompt="Really?"))
+        sent = server.requests[-1].body["messages"]
+    new = texts(page.post("new"))
+
+    assert re.search(r"Weather in Lima\? get_weather \d+ ms city = \"Lima\" <b>21</b> degrees", answer)
+    assert "It is <i>warm</i>. Prompt Send New conversation" in answer
+    assert later.endswith("Really? Yes. Prompt Send New conversation")
+    assert ["user", "assistant", "tool", "assistant", "user"] == [message["role"] for message in sent]
+    assert "Chat Prompt Send" == new
+
+
+@pytest.mark.parametrize("choice", ["yes", "no"])
+def test_chat_asks_about_changes(start: Start, choice: str) -> None:
+    """A destructive call of the model waits for a decision on the page."""
+    with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]) as server:
+        page = start("--base-url", server.base_url, "-m", "m")
+        question = page.post("chat", prompt="Delete Dune.")
+        was_deleted = (page.folder / "deleted").exists()
+        (call_id,) = {*re.findall(r'type="radio" name="(.*?)"', question)}
+        busy = page.post("chat", prompt="And now?")
+        answer = texts(page.post("decide", **{call_id: choice}))
+
+    assert 'waits for approval destructive {"title": "Dune"}' in texts(question) and not was_deleted
+    assert "The last run has not ended. Go back, and stop it or decide." == busy
+    assert "Done. Prompt Send" in answer and (choice == "yes") == (page.folder / "deleted").exists()
+
+
+def test_stop_a_run(start: Start) -> None:
+    """A run can be stopped from the page, which goes on with the conversation."""
+    with FakeServer(lambda _: reply.calls(("wait", {}))) as server:
+        page = start("--base-url", server.base_url, "-m", "m")
+        status, _, _ = page.request("POST", page.root + "chat", {"prompt": "Wait."})
+        stopped = texts(page.post("cancel"))
+
+    assert 303 == status and "cancelled Prompt Send" in stopped
+
+
+def test_chat_with_a_server_that_fails(start: Start) -> None:
+    """An error of the model is one sentence on the page, and the next prompt can be sent."""
+    with FakeServer([reply.error(401, "bad key"), reply.text("Hello.")]) as server:
+        page = start("--base-url", server.base_url, "-m", "m")
+        failed = texts(page.post("chat", prompt="Hi"))
+        answer = texts(page.post("chat", prompt="Hi again"))
+
+    assert "bad key" in failed and failed.endswith("Prompt Send New conversation")
+    assert "Hello. Prompt Send" in answer
+
+
+def test_port_in_use(start: Start) -> None:
+    """A port that is in use ends the command with one sentence."""
+    port = str(start().port)
+    command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", "--port", port]
+    done = subprocess.run(command, cwd=start().folder, capture_output=True, text=True, check=False)
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert f"toolkit: Port {port} cannot be used: Address already in use. Leave out --port to take a free one.\n" == (
+        done.stderr
+    )

@@ -1,0 +1,226 @@
+"""The server of `toolkit inspect`, for the browser of this machine alone.
+
+What must stay true: it listens on loopback; nothing is answered without the token in the path, nor under another name
+than that of this machine, which a page elsewhere could point here; a call that may change something runs only after a
+person has seen it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+from typing_extensions import override
+
+from toolkit import RunHandle, Runner, Session, Tool, ToolkitError
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit.approvers import approve_all, ask_when
+from toolkit.cli.pages import Site
+from toolkit.display.form import Form, InvalidForm
+from toolkit.display.markup import render_error
+from toolkit.serve.local import LOOPBACK
+
+MAX_BODY = 10_000_000  # bytes
+# No script runs, nothing is fetched from elsewhere, and no other page gets the address or shows this one in a frame.
+HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Refused(Exception):
+    """A request that gets a status and one sentence."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def may_change(request: ApprovalRequest) -> bool:
+    """Return whether a call is labelled write or destructive."""
+    return request.tool.settings.effect in ("write", "destructive")
+
+
+def defer_changes() -> Approver:
+    """Make the approver of a chat: calls that may change something wait for a decision on the page."""
+    return ask_when(lambda _: Decision.defer(""), when=may_change)
+
+
+class Inspector(ThreadingHTTPServer):
+    """A page about the tools of a toolbox, and a chat with a runner.
+
+    Args:
+        runner: Has the tools, and runs the chat.
+        title: Name of the file with the tools.
+        port: Port on this machine; 0 for any free one.
+
+    Raises:
+        OSError: The port is in use.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, runner: Runner, *, title: str, port: int = 0) -> None:
+        super().__init__((LOOPBACK[0], port), _Handler)
+        token = secrets.token_urlsafe(16)
+        self.runner = runner
+        self.site = Site(title, f"/{token}/", [*runner.toolbox])
+        self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
+        self.new_chat()
+
+    @property
+    def url(self) -> str:
+        """The address of the first page, with the token."""
+        return f"http://{LOOPBACK[0]}:{self.server_port}{self.site.root}"
+
+    def new_chat(self) -> None:
+        """Start a new conversation."""
+        self._session = Session()
+        self.exchanges: list[tuple[str, RunHandle]] = []
+
+    def send_prompt(self, prompt: str) -> None:
+        """Start the run of a prompt.
+
+        Raises:
+            Refused: The run before it has not ended, or waits for decisions.
+            ToolkitError: No model is configured.
+        """
+        if self.exchanges and self.exchanges[-1][1].status in ("pending", "running", "paused"):
+            raise Refused(HTTPStatus.CONFLICT, "The last run has not ended. Go back, and stop it or decide.")
+        self.exchanges.append((prompt, self.runner.start(prompt, session=self._session)))
+
+    def decide(self, decisions: Mapping[str, bool]) -> None:
+        """Go on with a run whose calls wait."""
+        if not self.exchanges or self.exchanges[-1][1].status != "paused":
+            raise Refused(HTTPStatus.CONFLICT, "No call waits for approval.")
+        state = self.exchanges[-1][1].result().state
+        self.exchanges.append(("", self.runner.start(state, decisions=decisions, session=self._session)))
+
+    def cancel(self) -> None:
+        """Cancel the last run."""
+        if self.exchanges:
+            self.exchanges[-1][1].cancel()
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing where a browser has left."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Inspector  # pyright: ignore[reportIncompatibleVariableOverride]  # no other one makes it
+
+    def do_GET(self) -> None:
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    @override
+    def log_message(self, format: str, *_: Any) -> None:
+        """Log nothing: the address has the token."""
+
+    def _answer(self, route: Any) -> None:
+        """Answer a request; an error is an answer, too."""
+        try:
+            route(self._check_path())
+        except Refused as error:
+            self._send([str(error)], error.status, {"Content-Type": "text/plain; charset=utf-8"})
+        except Exception as error:  # noqa: BLE001  whatever the file's tools and hooks raise
+            text = str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}: {error}"
+            self._send(self.server.site.render("Error", [f"<h1>Error</h1>{render_error(text)}"]))
+
+    def _check_path(self) -> list[str]:
+        """Return the parts of the path below the token.
+
+        Raises:
+            Refused: The host, the origin or the token is another one.
+        """
+        hosts = self.server.hosts
+        if self.headers.get("Host") not in hosts:
+            raise Refused(HTTPStatus.FORBIDDEN, "This page is for the browser of this machine alone.")
+        if self.headers.get("Origin", "").removeprefix("http://") not in {*hosts, ""}:
+            raise Refused(HTTPStatus.FORBIDDEN, "This request comes from another page.")
+        path = self.path.partition("?")[0]
+        root, rest = path[: len(self.server.site.root)], path[len(self.server.site.root) :]
+        if not secrets.compare_digest(root.encode(), self.server.site.root.encode()):
+            raise Refused(HTTPStatus.NOT_FOUND, "Open the address that the command has printed.")
+        return [part for part in rest.split("/") if part]
+
+    def _get(self, path: list[str]) -> None:
+        site = self.server.site
+        if path:
+            tool = self._find_tool(path)
+            self._send(site.render(tool.name, site.render_tool(Form(tool))))
+        else:
+            self._send(site.render("Chat", site.render_chat([*self.server.exchanges])))
+
+    def _post(self, path: list[str]) -> None:
+        server, posted = self.server, self._read()
+        match path:
+            case ["chat"]:
+                server.send_prompt(posted.get("prompt", [""])[0].replace("\r\n", "\n"))
+            case ["decide"]:
+                server.decide({call_id: values == ["yes"] for call_id, values in posted.items()})
+            case ["cancel"]:
+                server.cancel()
+            case ["new"]:
+                server.cancel()
+                server.new_chat()
+            case _:
+                self._send(self._call(self._find_tool(path), posted))
+                return
+        self._send([], HTTPStatus.SEE_OTHER, {"Location": server.site.root})
+
+    def _call(self, tool: Tool[..., Any], posted: Mapping[str, list[str]]) -> Iterator[str]:
+        """Call a tool; ask first where the call may change something, or the tool requires approval."""
+        site = self.server.site
+        asked: list[ApprovalRequest] = []
+
+        def ask(request: ApprovalRequest) -> Verdict:
+            asked.append(request)
+            return Decision.unavailable("It waits for approval.")
+
+        try:
+            approved = posted.get("approved")
+            arguments = approved[0] if approved else Form(tool).read(posted)
+        except InvalidForm as error:
+            return site.render(tool.name, site.render_tool(error.form))
+        approver = approve_all if approved else ask_when(ask, when=may_change)
+        result = self.server.runner.toolbox.call(tool.name, arguments, approve=approver)
+        if asked:
+            return site.render(tool.name, site.render_question(tool, str(asked[0]), arguments))
+        return site.render(tool.name, site.render_tool(Form(tool, json.loads(arguments)), site.render_result(result)))
+
+    def _find_tool(self, path: list[str]) -> Tool[..., Any]:
+        tool = next((tool for tool in self.server.site.tools if ["tools", tool.name] == path), None)
+        if tool is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+        return tool
+
+    def _read(self) -> Mapping[str, list[str]]:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A form has at most {MAX_BODY:,} bytes.")
+        return parse_qs(self.rfile.read(int(length)).decode(errors="replace"), keep_blank_values=True)
+
+    def _send(
+        self, pieces: Iterable[str], status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send each piece as it comes; a browser that has left gets no more."""
+        self.send_response(status)
+        for name, value in {**HEADERS, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(ConnectionError):
+            for piece in pieces:
+                self.wfile.write(piece.encode(errors="backslashreplace"))

@@ -1,0 +1,188 @@
+"""The pages of `toolkit inspect`: HTML without scripts, in pieces that are sent as a run emits its events.
+
+Every text of a tool, a model or a person is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from toolkit import RunHandle, Tool, ToolkitError, ToolResult
+from toolkit._messages import PendingApproval
+from toolkit.display.cards import render_tool, render_tool_result
+from toolkit.display.form import Form
+from toolkit.display.formatting import escape_text, format_call
+from toolkit.display.markup import (
+    STYLE,
+    render_code,
+    render_dim,
+    render_error,
+    render_folded,
+    render_pill,
+    render_text,
+)
+from toolkit.display.notebook import make_row, make_waiting_row, render_row
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    LimitReached,
+    RunFinished,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+
+MAX_TEXT = 100_000  # characters
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+{style}
+<style>
+:root{{color-scheme:light dark;font-family:system-ui,sans-serif;line-height:1.5}}
+@media (prefers-color-scheme:dark){{:root{{background:#16181c;color:#e6e6e6}}a{{color:#8ab4f8}}}}
+body{{margin:0 auto;padding:1em;max-width:72em;display:flex;flex-wrap:wrap;gap:1em 3em}}
+nav{{flex:1 1 14em;max-width:100%}}main{{flex:999 1 22em;min-width:0}}
+nav ul{{list-style:none;margin:.5em 0;padding:0}}nav li{{padding:.15em 0;display:flex;flex-wrap:wrap;gap:0 .5em;
+align-items:baseline}}[aria-current]{{font-weight:bold}}
+h1{{font-size:1.3em;margin:0 0 .5em}}h2{{font-size:1.1em;margin:1.2em 0 .3em}}
+textarea,input,select,button{{font:inherit;max-width:100%;box-sizing:border-box}}textarea{{width:100%}}
+button{{padding:.25em 1em;margin:.5em .5em 0 0}}form small{{opacity:.8}}
+.you{{border-left:3px solid;padding-left:.8em;margin-top:1.5em}}pre{{overflow-x:auto}}
+</style>
+</head>
+<body>
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all pages share.
+
+    Attributes:
+        title: Name of the file with the tools.
+        root: Path of the first page, which ends with a slash.
+        tools: The tools.
+    """
+
+    title: str
+    root: str
+    tools: Sequence[Tool[..., Any]]
+
+    def render(self, here: str, content: Iterable[str]) -> Iterator[str]:
+        """Render a page in pieces: the tools to choose from, and a content."""
+        yield HEAD.format(title=escape_text(f"{here} · {self.title}", MAX_TEXT), style=STYLE)
+        links = [self._render_link("Chat", "", here), *(self._render_tool_link(tool, here) for tool in self.tools)]
+        yield f'<nav aria-label="Tools" class="tk"><ul>{"".join(links)}</ul></nav><main class="tk">'
+        yield from content
+        yield "</main></body></html>"
+
+    def _render_tool_link(self, tool: Tool[..., Any], here: str) -> str:
+        mark = render_pill(tool.settings.effect) if tool.settings.effect else ""
+        return self._render_link(tool.name, f"tools/{tool.name}", here, mark)
+
+    def _render_link(self, name: str, path: str, here: str, mark: str = "") -> str:
+        current = ' aria-current="page"' if name == here else ""
+        return f'<li><a href="{self.root}{path}"{current}>{escape(name)}</a>{mark}</li>'
+
+    def render_tool(self, form: Form, result: str = "") -> Iterator[str]:
+        """Render a tool: its form, what came of the last call, and its definition."""
+        tool = form.tool
+        yield f"<h1>{escape(tool.name)}</h1>{form}{result}<h2>Definition</h2>{render_tool(tool)}"
+        schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
+        yield render_folded("JSON Schema", f'<pre tabindex="0">{escape_text(schema, MAX_TEXT)}</pre>')
+
+    def render_result(self, result: ToolResult) -> str:
+        """Render what came of a call; of an exception also its message, for the person who wrote the tool."""
+        error = result.exception
+        detail = f"{type(error).__name__}: {error}" if result.kind == "failed" and error else ""
+        return f"<h2>Result</h2>{render_tool_result(result)}{render_dim(detail, tag='div')}"
+
+    def render_question(self, tool: Tool[..., Any], shown: str, arguments: str) -> Iterator[str]:
+        """Render a call that is not made before a person has approved it."""
+        path = f"{self.root}tools/{tool.name}"
+        effect = render_pill(tool.settings.effect or "needs approval")
+        hidden = f'<input type="hidden" name="approved" value="{escape(arguments)}">'
+        yield f"<h1>Run {escape(tool.name)}?</h1><p>{effect}</p><p>{render_code(shown, MAX_TEXT)}</p>"
+        yield f'<form method="post" action="{path}">{hidden}<button>Run it</button> <a href="{path}">Cancel</a></form>'
+
+    def render_chat(self, exchanges: Sequence[tuple[str, RunHandle]]) -> Iterator[str]:
+        """Render a conversation, the last run as it happens; then what it waits for, or a field for the next prompt."""
+        yield "<h1>Chat</h1>"
+        pending: Sequence[PendingApproval] = ()
+        for prompt, handle in exchanges:
+            yield f'<div class="you">{render_text(prompt, MAX_TEXT)}</div>' if prompt else ""
+            is_active = handle.status in ("pending", "running")
+            yield f'<div id="stop">{self._render_button("cancel", "Stop")}</div>' if is_active else ""
+            yield from _render_events(handle.events())
+            yield _hide("stop") if is_active else ""
+            error, pending = _read_end(handle)
+            yield render_error(error)
+        yield self._render_decisions(pending) if pending else self._render_prompt()
+        yield self._render_button("new", "New conversation") if exchanges else ""
+
+    def _render_prompt(self) -> str:
+        field = '<textarea id="prompt" name="prompt" rows="3" required autofocus></textarea><button>Send</button>'
+        label = '<h2><label for="prompt">Prompt</label></h2>'
+        return f'<form method="post" action="{self.root}chat">{label}{field}</form>'
+
+    def _render_decisions(self, pending: Iterable[PendingApproval]) -> str:
+        fields = "".join(
+            f"<fieldset><legend>{escape(each.call.name)}</legend>{render_row(make_waiting_row(each), MAX_TEXT)}"
+            + "".join(
+                f'<label><input type="radio" name="{escape(each.call.id)}" value="{value}" required> {text}</label> '
+                for value, text in (("yes", "Approve"), ("no", "Reject"))
+            )
+            + "</fieldset>"
+            for each in pending
+        )
+        return f'<h2>Approval</h2><form method="post" action="{self.root}decide">{fields}<button>Go on</button></form>'
+
+    def _render_button(self, path: str, text: str) -> str:
+        return f'<form method="post" action="{self.root}{path}"><button>{text}</button></form>'
+
+
+def _render_events(events: Iterable[Event]) -> Iterator[str]:
+    """Render events as they come; what is sent can only be hidden again."""
+    has_text = is_open = False
+    for event in events:
+        if is_open and not isinstance(event, TextDelta):
+            is_open = False
+            yield "</div>"
+        match event:
+            case TextDelta(text=text):
+                yield ("" if is_open else '<div class="t">') + escape_text(text, MAX_TEXT)
+                has_text = is_open = True
+            case ToolCallStarted(call=call):
+                has_text = False  # a text before a call is not the answer
+                text = escape_text(format_call(call), MAX_TEXT)
+                yield f'<div class="d" id="call-{escape(call.id)}">{text} runs …</div>'
+            case ToolCallFinished(call=call):
+                yield _hide(f"call-{call.id}") + render_row(make_row(event), MAX_TEXT)
+            case ApprovalNeeded(approval=approval):
+                yield _hide(f"call-{approval.call.id}")
+            case LimitReached(limit=limit):
+                yield render_dim(f"The limit {limit} is reached.", tag="div")
+            case RunFinished(output=output, finish_reason=reason):
+                yield "" if has_text else render_text(output, MAX_TEXT)
+                yield "" if reason in ("stop", "paused") else render_pill(reason)
+
+
+def _hide(name: str) -> str:
+    return f"<style>#{escape(name)}{{display:none}}</style>"
+
+
+def _read_end(handle: RunHandle) -> tuple[str, tuple[PendingApproval, ...]]:
+    """Wait for the end of a run, and return its error, and the calls that wait."""
+    try:
+        return "", handle.result().pending
+    except ToolkitError as error:
+        return str(error), ()
+    except Exception as error:  # noqa: BLE001  whatever a hook of the file raises
+        return f"{type(error).__name__}: {error}", ()
