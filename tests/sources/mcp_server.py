@@ -15,13 +15,17 @@ from mcp_types import (
     BlobResourceContents,
     CallToolRequestParams,
     CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
     EmbeddedResource,
     ImageContent,
+    InputRequest,
     InputRequiredResult,
     ListToolsResult,
     ResourceLink,
+    SamplingMessage,
     TextContent,
     TextResourceContents,
     Tool,
@@ -111,19 +115,30 @@ def make_server() -> MCPServer:  # noqa: C901  twelve tools
     return server
 
 
-def make_asking_server() -> Server[Any]:
-    """Make a server whose one tool asks for an age, in the way of the newest version of the protocol."""
-    schema = {"type": "object", "properties": {"years": {"type": "integer"}}}
-    question = ElicitRequest(params=ElicitRequestFormParams(message="How old are you?", requested_schema=schema))
+AGE = {"type": "object", "properties": {"years": {"type": "integer"}}}
+QUESTION = ElicitRequest(params=ElicitRequestFormParams(message="How old are you?", requested_schema=AGE))
+SAMPLE = CreateMessageRequest(
+    params=CreateMessageRequestParams(
+        messages=[SamplingMessage(role="user", content=TextContent(text="Which colour?"))],
+        system_prompt="Be brief.",
+        max_tokens=2,
+    )
+)
+
+
+def make_asking_server(*requests: InputRequest) -> Server[Any]:
+    """Make a server whose one tool asks, in the way of the newest version of the protocol; for an age by default."""
+    questions = {f"{number}": each for number, each in enumerate(requests or [QUESTION])}
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="ask", input_schema={"type": "object"})])
 
     async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         if not params.input_responses:
-            return InputRequiredResult(input_requests={"age": question}, request_state="asked")
-        answer: Any = params.input_responses["age"]
-        return CallToolResult(content=[TextContent(text=f"{answer.action} {answer.content}")])
+            return InputRequiredResult(input_requests=questions, request_state="asked")
+        answers: Any = params.input_responses.values()
+        texts = [getattr(each.content, "text", None) or f"{each.action} {each.content}" for each in answers]
+        return CallToolResult(content=[TextContent(text="; ".join(texts))])
 
     return Server("asking", on_list_tools=list_tools, on_call_tool=call_tool)
 

@@ -15,14 +15,25 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+from mcp_types import CreateMessageRequest, CreateMessageRequestParams, ImageContent, SamplingMessage
 
 from tests import ways
-from tests.sources.mcp_server import make_asking_server, make_server
-from toolkit import DefinitionError, DuplicateToolError, Failed, Runner, Toolbox
-from toolkit.approvers import defer
+from tests.sources.mcp_server import SAMPLE, make_asking_server, make_server
+from toolkit import (
+    ApprovalRequest,
+    Decision,
+    DefinitionError,
+    DuplicateToolError,
+    Failed,
+    Limits,
+    Runner,
+    RunResult,
+    Toolbox,
+)
+from toolkit.approvers import approve_all, defer
 from toolkit.display import show
 from toolkit.events import ToolCallStarted, ToolCallUpdated, event_to_dict
-from toolkit.models import ToolMessage
+from toolkit.models import ModelRequest, ToolMessage
 from toolkit.sources.mcp import MCP
 from toolkit.testing import ScriptedModel, call
 
@@ -562,6 +573,123 @@ def test_question_of_an_older_server() -> None:
 
     with liar(elicit=answer) as server:
         assert '"age": 7' in f"{Toolbox([server]).call('mcp_liar_ask').text}"
+
+
+Asking = Callable[..., tuple[MCP, str]]
+
+
+def ask_now(**options: Any) -> tuple[MCP, str]:
+    """A server of the newest version of the protocol that asks for an answer of a model, and its tool."""
+    return MCP(make_asking_server(SAMPLE), name="s", sample=True, **options), "mcp_s_ask"
+
+
+def ask_before(**options: Any) -> tuple[MCP, str]:
+    """A server of an older version that does."""
+    return liar(sample=True, **options), "mcp_liar_sample"
+
+
+ASKING = pytest.mark.parametrize("ask", [ask_now, ask_before])
+
+
+@ASKING
+@pytest.mark.parametrize("go", [ways.run, ways.arun, ways.stream])
+def test_sampling(ask: Asking, go: Callable[[Runner], RunResult]) -> None:
+    """A server may ask the run's model where it is allowed to: by a call that is approved, and whose usage counts."""
+    seen: list[tuple[str, Any]] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        seen.append((request.tool.name.partition("_")[0], request.arguments))
+        return True
+
+    server, name = ask()
+    model = ScriptedModel([call(name), "It is blue, I think, or green as the sea.", "Done."])
+    with server:
+        result = go(Runner([server], model=model, approve=approve))
+    (kind, shown) = seen[-1]
+
+    assert ("Done.", 3) == (result.output, result.usage.requests)
+    assert "It is b" in f"{result.calls[0].result.text}"
+    assert "sea" not in f"{result.calls[0].result.text}"  # it wanted few tokens
+    assert ("sampling", "user") == (kind, shown["messages"][0]["role"])
+    assert shown["messages"][0]["text"] == model.requests[1].messages[-1].text
+
+
+@ASKING
+def test_sampling_in_the_loop_of_the_run(ask: Asking) -> None:
+    """The model of an async run answers in the loop of that run."""
+    server, name = ask()
+    loops: list[object] = []
+
+    def answer(_: ModelRequest) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return ([call(name)], "Blue.", "Done.")[len(loops) - 1]
+
+    async def go() -> set[object]:
+        async with server:
+            await Runner([server], model=ScriptedModel(answer, is_async=True), approve=approve_all).arun("go")
+        return {asyncio.get_running_loop()}
+
+    assert asyncio.run(go()) == {*loops}
+    assert 3 == len(loops)
+
+
+@ASKING
+@pytest.mark.parametrize("verdict", [None, lambda request: False, defer])
+def test_refused_sampling(ask: Asking, verdict: Any) -> None:
+    """Without an approval at once a server gets no answer; the run goes on."""
+    server, name = ask()
+    approve = verdict and (lambda request: verdict(request) if request.tool.name.startswith("sampling") else True)
+    model = ScriptedModel([call(name), "Done."])
+    with server:
+        result = Runner([server], model=model, approve=approve).run("go")
+
+    assert ("Done.", 2) == (result.output, result.usage.requests)
+    assert "The request for an answer of a model was refused." in f"{result.calls[0].result.text}"
+
+
+@ASKING
+def test_sampling_that_ends_the_run(ask: Asking) -> None:
+    """An approver that stops the run at a server's request ends it."""
+
+    def approve(request: ApprovalRequest) -> Decision | bool:
+        return Decision(False, "enough", refusal="stop") if request.tool.name.startswith("sampling") else True
+
+    server, name = ask()
+    with server:
+        result = Runner([server], model=ScriptedModel([call(name)]), approve=approve).run("go")
+
+    assert "stopped" == result.finish_reason
+
+
+def test_sampling_without_a_run() -> None:
+    """Where there is no run, there is no model that could answer."""
+    with ask_now()[0] as server:
+        result = Toolbox([server]).call("mcp_s_ask", approve=approve_all)
+
+    assert "asks for something that it does not get here" in f"{result.error}"
+
+
+def test_endless_sampling() -> None:
+    """A server gets ten answers in one call, and no more than the run's limits allow."""
+    model = ScriptedModel([call("mcp_s_ask"), *["Blue."] * 10, "Done."])
+    with MCP(make_asking_server(*[SAMPLE] * 11), name="s", sample=True) as server:
+        many = Runner([server], model=model, approve=approve_all).run("go")
+        limited = ScriptedModel([call("mcp_s_ask"), "Blue.", "Done."])
+        few = Runner([server], model=limited, approve=approve_all, limits=Limits(max_calls=2)).run("go")
+
+    assert ("Done.", True, 12) == (many.output, many.calls[0].result.is_error, many.usage.requests)
+    assert ("Done.", True, 3) == (few.output, few.calls[0].result.is_error, few.usage.requests)
+
+
+def test_sampling_of_pictures() -> None:
+    """What is no text is not put to a model."""
+    picture = SamplingMessage(role="user", content=ImageContent(data="", mime_type="image/png"))
+    params = CreateMessageRequestParams(messages=[picture], max_tokens=9)
+    with MCP(make_asking_server(CreateMessageRequest(params=params)), name="s", sample=True) as server:
+        model = ScriptedModel([call("mcp_s_ask"), "Done."])
+        result = Runner([server], model=model, approve=approve_all).run("go")
+
+    assert "Only text can be put to the model." == result.calls[0].result.text
 
 
 def test_http() -> None:

@@ -16,6 +16,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._messages import ToolCall
 from toolkit._runner.conversation import Conversation
+from toolkit.models.default import ModelChoice
 
 # Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
 MAX_NESTING = 10
@@ -28,6 +29,7 @@ class ParentRun:
     Attributes:
         depth: How many runs there are down to this one, itself included.
         streams: Whether somebody listens to its events.
+        model_choice: Chooses its model.
         observers: Hooks that get each event of this run and of those below.
     """
 
@@ -35,6 +37,7 @@ class ParentRun:
     dispatcher: Dispatcher
     depth: int
     streams: bool
+    model_choice: ModelChoice
     observers: tuple[Callable[..., Any], ...] = ()
 
 

@@ -177,6 +177,7 @@ class RunFactory:
                     dispatcher=dispatcher,
                     depth=parent.depth + 1 if parent else 1,
                     streams=request.streams,
+                    model_choice=self.model_choice,
                     observers=observers,
                 ),
             ),

@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import anyio
@@ -243,14 +242,14 @@ class RemoteSource:
         call: Callable[[AnyTool, dict[str, Any], ToolContext[Any]], Coroutine[Any, Any, ToolResult]],
         declaration: Mapping[str, Any],
     ) -> AnyTool:
-        """Make a tool whose calls run in the private loop; the options of the source replace what it says itself.
+        """Make a tool; the options of the source replace what it says itself.
 
         Raises:
             DefinitionError: It cannot be a tool.
         """
 
         async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
-            return await private_loop.arun(partial(call, tool, _arguments, _context))
+            return await call(tool, _arguments, _context)
 
         title, description = declaration["title"], declaration["description"]
         given = {

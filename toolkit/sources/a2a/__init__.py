@@ -17,10 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from typing_extensions import Unpack
 
+from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit._options import list_own_options
@@ -152,7 +154,7 @@ class A2A(RemoteSource):
 
     def _make_tool(self, skill: AgentSkill) -> AnyTool:
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
-            return await self._call(tool.name, skill.id, arguments, context)
+            return await private_loop.arun(partial(self._call, tool.name, skill.id, arguments, context))
 
         declaration = {
             "title": f"{self.name} A2A {skill.name or skill.id} Tool",

@@ -8,6 +8,7 @@ no other server's keys, and makes nothing be fetched. Each wait for it has an en
 Files, each importing only those below it:
 
     session     one connection: opened, kept and closed by one task
+    sampling    requests of a server for an answer of the run's model
     address     where a server is, and how it is reached
     streams     the streams to a server, and what only they see
     results     what a server's tool returns, as the result of a call
@@ -19,6 +20,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,7 @@ from toolkit.errors import DefinitionError, Denied, Failed, TimedOut
 try:
     from toolkit.sources.mcp.address import Address
     from toolkit.sources.mcp.results import make_result
+    from toolkit.sources.mcp.sampling import Sampling, make_sampling_tool
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options
 except ModuleNotFoundError as error:
@@ -86,6 +89,8 @@ class MCP(RemoteSource):
             is none. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
         elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. By
             default a server cannot ask.
+        sample: Whether a server may ask the run's model for an answer (sampling). Each request is a call of
+            `sampling_` and the server's name, which needs approval, and counts in the limits and the usage of the run.
         **options: Options of each tool, as for `tool`, such as `approve=True`. `timeout`, 30 seconds by default, is
             also the time to connect, in up to three tries.
 
@@ -119,6 +124,7 @@ class MCP(RemoteSource):
         optional: bool = False,
         lock: str | Path | None = None,
         elicit: Elicit | None = None,
+        sample: bool = False,
         **options: Unpack[ToolOptions],
     ) -> None:
         check_options("MCP", OWN_OPTIONS, options)
@@ -131,6 +137,7 @@ class MCP(RemoteSource):
             options={"timeout": TIMEOUT, **options},
         )
         self._elicit = elicit
+        self._sampling_tool = make_sampling_tool(self.name) if check_type("sample", sample, bool) else None
         self._lock_file = None if lock is None else Path(check_type("lock", lock, str, Path))
         self._listed: tuple[AnyTool, ...] = ()  # before the lock
         # In the private loop: another one after a fork, or after it was closed.
@@ -177,7 +184,14 @@ class MCP(RemoteSource):
             if (server := me()) is not None:
                 server.leave_out(name, fault)
 
-        session = Session(self._address, self._timeout, self._elicit, on_tools, on_fault)
+        session = Session(
+            self._address,
+            self._timeout,
+            elicit=self._elicit,
+            may_sample=self._sampling_tool is not None,
+            on_tools=on_tools,
+            on_fault=on_fault,
+        )
         try:
             await session.start()
         except BaseException:
@@ -235,7 +249,9 @@ class MCP(RemoteSource):
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-            return await self._call(tool, spec.name, arguments, context)
+            sampling = Sampling.start(self._sampling_tool, context)
+            work = private_loop.arun(partial(self._call, tool, spec.name, arguments, context, sampling))
+            return await (sampling.watch(work) if sampling else work)
 
         hints = spec.annotations or types.ToolAnnotations()
         declaration: dict[str, Any] = {
@@ -261,7 +277,9 @@ class MCP(RemoteSource):
             return str(error)
         return shorten(f"{error.message}", MAX_ERROR) if isinstance(error, MCPError) else super()._describe(error)
 
-    async def _call(self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    async def _call(
+        self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext, sampling: Sampling | None
+    ) -> ToolResult:
         """Call a tool of the server.
 
         Raises:
@@ -276,7 +294,7 @@ class MCP(RemoteSource):
         if self._lock_file is not None and all(each.name != tool.name for each in self._tools or ()):
             raise Denied(CHANGED.format(name=tool.name))
         try:
-            answer = await session.call(name, arguments, context)
+            answer = await session.call(name, arguments, context, sampling)
             return await anyio.to_thread.run_sync(make_result, tool, answer)  # it may take long to check
         except MCPError as error:
             # A server may answer with the codes of these two.

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit.errors import Failed, ToolkitError
 from toolkit.sources.mcp.address import Address
+from toolkit.sources.mcp.sampling import Sampling
 from toolkit.sources.mcp.streams import Streams
 from toolkit.sources.remote import RunningCall, find_leaf
 
@@ -51,6 +53,11 @@ class CommandEnded(Exception):
     """A command ended before it answered; the message has the end of its standard error."""
 
 
+@dataclass(eq=False)
+class _RunningCall(RunningCall):
+    sampling: Sampling | None = None
+
+
 class Session:
     """A connection to a server; it is made and used in the private loop.
 
@@ -60,6 +67,7 @@ class Session:
         address: Where the server is.
         timeout: Seconds for each answer.
         elicit: Answers the server's questions; without it they are refused.
+        may_sample: Whether the server is told that it may ask for answers of a model.
         on_tools: Receives the server's tools, at the start and whenever they have changed.
         on_fault: Receives the name of each tool that is not listed as the protocol says, and why.
     """
@@ -68,13 +76,15 @@ class Session:
         self,
         address: Address,
         timeout: float,
+        *,
         elicit: Elicit | None,
+        may_sample: bool,
         on_tools: Callable[[list[types.Tool]], object],
         on_fault: Callable[[object, str], object],
     ) -> None:
         self._address, self._timeout, self._elicit = address, timeout, elicit
-        self._on_tools, self._on_fault = on_tools, on_fault
-        self._calls: set[RunningCall] = set()
+        self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
+        self._calls: set[_RunningCall] = set()
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
         self._closing, self._changed, self._scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
@@ -116,6 +126,7 @@ class Session:
                         read_timeout_seconds=self._timeout,
                         client_info=types.Implementation(name="toolkit", version=toolkit.__version__),
                         elicitation_callback=self._on_question if self._elicit else None,
+                        sampling_callback=self._on_sampling if self._may_sample else None,
                         logging_callback=self._on_log,
                         log_level="info",
                         message_handler=self._on_message,
@@ -181,7 +192,9 @@ class Session:
             logger.warning("The MCP server %s has too many tools; the last are left out.", self._address)
         return tools[:MAX_TOOLS]
 
-    async def call(self, name: str, arguments: dict[str, Any], context: ToolContext[Any]) -> types.CallToolResult:
+    async def call(
+        self, name: str, arguments: dict[str, Any], context: ToolContext[Any], sampling: Sampling | None
+    ) -> types.CallToolResult:
         """Call a tool; its updates and log messages become progress of the call.
 
         Not `Client.call_tool`, which validates what comes back without any bound.
@@ -190,7 +203,7 @@ class Session:
             MCPError: The server refused, did not answer in time, or is gone.
             ValueError: Its answer is no result.
         """
-        session, running = self._client.result().session, RunningCall(context)
+        session, running = self._client.result().session, _RunningCall(context, sampling=sampling)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
@@ -203,7 +216,8 @@ class Session:
                 answer = await session.send_request(request, Answer, progress_callback=on_progress)
                 if isinstance(answer, types.CallToolResult):
                     return answer
-                responses = {key: await self._respond(each) for key, each in (answer.input_requests or {}).items()}
+                requests = answer.input_requests or {}
+                responses = {key: await self._respond(each, sampling) for key, each in requests.items()}
                 params = params.model_copy(
                     update={"input_responses": responses or None, "request_state": answer.request_state}
                 )
@@ -211,7 +225,9 @@ class Session:
             self._calls.discard(running)
         raise ValueError("it asks without end")
 
-    async def _respond(self, request: types.InputRequest) -> types.InputResponse:
+    async def _respond(self, request: types.InputRequest, sampling: Sampling | None) -> types.InputResponse:
+        if isinstance(request, types.CreateMessageRequest) and sampling is not None:
+            return await sampling.answer(request.params)
         if isinstance(request, types.ElicitRequest):
             answer = await self._on_question(None, request.params)
             if isinstance(answer, types.ElicitResult):
@@ -231,6 +247,21 @@ class Session:
         if answer is None:
             return types.ElicitResult(action="decline")
         return types.ElicitResult(action="accept", content=dict(answer))
+
+    async def _on_sampling(
+        self,
+        context: Any,  # noqa: ARG002  the mcp package's interface
+        params: types.CreateMessageRequestParams,
+    ) -> types.CreateMessageResult | types.ErrorData:
+        """Answer a server of an older version of the protocol, which does not say during which call it asks."""
+        running = [call.sampling for call in self._calls]
+        sampling = running[0] if len(running) == 1 else None
+        try:
+            if sampling is not None:
+                return await sampling.answer(params)
+        except Failed as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
+        return types.ErrorData(code=types.INVALID_REQUEST, message="No single call is running that this can be for.")
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         text = params.data if isinstance(params.data, str) else to_json(params.data, fallback=repr).decode()

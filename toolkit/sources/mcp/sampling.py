@@ -1,0 +1,141 @@
+"""A server's requests for an answer of the run's model: each is a call, with the gates and limits of the run.
+
+A run's model may belong to its event loop, so the call is made there, not in the loop of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import mcp_types as types
+from pydantic_core import to_json
+from typing_extensions import Self, TypedDict
+
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._context import ToolContext
+from toolkit._execution.parallel import dispatching
+from toolkit._messages import ToolCall, ToolResult
+from toolkit._runner.nesting import parent_call
+from toolkit._runner.runner import Runner
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import safe_name, with_origin
+from toolkit.errors import Failed
+
+MAX_SAMPLES = 10  # of one call of a server's tool
+CHARACTERS_PER_TOKEN = 4  # roughly; no server knows the tokens of the run's model
+NO_MODEL = "There is no run whose model could answer."
+REFUSED = "The request for an answer of a model was refused."
+
+
+class SampledMessage(TypedDict):
+    """A message of a server's request."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+def make_sampling_tool(server: str) -> AnyTool:
+    """Make the tool as whose calls a server's requests are executed.
+
+    Args:
+        server: The server's name here.
+    """
+
+    @tool(name=safe_name(f"sampling_{server}"), title=f"Answer for {server}", approve=True)
+    async def sample(messages: list[SampledMessage], context: ToolContext[Any], instructions: str = "") -> ToolResult:
+        """Answer a request of an MCP server by the model of the run."""
+        parent = parent_call.get()
+        if parent is None:
+            raise Failed(NO_MODEL)
+        runner = Runner(model=await parent.run.model_choice.async_model(), instructions=instructions)
+        result = await runner.arun(
+            messages=[{"role": each["role"], "content": each["text"]} for each in messages], deps=context.deps
+        )
+        if not result.output:
+            raise Failed(f"The model gave no answer: {result.finish_reason}.")
+        return ToolResult(result.output, details=result)
+
+    return with_origin(sample, f"the MCP server {server!r}")
+
+
+@dataclass(eq=False)
+class Sampling:
+    """Answers the requests that a server makes during one call of its tools; made in the run's event loop.
+
+    Attributes:
+        made: The tool as whose calls they are executed.
+        context: The context of the server's call.
+        stopped: The result of the request at which an approver ended the run.
+    """
+
+    made: AnyTool
+    context: ToolContext[Any]
+    stopped: ToolResult | None = None
+    _count: int = 0
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _scope: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    @classmethod
+    def start(cls, made: AnyTool | None, context: ToolContext[Any]) -> Self | None:
+        """Prepare for requests during a call; None where they are refused."""
+        return None if made is None or parent_call.get() is None else cls(made, context)
+
+    async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:
+        """Wait for the server's call; where an approver ended the run meanwhile, that is its result."""
+        try:
+            result = await work
+        except Failed:
+            if self.stopped is None:
+                raise
+            return self.stopped
+        return self.stopped or result
+
+    async def answer(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        """Answer a request of the server; in any event loop.
+
+        Raises:
+            Failed: It is refused, or cannot be answered.
+        """
+        future = self._scope.run(asyncio.run_coroutine_threadsafe, self._answer(params), self._loop)
+        return await asyncio.wrap_future(future)
+
+    async def _answer(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        number, run, name = self._count, dispatching.get(), self.made.name
+        self._count += 1
+        if run is None or number >= MAX_SAMPLES or self.stopped is not None:
+            raise Failed(REFUSED)
+        messages = [{"role": each.role, "text": _read_text(each)} for each in params.messages]
+        arguments = to_json({"messages": messages, "instructions": params.system_prompt or ""}).decode()
+        call = ToolCall(name=name, arguments=arguments, id=f"{self.context.call_id}/{number}")
+        dispatcher = replace(run, tools={name: self.made}, available=None)
+        if dispatcher.count(name, number):
+            raise Failed(REFUSED)
+        result = await dispatcher.dispatch(call, self.context, AsyncBackend())
+        if result.kind == "stopped":
+            self.stopped = result
+        if result.is_error:
+            raise Failed(REFUSED) from result.exception
+        most = params.max_tokens * CHARACTERS_PER_TOKEN
+        return types.CreateMessageResult(
+            role="assistant",
+            content=types.TextContent(text=f"{result.value}"[:most]),
+            model=result.details.model,
+            stop_reason="endTurn" if len(f"{result.value}") <= most else "maxTokens",
+        )
+
+
+def _read_text(message: types.SamplingMessage) -> str:
+    """Return the text of a message.
+
+    Raises:
+        Failed: It holds something else.
+    """
+    parts = [each.text if isinstance(each, types.TextContent) else None for each in message.content_as_list]
+    if None in parts:
+        raise Failed("Only text can be put to the model.")
+    return "\n".join(filter(None, parts))
