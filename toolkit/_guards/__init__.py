@@ -6,6 +6,7 @@ Files, each importing only those below it:
     client       the HTTP client: bounded time and bytes, redirects, for sync and async callers
     transport    URLs, and a transport of httpx2 on guarded connections
     network      connections to public addresses and to what is allowed besides
+    redaction    secrets in texts, escaped or encoded
     options      checks of the options of factories
     paths        files beneath one directory
     media        image formats by their first bytes

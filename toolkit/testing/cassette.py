@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from typing_extensions import Self
 
 from toolkit._concurrency.backend import close
+from toolkit._guards.redaction import make_cleaner
 from toolkit._messages import (
     Message,
     ModelRequest,
@@ -31,7 +32,7 @@ from toolkit._messages import (
 )
 from toolkit._tools.invocation import explain
 from toolkit.errors import ToolError
-from toolkit.middleware import Next, make_cleaner
+from toolkit.middleware import Next
 from toolkit.models import Model, Piece
 from toolkit.testing.scripted import ScriptError, split_response
 
