@@ -141,12 +141,12 @@ def test_each_block_runs_alone(
 ) -> None:
     """Each block can be copied: it is a whole program, which prints just the text block after it.
 
-    A page may have its first block saved as `tools.py`, which the others import.
+    A page may have one block saved as `tools.py`, which the others import.
     """
     page = ROOT / "docs" / f"{name}.md"
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    if "Save this as `tools.py`" in page.read_text(encoding="utf-8"):
-        (tmp_path / "tools.py").write_text(blocks(page)[0], encoding="utf-8")
+    shared = re.search(r"Save this as `tools.py`.*?```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "tools.py").write_text(shared[1] if shared else "", encoding="utf-8")
     for number, (block, expected) in enumerate(blocks_with_output(page)):
         (tmp_path / str(number)).mkdir()
         monkeypatch.chdir(tmp_path / str(number))
