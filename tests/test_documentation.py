@@ -23,6 +23,7 @@ from toolkit.models.local.weights import NAME
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+COMPARISON = ROOT / "docs" / "comparison.md"
 MODULES = [
     "toolkit._tools.decorator",
     "toolkit._toolbox",
@@ -179,6 +180,17 @@ def test_tests_that_are_named(page: Path) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`", page.read_text(encoding="utf-8"))
 
     assert [] == [(path, name) for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
+
+
+def test_comparison_names_its_tests() -> None:
+    """Each row of the comparison that says what this library does names a test."""
+    rows = re.findall(
+        r"^\| Here \| Test \|.*?(?=\n\n)", COMPARISON.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    claims = [row.split(" | ")[1] for table in rows for row in table.splitlines()[2:]]
+
+    assert [] == [claim for claim in claims if "`tests/" not in claim]
+    assert len(claims) > 15
 
 
 def test_readme_is_short() -> None:
