@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import copy
 import json
-import runpy
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
@@ -738,16 +736,6 @@ def test_required_meta_fields(strict: bool) -> None:
 
     assert required == {*sent["function"]["parameters"]["required"]}
     assert "a" == box.call("x", {"q": "a", "_reasoningForCall": "why", "_imports": []}).value
-
-
-def test_example_of_progressive_work() -> None:
-    """The example prints the tool as a model gets it, before and after a function is bound."""
-    example = runpy.run_path(str(Path(__file__).parent.parent.parent / "examples" / "progressive.py"))
-    before = json.loads("".join(example["describe_schema"]()))
-    example["box"].bind("sentimentAnalysis", example["counted"])
-    after = json.loads("".join(example["describe_schema"]()))
-
-    assert (["sentimentAnalysis.output.Sentiment"], False) == ([*before["$defs"]], "$defs" in after)
 
 
 def test_body_that_is_left_to_the_model() -> None:
