@@ -11,7 +11,6 @@ from dataclasses import replace
 from inspect import Parameter
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -243,10 +242,10 @@ class Toolbox:
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Return the tools as they are executed now, by name; later changes of the toolbox do not reach it.
 
-        Takes over what has changed in the sources.
+        It is the same mapping until something changes. Takes over what has changed in the sources.
         """
         self._update()
-        return MappingProxyType(dict(self.bindings._compose()))
+        return self.bindings._compose()
 
     @overload
     def bind(self, name: str) -> Callable[[F], F]: ...

@@ -13,8 +13,7 @@ Files, each importing only those below it:
     stream         the events of a run as an iterator, and the handle of a run in the background
     saved_runs     the steps of runs in a SQLite file
     run            one run: does the steps of the conversation, calls the model, and emits events
-    tool_calls     runs the calls of one response, some while it still arrives
-    nesting        what a run shares with the runs that its calls start
+    tool_calls     runs the calls of one response, some while it still arrives; what runs below share with this one
     hooks          the application's methods around model responses and calls
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives

@@ -274,26 +274,15 @@ class RunRequest:
     messages: History = ()
     session: Session | None = None
     deps: Any = None
-    decisions: Decisions = field(default_factory=lambda: NO_DECISIONS)
+    decisions: Decisions = field(default_factory=dict)
     shared: Values = None
     allowed_tools: Sequence[str] | None = None
     tools: Sequence[Tool[..., Any]] = ()
     streams: bool = False
     in_background: bool = False
 
-
-def make_request(
-    prompt: Prompt, output_type: Any, options: RunOptions, *, streams: bool = False, in_background: bool = False
-) -> RunRequest:
-    """Make a request of the arguments of `run`.
-
-    Raises:
-        TypeError: There is no such option.
-    """
-    refuse_unknown_options(options, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
-    session = options.get("session")
-    if not isinstance(session, (Session, type(None))):
-        raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
-    if session is not None and options.get("messages"):
-        raise TypeError("messages= and session= are both the conversation so far: give one of them.")
-    return RunRequest(prompt=prompt, output_type=output_type, streams=streams, in_background=in_background, **options)
+    def __post_init__(self) -> None:
+        if not isinstance(self.session, (Session, type(None))):
+            raise TypeError(f"session={self.session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
+        if self.session is not None and self.messages:
+            raise TypeError("messages= and session= are both the conversation so far: give one of them.")

@@ -64,24 +64,19 @@ class Run(Generic[T]):
 
     Attributes:
         model_choice: Chooses the model when the run starts.
+        caller: Executes its calls; also the tools that are offered, and who listens.
         output: What the answer must be.
-        tools: The tools that are offered, by name; more may join in the course of a run.
         tool_choice: One that forces a call applies to the first turn only.
         allowed: Names of the tools that may be called; all if None.
-        streams: Whether the response is streamed.
         early: Whether calls may start as soon as they have arrived.
-        list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
-        in_background: Whether the run may abandon a model or a call that it waits for.
         active: The runner's active runs, of which this is one until it ends.
-        queue: Messages that the user adds while it runs.
-        cancellation: Cancels the run.
-        deadline: The same, with the run's time limit.
+        cancellation: Cancels the run; the caller's `deadline` is the same with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.
         checkpoint: Called with the state before each step, and at the end.
+        list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
+        session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
         responses: Ends of the turns so far.
-        session: Gets the messages of the run when it ends.
-        observers: Hooks that get each event, those of the runs above included.
         result: None until the run has ended.
     """
 
@@ -89,24 +84,18 @@ class Run(Generic[T]):
     model_choice: ModelChoice
     limits: Limits
     hooks: Hooks
-    tool_caller: ToolCaller
+    caller: ToolCaller
     output: Output[T]
-    tools: Mapping[str, Tool[..., Any]]
     tool_choice: str | None
     allowed: tuple[str, ...] | None
-    streams: bool
     early: bool
-    in_background: bool
     active: ActiveRuns[Run[Any]]
-    queue: MessageQueue
     cancellation: Cancellation
-    deadline: Cancellation
     start: float
-    checkpoint: Callable[[RunState], Any] | None = None
-    list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None = None
-    session: SessionEnd | None = None
-    observers: Sequence[Hook] = ()
-    calls: dict[str, ToolCallFinished] = field(default_factory=dict)
+    checkpoint: Callable[[RunState], Any] | None
+    list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
+    session: SessionEnd | None
+    calls: dict[str, ToolCallFinished]
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
     # The wire forms of the messages so far, cached by the model.
@@ -132,33 +121,32 @@ class Run(Generic[T]):
                 async for event in events:
                     yield event
         finally:
-            self.cancellation.cancel()
-            self.cancellation.close()
-            self.tool_caller.drop_early()
-            self.active.discard(self)
+            self._release()
 
     def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Do what the conversation says until it has ended, giving each event as it happens."""
         events = self._events(backend)
-        return self._observe(events) if self.observers else events
+        return self._observe(events, self.caller.observers) if self.caller.observers else events
 
-    async def _observe(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    async def _observe(
+        self, events: AsyncGenerator[Event, None], observers: Sequence[Hook]
+    ) -> AsyncGenerator[Event, None]:
         """Pass events on to the hooks; and the exception that ends the run."""
         run_id, has_ended = self.conversation.run_id, False
         try:
             async with aclosing(events):
                 async for event in events:
                     has_ended = isinstance(event, RunFinished)
-                    notify(self.observers, event, run_id)
+                    notify(observers, event, run_id)
                     yield event
         except BaseException as error:
             if not (isinstance(error, GeneratorExit) and has_ended):
-                notify(self.observers, error, run_id)
+                notify(observers, error, run_id)
             raise
 
     async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
-        conversation, queue, limit = self.conversation, self.queue, ""
+        conversation, queue, limit = self.conversation, self.caller.queue, ""
         is_async = isinstance(backend, AsyncBackend)
         with self._ending(), notice_interrupts() if is_async else nullcontext():
             choice = self.model_choice
@@ -176,37 +164,34 @@ class Run(Generic[T]):
                     if limit != conversation.limit:
                         limit = conversation.limit
                         yield LimitReached(limit=limit)
-                    if isinstance(step, (CallModel, RunCalls)):
-                        await self._save(backend)
+                    if self.checkpoint is not None and isinstance(step, (CallModel, RunCalls)):
+                        await call_function(self.checkpoint, (conversation.state,), backend)
                     async with aclosing(self._perform(step, model, backend)) as events:
                         async for event in events:
                             yield event
             except Halt as halt:
                 conversation.end("halted", output=str(halt))
                 self._set_result(str(halt), "halted")
-            for dropped in self.tool_caller.drop_early():
+            for dropped in self.caller.drop_early():
                 yield dropped
             result = require_result(self.result)
-            await self._save_messages(result, backend)
-            await self._save(backend)
+            if self.session is not None and not result.is_paused:
+                await call_function(self.session.save, (result.messages,), backend)
+            if self.checkpoint is not None:
+                await call_function(self.checkpoint, (result.state,), backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
-
-    async def _save_messages(self, result: RunResult[T], backend: Backend) -> None:
-        if self.session is not None and not result.is_paused:
-            await call_function(self.session.save, (result.messages,), backend)
-
-    async def _save(self, backend: Backend) -> None:
-        if self.checkpoint is not None:
-            await call_function(self.checkpoint, (self.conversation.state,), backend)
 
     def leave(self) -> None:
         """Release what the run holds; one that has not ended is cancelled."""
         if self.result is None:
             self._end_here("cancelled")
+        self._release()
+
+    def _release(self) -> None:
         self.cancellation.cancel()
         self.cancellation.close()
-        self.tool_caller.drop_early()
+        self.caller.drop_early()
         self.active.discard(self)
 
     @contextmanager
@@ -237,8 +222,9 @@ class Run(Generic[T]):
         yield TurnStarted(turn=step.turn)
         started = time.time()
         response: ModelResponse | None = None
-        partial_output = PartialOutput(self.output) if self.streams else None
-        deadline = self.deadline if step.with_tools else self.cancellation  # a last turn may come after the run's time
+        partial_output = PartialOutput(self.output) if self.caller.streams else None
+        # A last turn may come after the run's time.
+        deadline = self.caller.deadline if step.with_tools else self.cancellation
         try:
             with self._limit_time(step, deadline) as cancellation:
                 request = await self._make_request(step, backend, cancellation)
@@ -256,7 +242,7 @@ class Run(Generic[T]):
                 for hook in self.hooks.after_model:
                     response = await apply_model_hook(hook, response, backend, cancellation)
         except Exception as error:
-            for dropped in self.tool_caller.drop_early():
+            for dropped in self.caller.drop_early():
                 yield dropped
             if not self._is_late(error, deadline):
                 raise
@@ -268,17 +254,17 @@ class Run(Generic[T]):
         """Return whether an error means that the run is over: it was cancelled, or its time is up."""
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
-        if self.deadline.reason == DEADLINE and not self.cancellation:
+        if self.caller.deadline.reason == DEADLINE and not self.cancellation:
             seconds = self.limits.max_seconds or 0.0
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
         if self.list_tools is not None and step.turn:
-            self.tool_caller.replace_tools(self.list_tools())
+            self.caller.replace_tools(self.list_tools())
             self._specs = ()
-        if len(self._specs) != len(self.tools):
-            self._specs = tuple([tool._spec for tool in self.tools.values()])
+        if len(self._specs) != len(self.caller.tools):
+            self._specs = tuple([tool._spec for tool in self.caller.tools.values()])
         request = ModelRequest(
             messages=step.messages,
             tools=self._specs if step.with_tools else (),
@@ -297,7 +283,7 @@ class Run(Generic[T]):
             memo = self._memo if request.messages is step.messages else []
             request = replace(request, memo=memo, cancellation=cancellation)
             is_own = request.tools is offered and (request.choice, request.allowed) == (self.tool_choice, self.allowed)
-            self.tool_caller.offer(None if is_own else request)
+            self.caller.offer(None if is_own else request)
         return request
 
     async def _send(
@@ -314,7 +300,7 @@ class Run(Generic[T]):
             names = [spec.name for spec in request.tools]
             logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
         try:
-            if not self.streams:
+            if not self.caller.streams:
                 complete = partial(model.complete, request)
                 yield await backend.call(
                     complete, is_async=model.is_async, cancellation=cancellation, in_caller_task=True
@@ -345,7 +331,7 @@ class Run(Generic[T]):
             ModelError: The time of the turn is up.
         """
         limits = self.limits
-        if not self.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
+        if not self.caller.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline
             return
         is_extra = limits.max_seconds is not None and not step.with_tools
@@ -364,12 +350,13 @@ class Run(Generic[T]):
         self, piece: Piece, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
         """Turn a piece of a response into events; start a call that is ready, if it may start early."""
+        caller = self.caller
         if isinstance(piece, CallReady):
-            if self.early and step.with_tools and self.tool_caller.may_start_early(piece):
+            if self.early and step.with_tools and caller.may_start_early(piece):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
-                    self.tool_caller.start_early(call, step.turn, backend)
-                    yield self.tool_caller.make_start(call)
+                    caller.start_early(call, step.turn, backend)
+                    yield caller.make_start(call)
         elif partial_output is not None and not isinstance(piece, ModelResponse):
             yield from partial_output.transform(piece)
 
@@ -383,14 +370,14 @@ class Run(Generic[T]):
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
         yield turn
-        caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
+        caller, refused = self.caller, {message.call_id: message.text for message in self.conversation.refusals}
         if caller.early:
             yield from caller.drop_early(but=response.calls)
         for call in response.calls:
             if call.id in refused:
                 text = refused[call.id]
                 if call.id not in caller.early:
-                    yield self.tool_caller.make_start(call)
+                    yield caller.make_start(call)
                 self.calls[call.id] = caller.make_end(call, ToolResult(text=text, error=text, kind="cancelled"))
                 yield self.calls[call.id]
         if response.calls and len(refused) == len(response.calls):
@@ -398,13 +385,13 @@ class Run(Generic[T]):
             yield ResultsAdded(turn=step.turn, messages=self.conversation.refusals)
 
     async def _run_calls(self, step: RunCalls, backend: Backend) -> AsyncGenerator[Event, None]:
-        caller = self.tool_caller
+        caller = self.caller
         turn = Turn(caller, step, self.conversation)
         try:
             for batch in turn.batches:
                 for call in batch:
                     if call.id not in caller.early:
-                        yield self.tool_caller.make_start(call)
+                        yield caller.make_start(call)
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
                         if (recorded := turn.record(event)) is not None:
@@ -418,7 +405,7 @@ class Run(Generic[T]):
             self.calls |= turn.finished
             caller.end_turn()
         messages = self._add_results(turn)
-        if messages and self.streams:
+        if messages and self.caller.streams:
             yield ResultsAdded(turn=step.turn, messages=tuple(messages))
 
     def _add_results(self, turn: Turn) -> Sequence[ToolMessage]:
@@ -428,7 +415,7 @@ class Run(Generic[T]):
             raise error
         if turn.is_stopped:
             self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif (direct := self.tool_caller.find_direct_answer(messages)) is not None:
+        elif (direct := self.caller.find_direct_answer(messages)) is not None:
             finished = self.calls.get(direct.call_id)  # its text is whole
             self.conversation.end("stop", output=finished.result.text or "" if finished else direct.text)
         return messages
@@ -446,7 +433,7 @@ class Run(Generic[T]):
         except ToolError as error:
             self.conversation.reject_answer(error.text, self.output.remedy)
             return
-        messages = self.queue.take_or_close() if self.conversation.may_add_messages else []
+        messages = self.caller.queue.take_or_close() if self.conversation.may_add_messages else []
         if not messages:
             self._set_result(output, step.reason)
         for event in self._add_messages(messages):
@@ -477,7 +464,7 @@ class Run(Generic[T]):
             finish_reason=reason,
             model=self._model,
             state=state,
-            unread=self.queue.close(),
+            unread=self.caller.queue.close(),
             abandoned=len(self._abandoned),
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,8 +29,8 @@ from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repair_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
-from toolkit._runner.nesting import MAX_NESTING, ParentRun, parent_call
 from toolkit._runner.options import (
+    Decisions,
     History,
     RunnerOptions,
     RunRequest,
@@ -44,13 +44,13 @@ from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import SessionEnd
 from toolkit._runner.state import RunState
-from toolkit._runner.sub_agent import continue_handoff, walk_tools
-from toolkit._runner.tool_calls import ToolCaller
+from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
+from toolkit._runner.tool_calls import ToolCaller, parent_call
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import SharedValues
-from toolkit._tools.tool import check_deps
+from toolkit._tools.tool import check_deps, find_instance
 from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError, RunError
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
@@ -61,6 +61,8 @@ logger = logging.getLogger("toolkit")
 MAX_REMEMBERED = 1_000
 # Effects of calls that need approval where the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
+# Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
+MAX_NESTING = 10
 
 T = TypeVar("T")
 
@@ -91,9 +93,9 @@ class RunFactory:
         given: RunnerOptions,
     ) -> None:
         self.toolbox = toolbox
-        _refuse_reserved(toolbox.names)
-        for made in walk_tools(toolbox):
-            _ = made._spec  # a tool that cannot be described is found here, not in the first run
+        self._tools = self._check_tools()
+        for made in self._tools.listed.values():
+            _ = made._spec, made._invocation  # a tool that cannot be described is found here, not in the first run
         check_values(given)
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
             given.setdefault("ledger", saved)
@@ -111,6 +113,17 @@ class RunFactory:
         self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
         self._hooks = Hooks(given.get("hooks", ()))
         self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
+        # What stands before the calls of a run that no other one has started.
+        self._dispatcher = Dispatcher(
+            tools={},
+            authorizers=_list_given(given.get("authorize")),
+            approvers=_list_given(given.get("approve")),
+            approval_timeout=given.get("approval_timeout"),
+            middleware=(*self._hooks.middleware, *given.get("middleware", ())),
+            max_result=given.get("max_result", MAX_RESULT),
+            format_error=given.get("format_error"),
+            ledger=given.get("ledger"),
+        )
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run and count it among the active ones.
@@ -128,11 +141,6 @@ class RunFactory:
         state = request.prompt if isinstance(request.prompt, RunState) else None
         list_tools = partial(self._list_tools, request, parent)
         tools = list_tools()  # result_read may join in the course of the run
-        for name in self.limits.max_calls_per_tool:
-            if name not in tools:
-                raise ValueError(
-                    f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
-                )
         earlier = request.session.messages if request.session else ()
         own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
         choice, allowed = check_choice(
@@ -142,62 +150,45 @@ class RunFactory:
             allowed = (*allowed, *(made.name for made in request.tools))
         own = None if own is None else allowed
         conversation, known = self._create_conversation(request, state, earlier, own, parent)
-        may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
-        if state is None and (handed := continue_handoff(conversation.history, may_call)) is not None:
-            conversation.add_response(ModelResponse(calls=(handed,)))
+        if state is None and self._tools.has_agents:
+            may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
+            if (handed := continue_handoff(conversation.history, may_call)) is not None:
+                conversation.add_response(ModelResponse(calls=(handed,)))
         cancellation = Cancellation(parent=current_cancellation.get())
-        deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
-        queue = MessageQueue(options.get("queue", "one"))
-        shared: SharedValues | None = None
-        if request.shared is not None or any(tool._meta for tool in tools.values()):
-            shared = restore_shared(request.shared, conversation.history, tools)
-        dispatcher = self._create_dispatcher(request, state, tools, choice, allowed, conversation, parent)
-        observed = parent.observers if parent else ()
-        observers = (*observed, *(each for each in self._hooks.observers if each not in observed))
+        available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
         run = Run(
             conversation=conversation,
             model_choice=self.model_choice,
             limits=self.limits,
             hooks=self._hooks,
-            tool_caller=ToolCaller(
-                dispatcher=dispatcher,
+            caller=ToolCaller(
+                conversation=conversation,
+                dispatcher=self._create_dispatcher(request, state, tools, available, conversation, parent),
+                available=available,
                 tools=tools,
-                queue=queue,
+                queue=MessageQueue(options.get("queue", "one")),
                 order=self._order,
                 max_parallel=self._max_parallel,
                 streams=request.streams,
                 in_background=request.in_background,
-                run_id=conversation.run_id,
                 deps=request.deps,
-                shared=shared,
-                deadline=deadline,
+                shared=_restore_shared(request, conversation, tools),
+                deadline=Cancellation(self.limits.max_seconds, parent=cancellation),
                 raise_errors=options.get("raise_errors", False),
-                place=ParentRun(
-                    conversation=conversation,
-                    dispatcher=dispatcher,
-                    depth=parent.depth + 1 if parent else 1,
-                    streams=request.streams,
-                    model_choice=self.model_choice,
-                    observers=observers,
-                ),
+                depth=parent.depth + 1 if parent else 1,
+                observers=_add_missing(parent.observers, self._hooks.observers) if parent else self._hooks.observers,
             ),
             output=build_output(request.output_type, taken=tools),
-            tools=tools,
             tool_choice=choice,
             allowed=allowed,
-            streams=request.streams,
             early=options.get("early", False),
-            list_tools=list_tools if options.get("refresh") == "iteration" else None,
-            in_background=request.in_background,
             active=self.active,
-            queue=queue,
             cancellation=cancellation,
-            deadline=deadline,
             start=start,
             checkpoint=options.get("checkpoint"),
-            calls=restore_calls(state) if state else {},
+            list_tools=list_tools if options.get("refresh") == "iteration" else None,
             session=SessionEnd(request.session, len(earlier), known) if request.session else None,
-            observers=observers,
+            calls=restore_calls(state) if state else {},
         )
         self.active.add(run)
         return run
@@ -208,7 +199,7 @@ class RunFactory:
         state: RunState | None,
         earlier: Sequence[Message],
         allowed: tuple[str, ...] | None,
-        parent: ParentRun | None,
+        parent: ToolCaller | None,
     ) -> tuple[Conversation, int]:
         """Create the conversation of a run; returns also how many of its messages are older than the run.
 
@@ -231,7 +222,7 @@ class RunFactory:
         conversation = Conversation(messages, run_id=run_id, limits=self.limits, allowed_tools=allowed, parent=above)
         return conversation, len(messages) - (prompt is not None)
 
-    def _list_tools(self, request: RunRequest, parent: ParentRun | None) -> dict[str, AnyTool]:
+    def _list_tools(self, request: RunRequest, parent: ToolCaller | None) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
 
         Warns, once, of destructive tools without an approver.
@@ -240,15 +231,21 @@ class RunFactory:
             DefinitionError: Sub-agents form a circle, or are nested too deeply.
             DuplicateToolError: A tool has the name of one that a run adds.
             TypeError: A tool takes `deps` of a type, and there are none, or others.
+            ValueError: There are limits for a tool that does not exist.
         """
-        tools = dict(self.toolbox.snapshot())
-        _refuse_reserved(tools)
-        for made in walk_tools(tools.values()):
+        checked = self._tools
+        if checked.has_agents or checked.listed is not self.toolbox.snapshot():
+            self._tools = checked = self._check_tools()
+        tools = {**checked.listed, **{made.name: made for made in request.tools}}
+        changing = checked.changing  # those of the run alone are the library's own, and only read
+        for made in checked.typed:
             check_deps(made, request.deps, "pass deps= to the run")
-        tools |= {made.name: made for made in request.tools}
-        changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
-        has_approver = self.options.get("approve") is not None or (parent and parent.dispatcher.approvers)
-        if has_approver or not changing:
+        for name in self.limits.max_calls_per_tool:
+            if name not in tools:
+                raise ValueError(
+                    f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
+                )
+        if not changing or self._dispatcher.approvers or (parent and parent.dispatcher.approvers):
             return tools
         if self.model_choice.is_fallback:
             return {**tools, **{tool.name: _require_approval(tool) for tool in changing}}
@@ -263,58 +260,79 @@ class RunFactory:
             )
         return tools
 
+    def _check_tools(self) -> _CheckedTools:
+        """Check the tools that the toolbox holds now.
+
+        Raises:
+            DefinitionError: Sub-agents form a circle, or are nested too deeply.
+            DuplicateToolError: A tool has the name of one that a run adds.
+        """
+        listed = self.toolbox.snapshot()
+        if RESULT_READ in listed:
+            raise DuplicateToolError(
+                f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours "
+                f"another name=, or put a prefix with Toolbox.prefixed()."
+            )
+        return _CheckedTools(
+            listed=listed,
+            changing=[made for made in listed.values() if made.settings.effect in CHANGES],
+            typed=[made for made in walk_tools(listed.values()) if made._deps_types],
+            has_agents=any(isinstance(find_instance(made), SubAgent) for made in listed.values()),
+        )
+
     def _create_dispatcher(
         self,
         request: RunRequest,
         state: RunState | None,
         tools: Mapping[str, AnyTool],
-        choice: str | None,
-        allowed: tuple[str, ...] | None,
+        available: Collection[str] | None,
         conversation: Conversation,
-        parent: ParentRun | None,
+        parent: ToolCaller | None,
     ) -> Dispatcher:
-        options, above = self.options, parent.dispatcher if parent else Dispatcher(tools={})
-        approver = options.get("approve")
-        if state and (state.pending or request.decisions):
-            approver = RecordedDecisions(request.decisions, state.pending, otherwise=approver)
-        is_free = allowed is None and choice != "none"
-        max_result = options.get("max_result", MAX_RESULT)
+        own, foreign = self._dispatcher, set[str]()
+        if state:
+            own = self._remember(own, state, request.decisions)
+        if parent:
+            own, foreign = _join_gates(own, parent.dispatcher, self._hooks), parent.dispatcher.foreign
         for message in conversation.history:
             if isinstance(message, ToolMessage):
-                above.foreign.update(message.foreign)
-        return Dispatcher(
+                foreign.update(message.foreign)
+        return replace(
+            own,
             tools=tools,
-            available=None if is_free else allowed_names(tools, choice, allowed),
-            authorizers=_join(options.get("authorize"), above.authorizers),
-            approvers=_join(approver, above.approvers),
-            approval_timeout=options.get("approval_timeout", above.approval_timeout),
-            middleware=(
-                *above.middleware,
-                *(each for each in self._hooks.middleware if each not in above.middleware),
-                *options.get("middleware", ()),
-            ),
-            max_result=max_result,
+            available=available,
             check_output=self.toolbox.check_output,
-            format_error=options.get("format_error"),
-            overflow=ResultStore(max_result) if is_free else None,
-            ledger=self._ledger if "ledger" in options or state else None,
-            suspects=() if "ledger" in options or not state else _list_open_ids(state),
-            foreign=above.foreign,
+            overflow=ResultStore(own.max_result) if available is None else None,
+            started={},
+            foreign=foreign,
             count=conversation.count_call,
         )
 
+    def _remember(self, own: Dispatcher, state: RunState, decisions: Decisions) -> Dispatcher:
+        """Return the gates of a run that goes on from a state: with its decisions, and what its calls have done."""
+        if state.pending or decisions:
+            recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.approvers), None))
+            own = replace(own, approvers=(recorded,))
+        if own.ledger is not None:
+            return own
+        return replace(own, ledger=self._ledger, suspects=_list_open_ids(state))
 
-def _refuse_reserved(names: Container[str]) -> None:
-    """Refuse a tool that has the name of one that a run adds.
 
-    Raises:
-        DuplicateToolError: There is one.
+@dataclass(frozen=True)
+class _CheckedTools:
+    """The tools of a toolbox that has not changed since.
+
+    Attributes:
+        listed: The tools by name.
+        changing: Those that write or destroy.
+        typed: Those that take `deps` of a type; also those of sub-agents.
+        has_agents: Whether some are sub-agents, whose own toolboxes may change.
     """
-    if RESULT_READ in names:
-        raise DuplicateToolError(
-            f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours another "
-            f"name=, or put a prefix with Toolbox.prefixed()."
-        )
+
+    listed: Mapping[str, AnyTool]
+    changing: Sequence[AnyTool]
+    typed: Sequence[AnyTool]
+    has_agents: bool
 
 
 def _require_approval(tool: AnyTool) -> AnyTool:
@@ -336,7 +354,7 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Run
     )
 
 
-def _find_parent() -> ParentRun | None:
+def _find_parent() -> ToolCaller | None:
     """Return the run whose call is being executed here.
 
     Raises:
@@ -345,14 +363,42 @@ def _find_parent() -> ParentRun | None:
     call = parent_call.get()
     if call is None:
         return None
-    if call.run.depth >= MAX_NESTING:
+    if call.caller.depth >= MAX_NESTING:
         raise RunError(f"Runs are nested {MAX_NESTING} deep: a tool starts a run whose tool starts a run, and so on.")
-    return call.run
+    return call.caller
 
 
-def _join(own: T | None, above: tuple[T, ...]) -> tuple[T, ...]:
-    """Join a run's own gate with those of the runs above; the same one is asked once."""
-    return above if own is None or any(own is each for each in above) else (own, *above)
+def _list_given(gate: T | None) -> tuple[T, ...]:
+    return () if gate is None else (gate,)
+
+
+def _join(own: tuple[T, ...], above: tuple[T, ...]) -> tuple[T, ...]:
+    """Join a run's own gates with those of the runs above; the same one is asked once."""
+    return (*(gate for gate in own if not any(gate is each for each in above)), *above)
+
+
+def _add_missing(some: tuple[T, ...], others: Iterable[T]) -> tuple[T, ...]:
+    return (*some, *(each for each in others if each not in some))
+
+
+def _join_gates(own: Dispatcher, above: Dispatcher, hooks: Hooks) -> Dispatcher:
+    """Join a run's own gates and middleware with those of the runs above."""
+    return replace(
+        own,
+        authorizers=_join(own.authorizers, above.authorizers),
+        approvers=_join(own.approvers, above.approvers),
+        approval_timeout=above.approval_timeout if own.approval_timeout is None else own.approval_timeout,
+        middleware=(*_add_missing(above.middleware, hooks.middleware), *own.middleware[len(hooks.middleware) :]),
+    )
+
+
+def _restore_shared(
+    request: RunRequest, conversation: Conversation, tools: Mapping[str, AnyTool]
+) -> SharedValues | None:
+    """Return the values that the calls of a run share; None where no call can see any."""
+    if request.shared is None and not any(tool._meta for tool in tools.values()):
+        return None
+    return restore_shared(request.shared, conversation.history, tools)
 
 
 def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Conversation:

@@ -24,8 +24,8 @@ from toolkit._runner.options import (
     Prompt,
     RunnerOptions,
     RunOptions,
+    RunRequest,
     get_given_options,
-    make_request,
 )
 from toolkit._runner.result import RunResult
 from toolkit._runner.run_factory import RunFactory
@@ -174,7 +174,7 @@ class Runner(Controls):
             TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        request = make_request(prompt, output_type, given)
+        request = RunRequest(prompt=prompt, output_type=output_type, **given)
         return run_sync(self._factory.create(request).finish(SyncBackend()))
 
     @overload
@@ -188,7 +188,7 @@ class Runner(Controls):
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        request = make_request(prompt, output_type, given)
+        request = RunRequest(prompt=prompt, output_type=output_type, **given)
         return await self._factory.create(request).finish(AsyncBackend())
 
     @overload
@@ -200,7 +200,8 @@ class Runner(Controls):
     @spell_options(RunOptions, RUN_DEFAULTS)
     def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
         """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
-        return RunStream(self._factory.create(make_request(prompt, output_type, given, streams=True)))
+        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, **given)
+        return RunStream(self._factory.create(request))
 
     @overload
     def astream(
@@ -215,7 +216,8 @@ class Runner(Controls):
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
-        return AsyncRunStream(self._factory.create(make_request(prompt, output_type, given, streams=True)))
+        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, **given)
+        return AsyncRunStream(self._factory.create(request))
 
     @overload
     def start(
@@ -226,9 +228,10 @@ class Runner(Controls):
     @spell_options(RunOptions, RUN_DEFAULTS)
     def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
         """Start the run on a thread of its own, and return a handle at once."""
-        request = make_request(prompt, output_type, given, streams=True, in_background=True)
+        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
         return RunHandle(self._factory.create(request))
 
+    @spell_options(RunOptions, RUN_DEFAULTS)
     def map(
         self,
         prompts: Iterable[Prompt],
@@ -259,7 +262,7 @@ class Runner(Controls):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
-        _check_shared_options(output_type, given)
+        _refuse_session(given)
         return run_all(
             lambda prompt: self.start(prompt, output_type=output_type, **given),
             prompts,
@@ -267,6 +270,7 @@ class Runner(Controls):
             progress=progress,
         )
 
+    @spell_options(RunOptions, RUN_DEFAULTS)
     async def amap(
         self,
         prompts: Iterable[Prompt],
@@ -277,7 +281,7 @@ class Runner(Controls):
         **given: Unpack[RunOptions],
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
-        _check_shared_options(output_type, given)
+        _refuse_session(given)
         return await arun_all(
             lambda prompt: self.arun(prompt, output_type=output_type, **given),
             prompts,
@@ -489,7 +493,7 @@ class Runner(Controls):
     @property
     @override
     def _queue(self) -> MessageQueue:
-        return self._factory.active.get_only().queue
+        return self._factory.active.get_only().caller.queue
 
     @property
     @override
@@ -500,7 +504,7 @@ class Runner(Controls):
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Remove the messages that no run has read yet."""
         for run in self._factory.active.get_all():
-            run.queue.clear(steering=steering, follow_ups=follow_ups)
+            run.caller.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
@@ -524,8 +528,6 @@ class Runner(Controls):
         return RunState.from_json(state)
 
 
-def _check_shared_options(output_type: Any, given: RunOptions) -> None:
-    """Refuse options that no run, or not several at the same time, can have."""
-    make_request("", output_type, given)
+def _refuse_session(given: RunOptions) -> None:
     if given.get("session") is not None:
         raise TypeError("session= is for one run at a time: give each prompt a run of its own.")

@@ -32,7 +32,7 @@ class _RunControls(Controls, Generic[T]):
     @property
     @override
     def _queue(self) -> MessageQueue:
-        return self._run.queue
+        return self._run.caller.queue
 
     @property
     @override

@@ -21,10 +21,10 @@ from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
-from toolkit._runner.nesting import ParentCall, parent_call
 from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
+from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool, find_instance, with_origin
@@ -94,7 +94,7 @@ class SubAgent:
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
         parent = parent_call.get()
-        if parent is not None and parent.run.depth > self.max_depth:
+        if parent is not None and parent.caller.depth > self.max_depth:
             raise Failed(TOO_DEEP.format(self.max_depth))
         request = RunRequest(
             prompt=arguments[self._arg],
@@ -102,7 +102,7 @@ class SubAgent:
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self._output_type,
-            streams=parent is not None and parent.run.streams,
+            streams=parent is not None and parent.caller.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):
             return self._run(request, parent, context.cancellation, AsyncBackend())
@@ -132,7 +132,7 @@ class SubAgent:
 
     def _list_earlier(self, parent: ParentCall) -> Iterator[Message]:
         """List the tasks of this conversation and their answers, as messages of the sub-agent's own."""
-        history = parent.run.conversation.history
+        history = parent.caller.conversation.history
         answers = {each.call_id: each for each in history if isinstance(each, ToolMessage) and not each.is_error}
         calls = (call for each in history if isinstance(each, ModelResponse) for call in each.calls)
         for call in calls:

@@ -1,9 +1,15 @@
-"""The calls of one turn: execute them in their order, collect their results, answer those that do not run."""
+"""The calls of one turn: execute them in their order, collect their results, answer those that do not run.
+
+A run that a call starts sees the run above through `parent_call`: usage and calls count in every run above, and each
+call passes the gates and the middleware of the runs above as well as those of its own run. Cancellation and deadline
+pass down by `current_cancellation`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -29,7 +35,6 @@ from toolkit._runner.conversation import (
     Conversation,
     RunCalls,
 )
-from toolkit._runner.nesting import ParentCall, ParentRun, parent_call
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
@@ -42,43 +47,44 @@ DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ToolCaller:
-    """Executes the calls of a run.
+    """Executes the calls of a run; what the runs that they start see of it.
 
     Attributes:
+        available: Names of the tools that may be called in the run; all if None.
         tools: The run's tools by name; `result_read` may join in the course of a run.
         queue: Messages of the user; steering skips the batches that have not started.
         order: Which calls of a turn run at the same time.
         max_parallel: How many of them.
-        streams: Whether events are wanted while a call runs.
-        in_background: Whether the run may abandon calls that it waits for.
+        streams: Whether somebody listens to the events of the run.
+        in_background: Whether the run may abandon a model or a call that it waits for.
         shared: Values that the calls share; None where there are none.
         deadline: The run's cancellation and time limit.
-        place: The run, for those that its calls start.
         raise_errors: Whether an exception of a tool ends the run.
+        depth: How many runs there are down to this one, itself included.
+        observers: Hooks that get each event of this run and of those below.
         early: Calls that started while the response still arrived, by call id.
-        available: Names of the tools that may be called in the run; all if None.
+        results: Results of calls by call id, also those whose end was not seen.
     """
 
+    conversation: Conversation
     dispatcher: Dispatcher
+    available: Collection[str] | None
     tools: dict[str, AnyTool]
     queue: MessageQueue
     order: Order
     max_parallel: int
     streams: bool
     in_background: bool
-    run_id: str
     deps: Any
     shared: SharedValues | None
     deadline: Cancellation
     raise_errors: bool
-    place: ParentRun
+    depth: int = 1
+    observers: tuple[Callable[..., Any], ...] = ()
     early: dict[str, EarlyCall] = field(default_factory=dict)
-    available: Collection[str] | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.available = self.dispatcher.available
+    results: dict[str, ToolResult] = field(default_factory=dict)
 
     def offer(self, request: ModelRequest | None) -> None:
         """Refuse calls of tools that hooks have taken out of a request; None offers those of the run again."""
@@ -94,11 +100,11 @@ class ToolCaller:
         source = tool.origin if tool is not None and isinstance(tool.handler.interface, Declaration) else ""
         return ToolCallStarted(call, self._find_title(call), escape_confusable(source))
 
-    def make_end(
-        self, call: ToolCall, result: ToolResult, seconds: float = 0.0, ran: ToolCall | None = None
-    ) -> ToolCallFinished:
+    def make_end(self, call: ToolCall, result: ToolResult, seconds: float = 0.0) -> ToolCallFinished:
         """Make the event of a call that has its result."""
-        return ToolCallFinished(call, result, seconds, ran, self._find_title(ran or call), time.time() - seconds)
+        ran = self.dispatcher.started.get(call.id, call)
+        changed = None if ran is call else ran
+        return ToolCallFinished(call, result, seconds, changed, self._find_title(ran), time.time() - seconds)
 
     def _find_title(self, call: ToolCall) -> str:
         tool = self.tools.get(call.name)
@@ -146,7 +152,7 @@ class ToolCaller:
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
         """Start a call while the response that holds it still arrives."""
         events = EventBuffer()
-        handle = backend.start(lambda: self.dispatch(call, turn, events.emit, backend))
+        handle = backend.start(lambda: self.execute(call, turn, events.emit, backend))
         self.early[call.id] = EarlyCall(call, events, handle)
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
@@ -157,12 +163,13 @@ class ToolCaller:
             del self.early[early.call.id]
         return [self.make_end(early.call, early.drop()) for early in dropped]
 
-    async def dispatch(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolResult:
-        """Dispatch one call with a context of its own."""
+    async def execute(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolCallFinished:
+        """Execute one call with a context of its own."""
+        start = time.perf_counter()
         with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel its own call, and no more
             context = ToolContext(
                 deps=self.deps,
-                run_id=self.run_id,
+                run_id=self.conversation.run_id,
                 call_id=call.id,
                 provider_call_id=call.provider_call_id,
                 tool_name=call.name,
@@ -173,14 +180,34 @@ class ToolCaller:
             tokens = (
                 current_cancellation.set(self.deadline),
                 dispatching.set(self.dispatcher),
-                parent_call.set(ParentCall(self.place, call, emit, backend)),
+                parent_call.set(ParentCall(self, call, emit, backend)),
             )
             try:
-                return await self.dispatcher.dispatch(call, context, backend, emit)
+                result = await self.dispatcher.dispatch(call, context, backend, emit)
             finally:
                 current_cancellation.reset(tokens[0])
                 dispatching.reset(tokens[1])
                 parent_call.reset(tokens[2])
+        return self.end(call, result, start)
+
+    def end(self, call: ToolCall, result: ToolResult, start: float) -> ToolCallFinished:
+        """Record the result of a call that started at a time of `time.perf_counter()`, unless it waits for approval."""
+        if type(result.exception) is not Deferred:
+            self.results[call.id] = result
+        return self.make_end(call, result, time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class ParentCall:
+    """The call that is being executed, and the run that it belongs to."""
+
+    caller: ToolCaller
+    call: ToolCall
+    emit: Emit
+    backend: Backend
+
+
+parent_call: ContextVar[ParentCall | None] = ContextVar("parent_call", default=None)
 
 
 class EventBuffer:
@@ -210,12 +237,12 @@ class EarlyCall:
 
     call: ToolCall
     events: EventBuffer
-    handle: Handle[ToolResult]
+    handle: Handle[ToolCallFinished]
 
-    async def wait(self, emit: Emit) -> ToolResult:
-        """Wait for its result, passing on its events."""
+    async def wait(self, call: ToolCall, emit: Emit) -> ToolCallFinished:
+        """Wait for its end, passing on its events; the response has the call with all of its ids."""
         self.events.listen(emit)
-        return await self.handle.wait()
+        return replace(await self.handle.wait(), call=call)
 
     def drop(self) -> ToolResult:
         """Cancel it."""
@@ -241,7 +268,6 @@ class Turn:
         self._caller = caller
         self._calls = step.calls
         self._number = step.turn
-        self._results: dict[str, ToolResult] = {}  # also those whose end was not seen
         self._pending: list[PendingApproval] = []
         self._dependencies: Dependencies | None = None
         calls: Sequence[ToolCall] = step.calls
@@ -257,11 +283,14 @@ class Turn:
         caller = self._caller
         if (reason := self._skip_reason()) and not any(call.id in caller.early for call in batch):
             return self._skip(batch, reason)
+        execute = partial(self._execute, backend)
+        if self._dependencies:
+            execute = partial(self._execute_in_order, self._dependencies, backend)
         tools = [caller.tools[call.name] for call in batch if call.name in caller.tools]
         may_emit = any(map(caller.dispatcher.may_emit, tools))
         return run_batch(
             batch,
-            partial(self._execute, backend),
+            execute,
             backend,
             max_parallel=caller.max_parallel,
             cancellation=caller.deadline,
@@ -273,7 +302,7 @@ class Turn:
         """Record an event; returns what a listener sees, None for a call that waits for one that needs approval."""
         if not isinstance(event, ToolCallFinished):
             return event
-        result = self._results.get(event.call.id, event.result)
+        result = self._caller.results.get(event.call.id, event.result)
         if result is not event.result:  # the call was given up, and ended after all
             event = replace(event, result=result)
         if self._dependencies:
@@ -292,7 +321,7 @@ class Turn:
         """Give each call that has no end its result, or an error with what is known of its effects."""
         for call in self._calls:
             if call.id not in self.finished:
-                result = self._results.get(call.id)
+                result = self._caller.results.get(call.id)
                 if result is None:
                     result = ToolResult.from_error(self._unfinished_error(call, backend))
                 self._finish(self._caller.make_end(call, result))
@@ -312,23 +341,21 @@ class Turn:
         errors = (result.exception for result in results if result.kind == "failed")
         return next((e for e in errors if isinstance(e, Exception) and not isinstance(e, ToolError)), None)
 
-    async def _execute(self, backend: Backend, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        start = time.perf_counter()
-        dispatch = partial(self._dispatch, backend, emit)
-        if self._dependencies:
-            result = await self._dependencies.execute(call, dispatch, backend)
-        else:
-            result = await dispatch(call)
-        if type(result.exception) is not Deferred:
-            self._results[call.id] = result
-        ran = self._caller.dispatcher.started.get(call.id)
-        return self._caller.make_end(call, result, time.perf_counter() - start, None if ran is call else ran)
+    def _execute(self, backend: Backend, call: ToolCall, emit: Emit) -> Coroutine[Any, Any, ToolCallFinished]:
+        """Execute a call, or wait for it if it has started early."""
+        early = self._caller.early.pop(call.id, None)
+        return early.wait(call, emit) if early else self._caller.execute(call, self._number, emit, backend)
 
-    def _dispatch(self, backend: Backend, emit: Emit, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
-        """Dispatch a call, or wait for it if it has started early."""
-        caller = self._caller
-        early = caller.early.pop(call.id, None)
-        return early.wait(emit) if early else caller.dispatch(call, self._number, emit, backend)
+    async def _execute_in_order(
+        self, dependencies: Dependencies, backend: Backend, call: ToolCall, emit: Emit
+    ) -> ToolCallFinished:
+        """Execute a call once those have ended that it refers to."""
+        start = time.perf_counter()
+
+        async def dispatch(own: ToolCall) -> ToolResult:
+            return (await self._execute(backend, own, emit)).result
+
+        return self._caller.end(call, await dependencies.execute(call, dispatch, backend), start)
 
     def _finish(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result

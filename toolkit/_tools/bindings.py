@@ -162,8 +162,8 @@ class Bindings:
         }
         if self._meta:
             composed = {name: replace(tool, _meta={**self._meta, **tool._meta}) for name, tool in composed.items()}
-        overlay.last = tools, self.functions, self.modules, chosen, composed
-        return composed
+        overlay.last = tools, self.functions, self.modules, chosen, MappingProxyType(composed)
+        return overlay.last[4]
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for tools of other names; overrides of the current context become part of the copy.

@@ -93,10 +93,10 @@ class Activities:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
             run = self._create_run(state)
-            usual = run.tool_caller.available
+            usual = run.caller.available
             events, halt = await self._perform(run)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
-        offered = run.tool_caller.dispatcher.available
+        offered = run.caller.dispatcher.available
         return wire.ModelOutcome(
             response=None if response is None else message_to_dict(response),
             usage=_subtract(run.conversation.state.usage, state.usage),
@@ -113,8 +113,10 @@ class Activities:
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
             run = self._create_run(state, decisions=decisions)
-            caller = run.tool_caller
-            foreign = {name for name in step.called if name in run.tools and run.tools[name].settings.trust is not None}
+            caller = run.caller
+            foreign = {
+                name for name in step.called if name in caller.tools and caller.tools[name].settings.trust is not None
+            }
             caller.dispatcher.foreign.update(foreign)
             is_suspect = activity.info().attempt > 1 and "ledger" not in self.runner._factory.options
             available = caller.available if step.available is None else frozenset(step.available)
@@ -203,7 +205,7 @@ class Activities:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
                 is_requested = _is_requested()
-                if not is_requested and isinstance(ledger := run.tool_caller.dispatcher.ledger, _StepLedger):
+                if not is_requested and isinstance(ledger := run.caller.dispatcher.ledger, _StepLedger):
                     ledger.is_broken_off = True
                 run.cancellation.cancel()
                 await asyncio.wait({task})
