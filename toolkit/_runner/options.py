@@ -280,9 +280,3 @@ class RunRequest:
     tools: Sequence[Tool[..., Any]] = ()
     streams: bool = False
     in_background: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.session, (Session, type(None))):
-            raise TypeError(f"session={self.session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
-        if self.session is not None and self.messages:
-            raise TypeError("messages= and session= are both the conversation so far: give one of them.")

@@ -80,18 +80,20 @@ class Output(Generic[T]):
         return f"Answer again, with one JSON object of this schema and nothing else: {schema}"
 
 
+# Any text is an answer.
+TEXT = Output[str](spec=None, validate=str)
+
+
 def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
-    """Describe the answer of one run.
+    """Describe the answer of one run, where that is not just text.
 
     Args:
-        kind: Any type that pydantic validates, or a JSON Schema, whose values are plain data; `str` means any text.
+        kind: Any type that pydantic validates, or a JSON Schema, whose values are plain data.
         taken: Names of tools, which the tool of the answer must not have.
 
     Raises:
         DefinitionError: No JSON can be of this type.
     """
-    if kind is str:
-        return Output(spec=None, validate=str)
     try:
         schema, validate = _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:

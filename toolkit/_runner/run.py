@@ -29,7 +29,7 @@ from toolkit._messages import (
     ToolSpec,
     UserMessage,
 )
-from toolkit._runner.control import ActiveRuns, MessageQueue
+from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import STOPPED_TEXT, CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
@@ -175,12 +175,15 @@ class Run(Generic[T]):
             for dropped in self.caller.drop_early():
                 yield dropped
             result = require_result(self.result)
-            if self.session is not None and not result.is_paused:
-                await call_function(self.session.save, (result.messages,), backend)
-            if self.checkpoint is not None:
-                await call_function(self.checkpoint, (result.state,), backend)
+            await self._save(result, backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
+
+    async def _save(self, result: RunResult[T], backend: Backend) -> None:
+        if self.session is not None and not result.is_paused:
+            await call_function(self.session.save, (result.messages,), backend)
+        if self.checkpoint is not None:
+            await call_function(self.checkpoint, (result.state,), backend)
 
     def leave(self) -> None:
         """Release what the run holds; one that has not ended is cancelled."""

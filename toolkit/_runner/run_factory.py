@@ -37,12 +37,12 @@ from toolkit._runner.options import (
     check_values,
     reject_reserved_keys,
 )
-from toolkit._runner.output import build_output
+from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
-from toolkit._runner.session import SessionEnd
+from toolkit._runner.session import Session, SessionEnd
 from toolkit._runner.state import RunState
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, parent_call
@@ -136,12 +136,13 @@ class RunFactory:
             TypeError: A tool takes `deps` of a type, and there are none, or others.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
+            TypeError: `session` is no Session, or there are `messages`, too.
         """
         options, start, parent = self.options, time.monotonic(), _find_parent()
         state = request.prompt if isinstance(request.prompt, RunState) else None
         list_tools = partial(self._list_tools, request, parent)
         tools = list_tools()  # result_read may join in the course of the run
-        earlier = request.session.messages if request.session else ()
+        earlier = () if request.session is None else _read_session(request.session, request.messages)
         own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
         choice, allowed = check_choice(
             options.get("tool_choice"), options.get("allowed_tools") if own is None else own, tools
@@ -178,7 +179,7 @@ class RunFactory:
                 depth=parent.depth + 1 if parent else 1,
                 observers=_add_missing(parent.observers, self._hooks.observers) if parent else self._hooks.observers,
             ),
-            output=build_output(request.output_type, taken=tools),
+            output=TEXT if request.output_type is str else build_output(request.output_type, taken=tools),
             tool_choice=choice,
             allowed=allowed,
             early=options.get("early", False),
@@ -399,6 +400,14 @@ def _restore_shared(
     if request.shared is None and not any(tool._meta for tool in tools.values()):
         return None
     return restore_shared(request.shared, conversation.history, tools)
+
+
+def _read_session(session: Any, messages: History) -> Sequence[Message]:
+    if not isinstance(session, Session):
+        raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
+    if messages:
+        raise TypeError("messages= and session= are both the conversation so far: give one of them.")
+    return session.messages
 
 
 def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Conversation:

@@ -114,10 +114,8 @@ class Activities:
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
             run = self._create_run(state, decisions=decisions)
             caller = run.caller
-            foreign = {
-                name for name in step.called if name in caller.tools and caller.tools[name].settings.trust is not None
-            }
-            caller.dispatcher.foreign.update(foreign)
+            for name in step.called:
+                caller.dispatcher.add_foreign(name)
             is_suspect = activity.info().attempt > 1 and "ledger" not in self.runner._factory.options
             available = caller.available if step.available is None else frozenset(step.available)
             # What is cut from a result is lost: another worker may be asked for it.
