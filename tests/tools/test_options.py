@@ -78,6 +78,12 @@ def test_signature_of_a_run(method: Callable[..., Any]) -> None:
     assert {name: getattr(request, name) for name in RUN} == defaults(method, RUN)
 
 
+@pytest.mark.parametrize("method", [Runner.map, Runner.amap])
+def test_signature_of_many_runs(method: Callable[..., Any]) -> None:
+    """Many prompts take the options of one."""
+    assert [*RunOptions.__annotations__] == keywords(method)[-len(RunOptions.__annotations__) :]
+
+
 def test_signatures_that_check_names() -> None:
     """What refuses misspelt names shows the signature that it checks."""
     assert [field.name for field in fields(Limits)] == keywords(Limits)
