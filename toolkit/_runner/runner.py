@@ -11,7 +11,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._options import check_methods, spell_options
+from toolkit._options import check_methods, refuse_unknown_options, spell_options
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import arun_all, run_all
@@ -28,6 +28,7 @@ from toolkit._runner.options import (
     get_given_options,
 )
 from toolkit._runner.result import RunResult
+from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
@@ -174,8 +175,7 @@ class Runner(Controls):
             TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        request = RunRequest(prompt=prompt, output_type=output_type, **given)
-        return run_sync(self._factory.create(request).finish(SyncBackend()))
+        return run_sync(self._create(prompt, output_type, given).finish(SyncBackend()))
 
     @overload
     async def arun(
@@ -188,8 +188,7 @@ class Runner(Controls):
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        request = RunRequest(prompt=prompt, output_type=output_type, **given)
-        return await self._factory.create(request).finish(AsyncBackend())
+        return await self._create(prompt, output_type, given).finish(AsyncBackend())
 
     @overload
     def stream(
@@ -200,8 +199,7 @@ class Runner(Controls):
     @spell_options(RunOptions, RUN_DEFAULTS)
     def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
         """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
-        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, **given)
-        return RunStream(self._factory.create(request))
+        return RunStream(self._create(prompt, output_type, given, streams=True))
 
     @overload
     def astream(
@@ -216,8 +214,7 @@ class Runner(Controls):
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
-        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, **given)
-        return AsyncRunStream(self._factory.create(request))
+        return AsyncRunStream(self._create(prompt, output_type, given, streams=True))
 
     @overload
     def start(
@@ -228,8 +225,7 @@ class Runner(Controls):
     @spell_options(RunOptions, RUN_DEFAULTS)
     def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
         """Start the run on a thread of its own, and return a handle at once."""
-        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
-        return RunHandle(self._factory.create(request))
+        return RunHandle(self._create(prompt, output_type, given, streams=True, in_background=True))
 
     @spell_options(RunOptions, RUN_DEFAULTS)
     def map(
@@ -262,6 +258,7 @@ class Runner(Controls):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
+        _check_options(given)
         _refuse_session(given)
         return run_all(
             lambda prompt: self.start(prompt, output_type=output_type, **given),
@@ -281,6 +278,7 @@ class Runner(Controls):
         **given: Unpack[RunOptions],
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
+        _check_options(given)
         _refuse_session(given)
         return await arun_all(
             lambda prompt: self.arun(prompt, output_type=output_type, **given),
@@ -512,6 +510,14 @@ class Runner(Controls):
         cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)
 
+    def _create(
+        self, prompt: Prompt, output_type: Any, given: RunOptions, *, streams: bool = False, in_background: bool = False
+    ) -> Run[Any]:
+        _check_options(given)
+        return self._factory.create(
+            RunRequest(prompt=prompt, output_type=output_type, streams=streams, in_background=in_background, **given)
+        )
+
     def _read(self, state: RunState | str) -> RunState:
         if isinstance(state, RunState):
             return state
@@ -526,6 +532,12 @@ class Runner(Controls):
                 )
             return saved.load(state)
         return RunState.from_json(state)
+
+
+def _check_options(given: RunOptions) -> None:
+    """Refuse options that no run has."""
+    if not RunOptions.__annotations__.keys() >= given.keys():
+        refuse_unknown_options(given, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
 
 
 def _refuse_session(given: RunOptions) -> None:
