@@ -52,7 +52,6 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.models import CallReady, Model, Piece
-from toolkit.models.default import ModelChoice
 
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
@@ -63,7 +62,6 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
-        model_choice: Chooses the model when the run starts.
         caller: Executes its calls; also the tools that are offered, and who listens.
         output: What the answer must be.
         tool_choice: One that forces a call applies to the first turn only.
@@ -81,7 +79,6 @@ class Run(Generic[T]):
     """
 
     conversation: Conversation
-    model_choice: ModelChoice
     limits: Limits
     hooks: Hooks
     caller: ToolCaller
@@ -116,7 +113,8 @@ class Run(Generic[T]):
         self._abandoned = backend.abandoned
         is_async = isinstance(backend, AsyncBackend)
         try:
-            model = await self.model_choice.async_model() if is_async else self.model_choice.sync_model()
+            choice = self.caller.model_choice
+            model = await choice.async_model() if is_async else choice.sync_model()
             async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
                 async for event in events:
                     yield event
@@ -149,7 +147,7 @@ class Run(Generic[T]):
         conversation, queue, limit = self.conversation, self.caller.queue, ""
         is_async = isinstance(backend, AsyncBackend)
         with self._ending(), notice_interrupts() if is_async else nullcontext():
-            choice = self.model_choice
+            choice = self.caller.model_choice
             model = await choice.async_model() if is_async else choice.sync_model()
             self._model = model.name
             yield RunStarted(run_id=conversation.run_id, model=model.name)

@@ -159,7 +159,6 @@ class RunFactory:
         available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
         run = Run(
             conversation=conversation,
-            model_choice=self.model_choice,
             limits=self.limits,
             hooks=self._hooks,
             caller=ToolCaller(
@@ -175,6 +174,7 @@ class RunFactory:
                 deps=request.deps,
                 shared=_restore_shared(request, conversation, tools),
                 deadline=Cancellation(self.limits.max_seconds, parent=cancellation),
+                model_choice=self.model_choice,
                 raise_errors=options.get("raise_errors", False),
                 depth=parent.depth + 1 if parent else 1,
                 observers=_add_missing(parent.observers, self._hooks.observers) if parent else self._hooks.observers,

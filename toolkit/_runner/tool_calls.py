@@ -42,6 +42,7 @@ from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
+from toolkit.models.default import ModelChoice
 
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
@@ -61,6 +62,7 @@ class ToolCaller:
         in_background: Whether the run may abandon a model or a call that it waits for.
         shared: Values that the calls share; None where there are none.
         deadline: The run's cancellation and time limit.
+        model_choice: Chooses the model of the run.
         raise_errors: Whether an exception of a tool ends the run.
         depth: How many runs there are down to this one, itself included.
         observers: Hooks that get each event of this run and of those below.
@@ -80,6 +82,7 @@ class ToolCaller:
     deps: Any
     shared: SharedValues | None
     deadline: Cancellation
+    model_choice: ModelChoice
     raise_errors: bool
     depth: int = 1
     observers: tuple[Callable[..., Any], ...] = ()

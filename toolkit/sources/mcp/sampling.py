@@ -19,7 +19,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.parallel import dispatching
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._runner.nesting import parent_call
+from toolkit._runner.tool_calls import parent_call
 from toolkit._runner.runner import Runner
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
@@ -52,7 +52,7 @@ def make_sampling_tool(server: str) -> AnyTool:
         parent = parent_call.get()
         if parent is None:
             raise Failed(NO_MODEL)
-        runner = Runner(model=await parent.run.model_choice.async_model(), instructions=instructions)
+        runner = Runner(model=await parent.caller.model_choice.async_model(), instructions=instructions)
         result = await runner.arun(
             messages=[{"role": each["role"], "content": each["text"]} for each in messages], deps=context.deps
         )
