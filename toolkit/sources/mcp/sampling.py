@@ -19,8 +19,8 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.parallel import dispatching
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._runner.tool_calls import parent_call
 from toolkit._runner.runner import Runner
+from toolkit._runner.tool_calls import parent_call
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import safe_name, with_origin
