@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
-from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_tool, parse_delegate
+from toolkit._tools.delegation import Delegated, ModuleFunction, ModuleRunner, parse_delegate
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.handlers import BoundHandler, LatentHandler, UnboundHandler
 from toolkit._tools.tool import Tool, take_function
@@ -43,7 +43,7 @@ class Bindings:
 
     functions: Mapping[str, FunctionHandler | None] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    modules: Mapping[str, Delegate] = field(default_factory=dict)
+    modules: Mapping[str, FunctionHandler] = field(default_factory=dict)
     # The toolbox's tools as they were added, by name.
     _tools: Tools = field(default_factory=dict)
     # JSON Schemas, by key, of what a model may write beside the arguments of each call.
@@ -252,7 +252,7 @@ def _resolve(
     tool: AnyTool,
     functions: Mapping[str, FunctionHandler | None],
     chosen: str | None,
-    modules: Mapping[str, Delegate],
+    modules: Mapping[str, FunctionHandler],
 ) -> AnyTool:
     """Give a tool the handler of its activity, its name or its module, or leave it the one that it was made with."""
     named, handler = tool.activity if chosen is None else chosen, tool.handler
@@ -267,8 +267,10 @@ def _resolve(
         handler = LatentHandler(handler.interface)
     elif named is not None and not is_own:
         handler = UnboundHandler(handler.interface, activity)
-    if tool._scope and tool._scope.module and isinstance(handler, (LatentHandler, Delegated)):
-        handler = delegate_tool(tool, modules.get(tool._scope.module))
+    scope = tool._scope
+    if scope and scope.module and isinstance(handler, (LatentHandler, Delegated)):
+        before = handler.delegate if isinstance(handler, Delegated) else None
+        handler = Delegated(handler.interface, scope=scope, delegate=modules.get(scope.module, before))
     return tool if handler is tool.handler else replace(tool, handler=handler)
 
 

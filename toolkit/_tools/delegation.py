@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic_core import ValidationError, to_json
@@ -56,17 +56,16 @@ class ModuleRunner(Protocol):
 
 # A function of the call, its tool and the imported values that returns the tool's output.
 ModuleFunction: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
-Delegate: TypeAlias = ModuleRunner | FunctionHandler
 
 
-def parse_delegate(given: ModuleRunner | ModuleFunction) -> Delegate:
-    """Check a runner; wrap a function.
+def parse_delegate(given: ModuleRunner | ModuleFunction) -> FunctionHandler:
+    """Wrap a runner or a function.
 
     Raises:
         DefinitionError: It is neither.
     """
     if isinstance(given, ModuleRunner):
-        return given
+        return make_function_handler(partial(_ask_runner, given))
     if not callable(given):
         raise DefinitionError(f"A module is a Runner, or a function of call, tool and imports; this is {given!r}.")
     return make_function_handler(given)
@@ -74,32 +73,35 @@ def parse_delegate(given: ModuleRunner | ModuleFunction) -> Delegate:
 
 @dataclass(frozen=True)
 class Delegated(DeclaredHandler):
-    """A handler that passes calls to a module; as it is, one for a module without a delegate.
+    """A handler that passes calls to a module.
 
     Attributes:
         scope: The module and the imported values.
-        delegate: The runner or function of the module; None where there is none.
+        delegate: The module's function, which may ask a runner; None where there is none, so that every call fails.
     """
 
     scope: Scope = field(kw_only=True)
-    delegate: Delegate | None = field(kw_only=True)
+    delegate: FunctionHandler | None = field(kw_only=True)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the answer must be awaited."""
+        return self.delegate is not None and self.delegate.is_async
 
     def make_action(self, tool: Tool[..., Any]) -> Action:
-        """Refuse every call."""
+        """Return a function that asks the module, and checks its answer."""
+        return partial(self._ask, tool)
 
-        def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
+    def _ask(
+        self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
+    ) -> ToolResult | Awaitable[ToolResult]:
+        """Ask the module, which sees the call, without anything of the run, and the imported values."""
+        if self.delegate is None:
             raise NotFound(
                 f"module not found: {self.scope.module}. "
                 f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)) gives one; "
                 f"Toolbox.bind({tool.name!r}, function) does without."
             )
-
-        return refuse
-
-    def make_call(
-        self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
-    ) -> tuple[ToolCall, Mapping[str, Any]]:
-        """Return what the module may see: the call, without anything of the run, and the imported values."""
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
         call = ToolCall(
@@ -109,9 +111,14 @@ class Delegated(DeclaredHandler):
             provider_call_id=own.provider_call_id,
             imports=tuple(imports),
         )
-        return call, imports
+        answer = self.delegate.function(call, tool, imports)
+        is_promise = hasattr(type(answer), "__await__")
+        return self._await_answer(tool, answer) if is_promise else self._check_answer(tool, answer)
 
-    def check_answer(self, tool: Tool[..., Any], answer: Any) -> ToolResult:
+    async def _await_answer(self, tool: Tool[..., Any], promise: Awaitable[Any]) -> ToolResult:
+        return self._check_answer(tool, await promise)
+
+    def _check_answer(self, tool: Tool[..., Any], answer: Any) -> ToolResult:
         """Validate an answer against the output schema; a wrong one is an error result."""
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
@@ -127,88 +134,34 @@ class Delegated(DeclaredHandler):
             return ToolResult.from_error(failure)._replace(details=given.details)
 
 
-@dataclass(frozen=True)
-class DelegatedToFunction(Delegated):
-    """A handler that passes calls to a module's function."""
-
-    delegate: FunctionHandler = field(kw_only=True)
-
-    @property
-    def is_async(self) -> bool:
-        """Whether its answer must be awaited."""
-        return self.delegate.is_async
-
-    def make_action(self, tool: Tool[..., Any]) -> Action:
-        """Ask the function, and check its answer."""
-        return partial(self._ask, tool)
-
-    def _ask(
-        self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
-    ) -> ToolResult | Awaitable[ToolResult]:
-        call, imports = self.make_call(tool, values, context)
-        answer = self.delegate.function(call, tool, imports)
-        is_promise = hasattr(type(answer), "__await__")
-        return self._await_answer(tool, answer) if is_promise else self.check_answer(tool, answer)
-
-    async def _await_answer(self, tool: Tool[..., Any], promise: Awaitable[Any]) -> ToolResult:
-        return self.check_answer(tool, await promise)
-
-
-@dataclass(frozen=True)
-class DelegatedToRunner(Delegated):
-    """A handler that passes calls to a module's runner, in a run that is cancelled with the one that makes the call."""
-
-    delegate: ModuleRunner = field(kw_only=True)
-
-    @property
-    def is_async(self) -> bool:
-        """True, so that the run can be cancelled at any time."""
-        return True
-
-    def make_action(self, tool: Tool[..., Any]) -> Action:
-        """Ask the runner, and check its answer."""
-        return partial(self._ask, tool)
-
-    async def _ask(self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult:
-        if (depth := _depth.get()) >= MAX_DEPTH:
-            raise Failed(f"Not done: {MAX_DEPTH} modules wait for each other already.")
-        call, imports = self.make_call(tool, values, context)
-        token = _depth.set(depth + 1)
-        try:
-            prompt = render_prompt(tool.description or tool.name, call, imports)
-            result = await self.delegate.arun(prompt, output_type=self._output_type, shared=imports)
-        finally:
-            _depth.reset(token)
-        return self._make_result(tool, result)
-
-    def _make_result(self, tool: Tool[..., Any], result: ModuleResult) -> ToolResult:
-        """Make the tool's result; the run's result, with its usage, is in the details."""
-        if result.finish_reason not in REASONS_WITHOUT_ANSWER:
-            return self.check_answer(tool, ToolResult(result.output, details=result))
-        failure = Failed(f"The module {self.scope.module!r} gave no answer: {result.finish_reason}.")
+async def _ask_runner(
+    runner: ModuleRunner, call: ToolCall, tool: Tool[..., Any], imports: Mapping[str, Any]
+) -> ToolResult:
+    """Ask a runner, in a run that is cancelled with the one that makes the call; its result is in the details."""
+    if (depth := _depth.get()) >= MAX_DEPTH:
+        raise Failed(f"Not done: {MAX_DEPTH} modules wait for each other already.")
+    token = _depth.set(depth + 1)
+    try:
+        prompt = _render_prompt(tool.description or tool.name, call, imports)
+        result = await runner.arun(prompt, output_type=_read_output_type(tool), shared=imports)
+    finally:
+        _depth.reset(token)
+    if result.finish_reason in REASONS_WITHOUT_ANSWER:
+        failure = Failed(f"The module {tool._scope and tool._scope.module!r} gave no answer: {result.finish_reason}.")
         return ToolResult.from_error(failure)._replace(details=result)
-
-    @cached_property
-    def _output_type(self) -> Any:
-        """The tool's output schema as an output type of a run."""
-        schema = self.returns.argument_schema.schema
-        output, definitions = schema["properties"][OUTPUT], schema.get("$defs")
-        if output.get("type") == "string" and output.keys() <= {"type", "description"}:
-            return str
-        return {**output, "$defs": definitions} if definitions else output
+    return ToolResult(result.output, details=result)
 
 
-def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
-    """Make the handler of a tool of a module; without a delegate, the one that the tool had before."""
-    interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
-    if delegate is None:
-        return before if isinstance(before, Delegated) else Delegated(interface, scope=scope, delegate=None)
-    if isinstance(delegate, FunctionHandler):
-        return DelegatedToFunction(interface, scope=scope, delegate=delegate)
-    return DelegatedToRunner(interface, scope=scope, delegate=delegate)
+def _read_output_type(tool: Tool[..., Any]) -> Any:
+    """Return a tool's output schema as an output type of a run."""
+    schema = tool.handler.returns.argument_schema.schema
+    output, definitions = schema["properties"][OUTPUT], schema.get("$defs")
+    if output.get("type") == "string" and output.keys() <= {"type", "description"}:
+        return str
+    return {**output, "$defs": definitions} if definitions else output
 
 
-def render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:
+def _render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:
     """Render the prompt for a module's model."""
     context = [f"Context: {to_json(imports, inf_nan_mode='strings').decode()}"] if imports else []
     return "\n\n".join([description, f"Arguments: {call.arguments}", *context])
