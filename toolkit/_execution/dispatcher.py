@@ -236,7 +236,7 @@ class _CallPipeline:
         except Unanswered:  # not a refusal: a resumed run may ask again
             raise
         except Denied as refusal:
-            await record.finish(explain(refusal, call.name, (), ()))
+            await record.finish(explain(refusal, call.name))
             raise
         await record.write_stage("approved", self._digest(tool, call))
         return await record.execute(lambda: self._invoke(tool, arguments, call))
@@ -347,7 +347,7 @@ def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
         text = f"Not run: the run was stopped. {error}".rstrip()
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
-        return explain(error, name, (), ())
+        return explain(error, name)
     logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
     text = f"{name} has run, but its result was lost." if pipeline.has_started else f"{name} was not run."
     return ToolResult.from_error(Failed(text), error)

@@ -53,20 +53,31 @@ MAX_ITEMS = 100
 _has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
 
 
-def explain_error(
-    error: BaseException, name: str, announced: Collection[str], relay: Collection[type[BaseException]]
-) -> tuple[str, str]:
-    """Return the text of an exception for the model, and the kind of error.
+def explain(
+    error: BaseException,
+    name: str,
+    announced: Collection[str] = (),
+    relay: Collection[type[BaseException]] = (),
+) -> ToolResult:
+    """Make the result of an exception; the model sees only messages that are meant for it.
 
     A ToolError's text is used as it is; any other has at most MAX_ERROR characters. A group of exceptions is
     described one by one; a group of one like its only exception.
+
+    Args:
+        error: The exception.
+        name: The tool's name.
+        announced: Names of exceptions whose message the model may see, besides ToolError; a dotted name may be
+            shortened on the left.
+        relay: Such exception classes.
     """
+    if type(error).__name__ == "CancelledError":  # of asyncio or concurrent.futures, without importing them
+        return ToolResult.from_error(Cancelled(), error)
     leaves = list(islice(_flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
-    if isinstance(only, ToolError) and (text := _safe_text(only)):
-        return text, only.kind
-    kind = only.kind if isinstance(only, ToolError) else "failed"
-    return _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves)), kind
+    kind, text = (only.kind, _safe_text(only)) if isinstance(only, ToolError) else ("failed", "")
+    text = text or _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves))
+    return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
 def log_exception(name: str, error: BaseException) -> None:
@@ -219,24 +230,6 @@ def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: st
 
 
 SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
-
-
-def explain(
-    error: BaseException, name: str, announced: Collection[str], relay: Collection[type[BaseException]]
-) -> ToolResult:
-    """Make the result of an exception; the model sees only messages that are meant for it.
-
-    Args:
-        error: The exception.
-        name: The tool's name.
-        announced: Names of exceptions whose message the model may see, besides ToolError; a dotted name may be
-            shortened on the left.
-        relay: Such exception classes.
-    """
-    if type(error).__name__ == "CancelledError":  # of asyncio or concurrent.futures, without importing them
-        return ToolResult.from_error(Cancelled(), error)
-    text, kind = explain_error(error, name, announced, relay)
-    return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
 def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
