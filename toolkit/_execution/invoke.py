@@ -124,7 +124,7 @@ class Attempts:
 
     @property
     def _can_be_ended(self) -> bool:
-        """Whether a call that is cancelled leaves no thread behind."""
+        """True if a call that is cancelled leaves no thread behind."""
         settings = self.tool.settings
         return settings.isolate is not None or (self.tool.is_async and settings.executor is None)
 

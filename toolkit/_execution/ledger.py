@@ -23,6 +23,9 @@ from toolkit._messages import ToolMessage, ToolResult, message_from_dict, messag
 from toolkit.errors import Failed
 from toolkit.stores.database import Layout, SQLiteStore
 
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 
 # Stages after which a call does not run again, unless it may be repeated.
@@ -161,10 +164,6 @@ class SQLiteLedger(SQLiteStore):
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 
 
-logger = logging.getLogger("toolkit")
-
-T = TypeVar("T")
-
 UNRECORDED = "This call was not run: its steps cannot be written down now."
 STARTED = "This call was started before and may have taken effect; it was not run again."
 CHANGED = (
@@ -240,14 +239,14 @@ class CallRecord:
         return await self._attempt(f"keep {stage!r}", write)
 
     async def _attempt(self, what: str, work: Callable[[], T]) -> T:
-        async def done() -> T:
+        async def attempt() -> T:
             try:
                 return work()
             except Exception as error:
                 logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
                 raise Failed(UNRECORDED) from error
 
-        return await self.backend.call(done, is_async=False)
+        return await self.backend.call(attempt, is_async=False)
 
 
 def _dump_result(result: ToolResult) -> str:
@@ -260,17 +259,3 @@ def _load_result(text: str) -> ToolResult:
     message = cast("ToolMessage", message_from_dict(data["message"]))
     value = message.text if data["error"] is None else None
     return ToolResult(value, message.text, data["error"], data["kind"], images=message.images, files=message.files)
-
-
-__all__ = [
-    "CHANGED",
-    "ENTRIES",
-    "STARTED",
-    "UNRECORDED",
-    "CallRecord",
-    "Ledger",
-    "LedgerEntry",
-    "MemoryLedger",
-    "SQLiteLedger",
-    "Stage",
-]

@@ -34,7 +34,7 @@ from toolkit._messages import (
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_schema import as_mapping, resolve_reference
-from toolkit._tools.shared_values import MARK, OR, Path, SharedValues, Values, missing_value, parse_path
+from toolkit._tools.shared_values import MARK, OR, Path, SharedValues, Values, missing_value, overlap, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
@@ -164,7 +164,7 @@ class _Writers:
 
     def find(self, paths: Iterable[Path]) -> set[int]:
         """Find the calls that store theirs at, above or below the paths."""
-        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if _overlap(path, other)}
+        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if overlap(path, other)}
 
 
 def _find_circular(needs: Needs) -> set[int]:
@@ -243,11 +243,6 @@ def _look_up(reference: str, value_of: Callable[[Sequence[str]], Any]) -> Any:
         return value_of([part.strip().removeprefix(MARK) for part in reference.split(OR)])
     except (KeyError, ValueError) as error:
         raise InvalidArguments(f"{reference[:100]}: {error.args[0]}") from error
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
 
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
@@ -423,7 +418,7 @@ class Dependencies:
         call, path = self.all_calls[place], _find_output_path(other)
         required = find_references(call.arguments, only_required=True)
         imported = list_imports(call, self.tools.get(call.name)) or ()
-        return path is not None and any(_overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
+        return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
 
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:

@@ -66,7 +66,7 @@ class ResultStore:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is something to read, so that the run needs the tool."""
+        """True if there is something to read, so that the run needs the tool."""
         return bool(self._texts)
 
     def store(self, text: str, table: Any = None) -> str:

@@ -85,7 +85,7 @@ class Delegated(DeclaredHandler):
 
     @property
     def is_async(self) -> bool:
-        """Whether the answer must be awaited."""
+        """True if the answer must be awaited."""
         return self.delegate is not None and self.delegate.is_async
 
     def make_action(self, tool: Tool[..., Any]) -> Action:

@@ -92,7 +92,7 @@ class FunctionHandler:
 
     @property
     def is_async(self) -> bool:
-        """Whether the function itself is a coroutine function or an async generator."""
+        """True if the function itself is a coroutine function or an async generator."""
         called = self._called
         return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 

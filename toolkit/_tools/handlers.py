@@ -194,7 +194,7 @@ class DeclaredHandler:
 
     @property
     def origin(self) -> str:
-        """Where the interface comes from, for messages to its developer."""
+        """The name of the function or schema that declares it, for error messages."""
         return self.interface.origin
 
     @property
@@ -223,7 +223,7 @@ class DeclaredHandler:
 
     @property
     def is_async(self) -> bool:
-        """Whether its value must be awaited."""
+        """True if its value must be awaited."""
         return False
 
     @property
@@ -295,7 +295,7 @@ class BoundHandler(DeclaredHandler):
 
     @property
     def is_async(self) -> bool:
-        """Whether the function's value must be awaited."""
+        """True if the function's value must be awaited."""
         return self.function.is_async
 
     def make_action(self, tool: Any) -> Action:

@@ -81,7 +81,7 @@ class ToolSettings:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a call may be repeated."""
+        """True if a call may be repeated."""
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
     def bind(self, instance: Any) -> ToolSettings:
@@ -96,7 +96,7 @@ class ToolSettings:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether a call needs no timeout, retry, place or slot."""
+        """True if a call needs no timeout, retry, place or slot."""
         options = (self.timeout, self.executor, self.isolate, self.max_parallel)
         return not self.retries and all(value is None for value in options)
 
@@ -161,7 +161,7 @@ class ToolSettings:
 
     @property
     def runs_alone(self) -> bool:
-        """Whether no other call runs at the same time."""
+        """True if no other call runs at the same time."""
         return self.exclusive or self.effect in ("write", "destructive")
 
 

@@ -73,7 +73,7 @@ class SharedValues:
         with self._lock:
             self._protected |= {steps}
             self._owned |= {(instance, *steps)}
-            owners = {place[0] for place in self._owned if _overlap(place[1:], steps)}
+            owners = {place[0] for place in self._owned if overlap(place[1:], steps)}
             removed = self._trees.keys() - owners  # of calls: they would hide the application's value
             self._trees = {
                 owner: _remove_at(tree, steps) if owner in removed else tree for owner, tree in self._trees.items()
@@ -102,7 +102,7 @@ class SharedValues:
         """
         steps = parse_path(path)
         for other in self._protected:
-            if _overlap(other, steps):
+            if overlap(other, steps):
                 raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
 
     def _write(self, path: str, value: Any, instance: str) -> None:
@@ -223,7 +223,8 @@ def _remove_at(tree: Any, steps: Path) -> Any:
     return {**others, steps[0]: _remove_at(inner, steps[1:])} if steps[1:] and isinstance(inner, dict) else others
 
 
-def _overlap(one: Path, other: Path) -> bool:
+def overlap(one: Path, other: Path) -> bool:
+    """Return whether two paths are equal, or one leads to a place inside the other."""
     length = min(len(one), len(other))
     return one[:length] == other[:length]
 

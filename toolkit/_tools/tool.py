@@ -400,7 +400,7 @@ class Tool(Generic[P, R]):
 
     @property
     def _binds(self) -> bool:
-        """Whether it becomes a method in a class body, as a plain function does."""
+        """True if it becomes a method in a class body, as a plain function does."""
         function = self._function
         return type(function) is FunctionHandler and inspect.isfunction(function.function)
 
@@ -416,12 +416,12 @@ class Tool(Generic[P, R]):
 
     @property
     def _is_unbound(self) -> bool:
-        """Whether it is a method that waits for its instance."""
+        """True if it is a method that waits for its instance."""
         return self._binds and cast("FunctionHandler", self._function).signature.is_method
 
     @property
     def is_async(self) -> bool:
-        """Whether its function is a coroutine function."""
+        """True if its function is a coroutine function."""
         return self.handler.is_async
 
     def with_name(self, name: str) -> Self:
