@@ -30,7 +30,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.redaction import Clean, make_cleaner
 from toolkit._messages import File, Image, ToolCall, ToolResult
 from toolkit._options import check_options
-from toolkit._tools.invocation import explain, write_safely, write_value
+from toolkit._tools.results import explain, write_safely, write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Failed, Halt, ToolError
 

@@ -29,7 +29,7 @@ from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.invocation import accept, explain, log_exception
+from toolkit._tools.results import accept, explain, log_exception
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,

@@ -25,8 +25,8 @@ from toolkit._concurrency.threads import Outcome, cancellation_error, note_still
 from toolkit._context import ToolContext
 from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.invocation import render
 from toolkit._tools.options import ToolSettings
+from toolkit._tools.results import render
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated

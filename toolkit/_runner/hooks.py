@@ -12,7 +12,7 @@ from toolkit._concurrency.backend import Backend, call_function, is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.invocation import explain
+from toolkit._tools.results import explain
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.events import Event
 from toolkit.middleware import Middleware, Next

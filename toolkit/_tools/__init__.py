@@ -15,6 +15,7 @@ Files, each importing only those below it:
     invocation       parse arguments, call the handler, make the result
     handlers         bound functions, latent tools, and tools without a function
     functions        Python functions, called with the values of a call
+    results          values and exceptions as results: text, images and files
     foreign_values   values of other packages, as data, text or a picture
     options          the options of a tool
     scope            the values that a call may see, and what a model writes beside the arguments

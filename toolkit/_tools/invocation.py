@@ -1,360 +1,27 @@
-"""Invoke one tool without gates: parse raw arguments, call the handler, render its value or error.
+"""Invoke one tool without gates: parse raw arguments, call the handler, make the result.
 
 A call that goes well stays in one function of its tool's own, which is made once; methods handle whatever else happens.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import re
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from inspect import CO_COROUTINE
-from itertools import islice
-from types import NoneType
 from typing import Any, TypeAlias
-
-from pydantic_core import from_json, to_json
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext, current_context
-from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
+from toolkit._messages import ToolResult, replace_surrogates
 from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
-from toolkit._schema.error_messages import MAX_ERROR, shorten
-from toolkit._tools.foreign_values import (
-    LEFT_OUT,
-    has_picture,
-    is_long_array,
-    is_table,
-    to_image,
-    to_plain,
-    write_array,
-    write_table,
-)
+from toolkit._tools.foreign_values import LEFT_OUT
 from toolkit._tools.functions import Action, collect
 from toolkit._tools.handlers import Handler
-from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError, ToolkitError
-
-logger = logging.getLogger("toolkit")
-
-# Characters of a value's own `str` or `repr` in a result.
-MAX_WRITTEN = 10_000
-MAX_NAME = 100
-# Exceptions of a group that are looked at: more than MAX_ERROR characters can name.
-MAX_LEAVES = 1_000
-
-# How deep in a value images and pictures are looked for, in dicts and lists of so many items at most.
-MAX_DEPTH = 2
-MAX_ITEMS = 100
-_has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
-
-
-def explain(
-    error: BaseException,
-    name: str,
-    announced: Collection[str] = (),
-    relay: Collection[type[BaseException]] = (),
-) -> ToolResult:
-    """Make the result of an exception; the model sees only messages that are meant for it.
-
-    A ToolError's text is used as it is; any other has at most MAX_ERROR characters. A group of exceptions is
-    described one by one; a group of one like its only exception.
-
-    Args:
-        error: The exception.
-        name: The tool's name.
-        announced: Names of exceptions whose message the model may see, besides ToolError; a dotted name may be
-            shortened on the left.
-        relay: Such exception classes.
-    """
-    if type(error).__name__ == "CancelledError":  # of asyncio or concurrent.futures, without importing them
-        return ToolResult.from_error(Cancelled(), error)
-    leaves = list(islice(_flatten(error), MAX_LEAVES)) or [error]
-    only = leaves[0] if len(leaves) == 1 else error
-    kind, text = (only.kind, _safe_text(only)) if isinstance(only, ToolError) else ("failed", "")
-    text = text or _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves))
-    return ToolResult(text=text, error=text, kind=kind, exception=error)
-
-
-def log_exception(name: str, error: BaseException) -> None:
-    """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
-    if not isinstance(error, ToolkitError):
-        logger.warning("Tool %s raised", name, exc_info=error)
-    elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Tool %s refused", name, exc_info=error)
-
-
-def write_safely(write: Callable[[Any], str], value: Any) -> str:
-    """Write a value by the user's own code; "" if that fails."""
-    try:
-        return replace_surrogates(shorten(write(value), MAX_WRITTEN))
-    except Exception:  # noqa: BLE001  it is the user's: anything may happen
-        return ""
-
-
-def _flatten(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions in nested groups, in order; an exception that is no group yields itself."""
-    waiting = [error]
-    for _ in range(100 * MAX_LEAVES):  # a hand-made group may contain itself
-        if not waiting:
-            return
-        one = waiting.pop()
-        if any(kind.__name__ == "BaseExceptionGroup" for kind in type(one).__mro__):  # no builtin in Python 3.10
-            waiting += reversed(getattr(one, "exceptions", ()))
-        else:
-            yield one
-
-
-def _safe_text(error: ToolError) -> str:
-    try:
-        return replace_surrogates(error.text)
-    except Exception:  # noqa: BLE001  as in `write_safely`
-        return ""
-
-
-def _describe(
-    error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]
-) -> tuple[str, bool]:
-    """Return an exception's description for the model, and whether that includes its message."""
-    if isinstance(error, ToolError) and (text := _safe_text(error)):
-        return text, True
-    title = shorten(type(error).__name__, MAX_NAME)
-    names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    if isinstance(error, tuple(relay)) or any(_matches_name(name, known) for name in names for known in announced):
-        return f"{title}: {_strip_secrets(write_safely(str, error))}", True
-    return title, False
-
-
-def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
-    """Join the descriptions of exceptions, with a note if a message was left out."""
-    which = "Its message is" if len(descriptions) == 1 else "Not all messages are"
-    rest = "" if all(descriptions.values()) else f". {which} not shown here. {REMEDY}"
-    what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(descriptions)}"
-    return replace_surrogates(shorten(what, MAX_ERROR - len(rest)) + rest)
-
-
-def _matches_name(name: str, known: str) -> bool:
-    """Return whether a class may go by a shorter name: the end of its path, or its package and its own name."""
-    package, _, word = known.rpartition(".")
-    return name.endswith(f".{known}") or (name.startswith(f".{package}.") and name.endswith(f".{word}"))
-
-
-def _strip_secrets(text: str) -> str:
-    """Remove user, password and query values from the URLs in a text, where keys stand."""
-    return _ADDRESS.sub(lambda found: found[1] + _VALUE.sub(r"\1=...", found[2]), text)
-
-
-# Scheme, user and password, host and path, query. A password may hold characters that end a host.
-_ADDRESS = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#@:\"'<>]*:[^\s\"'<>]*@|[^\s/?#\"'<>]*@)?([^\s\"'<>]*)", re.IGNORECASE
-)
-_VALUE = re.compile(r"(?<=[?&;#])([^=&;#\s]*)=[^&;#\s]*")
-
-
-def make_writer(to_json: Callable[..., bytes] | None) -> Callable[[Any], str]:
-    """Make the function that writes a tool's values: text as it is, anything else as JSON, None as `null`.
-
-    It never raises, whatever the value: the function has run, and its effect cannot be undone.
-
-    Args:
-        to_json: Writes values as the annotated type; may raise.
-    """
-    if to_json is None:
-        return write_value
-
-    def write(value: Any) -> str:
-        try:
-            return write_value(value) if isinstance(value, str) else to_json(value, warnings=False).decode()
-        except Exception:  # noqa: BLE001  reading a user's value may raise anything
-            return write_value(value)
-
-    return write
-
-
-def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
-    """Make the result of a function's return value."""
-    if is_special(type(value)) and (made := _special(value, write)) is not None:
-        return made
-    return ToolResult(value, write(value))
-
-
-def is_special(kind: type) -> bool:
-    """Return whether values of a type may be, or hold, something that is not sent as text."""
-    return kind in SPECIAL or (kind.__module__ != "builtins" and has_picture((kind,)))
-
-
-def write_value(value: Any) -> str:
-    """Write any value: text as it is, anything else as JSON if possible."""
-    try:
-        if isinstance(value, str):
-            return replace_surrogates(str.__str__(value))
-        return to_json(value, inf_nan_mode="strings").decode()
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        return _to_text_somehow(value)
-
-
-def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
-    """Make the text of a result that a tool made, from its value or text and its error; and add what it leaves out."""
-    shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
-    text = shown.text or ""
-    if error and text != error and not text.endswith(f"\n{error}"):
-        text = f"{text}\n{error}" if text else error
-    return _complete_fields(result, shown, text, error)
-
-
-def accept(result: ToolResult) -> ToolResult:
-    """Complete the result of a middleware or hook: the model reads its text as it is, and nothing is added to it.
-
-    An error that the text does not hold, since it was redacted, is replaced by the text.
-    """
-    if result.text is None:
-        return complete(result)
-    text, error = _as_text(result.text), None if result.error is None else _as_text(result.error)
-    if error is not None and error not in text:
-        error = text
-    return _complete_fields(result, ToolResult(text=text), text, error)
-
-
-def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: str | None) -> ToolResult:
-    return result._replace(
-        text=text,
-        error=error,
-        kind=result.kind or (None if error is None else "failed"),
-        images=_parts_of(Image, result.images) or shown.images,
-        files=_parts_of(File, result.files) or shown.files,
-    )
-
-
-SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
-
-
-def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
-    """Render a result's own text, without its error."""
-    if result.text is not None:
-        return ToolResult(text=_as_text(result.text))
-    parts = (*_parts_of(Image, result.images), *_parts_of(File, result.files))
-    if result.value is None and (parts or result.is_error):
-        return ToolResult(text="\n".join(map(_render_part, parts)))
-    return render(result.value, write)
-
-
-def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Render a ToolResult, an image, a file, or a list that holds one; None for any other value."""
-    if type(value) is ToolResult:
-        return complete(value, write)
-    parts = value if type(value) in (list, tuple) else [value]
-    kinds = set(map(type, parts))
-    if has_picture(kinds - {str, int, float, dict}):
-        parts = [to_image(part) for part in parts]
-        kinds = set(map(type, parts))
-    if kinds & {Image, File}:
-        return _render_parts(value, parts)
-    return _render_inner_parts(value) if _holds_parts(value) else None
-
-
-def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
-    """Separate images and files from texts; the text marks the place of each."""
-    text = "\n".join(map(_render_part, parts))
-    return ToolResult(value, text, images=_parts_of(Image, parts), files=_parts_of(File, parts))
-
-
-def _holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
-    """Return whether a value is an image, a file or a picture, or a small dict, list or tuple that holds one."""
-    kind = type(value)
-    if kind in (dict, list, tuple):
-        items = value.values() if kind is dict else value
-        is_open = depth > 0 and len(value) <= MAX_ITEMS and not _has_only_plain(map(type, items))
-        return is_open and any(_holds_parts(item, depth - 1) for item in items)
-    return kind in (Image, File) or (kind.__module__ != "builtins" and has_picture((kind,)))
-
-
-def _render_inner_parts(value: Any) -> ToolResult | None:
-    """Separate images and files inside of dicts and lists from the JSON, which marks the place of each."""
-    taken: list[Any] = []
-
-    def take(inner: Any, depth: int) -> Any:
-        if type(inner) is dict and depth:
-            return {key: take(item, depth - 1) for key, item in inner.items()}
-        if type(inner) in (list, tuple) and depth:
-            return [take(item, depth - 1) for item in inner]
-        part = to_image(inner)
-        if type(part) not in (Image, File):
-            return inner
-        taken.append(part)
-        return _render_part(part)
-
-    text = write_value(take(value, MAX_DEPTH))
-    return ToolResult(value, text, images=_parts_of(Image, taken), files=_parts_of(File, taken)) if taken else None
-
-
-def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
-    """Return the images, or the files, among parts."""
-    listed = parts if isinstance(parts, (list, tuple)) else [parts]
-    return tuple(part for part in listed if type(part) is kind)
-
-
-def _render_part(part: Any) -> str:
-    if type(part) is File:
-        return f"[file {part.name}]"
-    return "[image]" if type(part) is Image else render(part, write_value).text or ""
-
-
-def _as_text(value: Any) -> str:
-    return write_value(value) if isinstance(value, str) else write_safely(str, value)
-
-
-def _to_text_somehow(value: Any) -> str:
-    for is_long, write in ((is_table, write_table), (is_long_array, write_array)):
-        if is_long(value) and (text := _try(write, value)):
-            return text
-    return _try(_to_lenient_json, value) or _try(_write_parts, value) or _to_word(value, repr)
-
-
-def _try(write: Callable[[Any], str], value: Any) -> str:
-    try:
-        return replace_surrogates(write(value))
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        return ""
-
-
-def _to_lenient_json(value: Any) -> str:
-    return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_to_plain).decode()
-
-
-def _to_plain(value: Any) -> Any:
-    try:
-        plain = to_plain(value)
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        return _to_word(value)
-    return replace_surrogates(shorten(plain, MAX_WRITTEN)) if isinstance(plain, str) and not is_table(value) else plain
-
-
-def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
-    return write_safely(write, value) or f"<{type(value).__name__} that cannot be written>"
-
-
-def _write_parts(value: Any) -> str:
-    """Write a value of which a part cannot be written, such as an unpaired surrogate or `pandas.NaT`, part by part."""
-    return json.dumps(_convert_parts(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _convert_parts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _convert_parts(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_convert_parts(part) for part in value]
-    if isinstance(value, (str, int, float, NoneType)):
-        return clean_json(value)
-    try:
-        return from_json(_to_lenient_json(value))
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        plain = _to_plain(value)
-        return _convert_parts(plain) if isinstance(plain, (dict, list)) else plain
-
+from toolkit._tools.results import explain, holds_parts, is_special, log_exception, make_writer, render, write_value
+from toolkit.errors import FatalError, InvalidArguments
 
 # Types of values that `write` needs no look at, and their writers where there is no return annotation; these may raise.
 _USUAL = (int, float, bool, dict, type(None))
@@ -389,7 +56,7 @@ class Invocation:
         # The function, if it takes values by keyword as they are; and the writers of usual values, by type.
         self._function, to_json = handler.plain_function, handler.returns.to_json
         self.emits = self._function is None
-        self.write = make_writer(to_json)
+        self.write = make_writer(to_json) if to_json else write_value
         self._writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
         self._writers[dict] = self._write_dict
         if to_json is None:
@@ -545,7 +212,7 @@ class Invocation:
             TypeError: It does.
         """
         text = self.write(value)
-        if (LEFT_OUT in text or '"media_type":"' in text) and _holds_parts(value):  # looking at each item takes longer
+        if (LEFT_OUT in text or '"media_type":"' in text) and holds_parts(value):  # looking at each item takes longer
             raise TypeError("a picture is no text")
         return text
 

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from toolkit._options import is_number
 from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
-from toolkit._tools.invocation import write_value
+from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.arithmetic import to_integer
 from toolkit.errors import Failed, InvalidArguments

@@ -25,7 +25,7 @@ from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.invocation import write_value
+from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 from toolkit.serve.local import parse_address

@@ -30,7 +30,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
-from toolkit._tools.invocation import explain
+from toolkit._tools.results import explain
 from toolkit.errors import ToolError
 from toolkit.middleware import Next
 from toolkit.models import Model, Piece
