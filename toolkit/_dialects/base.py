@@ -72,11 +72,7 @@ class Dialect(ABC):
 
     def choose_rules(self, spec: ToolSpec) -> Rules:
         """Choose the rules under which a tool's parameters are sent."""
-        return self.strict_rules if self.is_strict(spec) else self.rules
-
-    def is_strict(self, spec: ToolSpec) -> bool:
-        """Return whether a tool's schema is to be enforced, where that is lossless."""
-        return self.strict if spec.strict is None else spec.strict
+        return self.strict_rules if (self.strict if spec.strict is None else spec.strict) else self.rules
 
     def render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         """Write one tool for the provider. The result is cached by the spec and must not be changed.

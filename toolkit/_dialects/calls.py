@@ -69,14 +69,14 @@ _NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
 
 
 @cache
-def _make_rules(metadata: frozenset[str], *, strict: bool) -> Rules:
-    """Make the rules under which a parameter that has a metadata key's name is sent under another name.
+def _reserve_metadata(rules: Rules, metadata: frozenset[str]) -> Rules:
+    """Make rules under which a parameter that has a metadata key's name is sent under another name.
 
     Args:
+        rules: Those of the server.
         metadata: The metadata that this tool asks for; it keeps its names.
-        strict: Whether the server enforces the schema.
     """
-    rules, suffix = STRICT if strict else GRAMMAR, "".join(f" {key}" for key in sorted(metadata))
+    suffix = "".join(f" {key}" for key in sorted(metadata))
     reserved = f"(?!(?:{'|'.join(sorted({*META} - metadata))})$)"
     keys = reserved + (rules.keys or "(?s:.+)")
     limits = {name: limit - _OUTER.get(name, 0) for name, limit in rules.limits.items()}
@@ -96,7 +96,7 @@ class Calls(RunDialect):
     def choose_rules(self, spec: ToolSpec) -> Rules:
         """Choose rules under which metadata that is asked for, or a declared output, keeps its name."""
         metadata = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
-        return _make_rules(metadata & {*META}, strict=self.is_strict(spec))
+        return _reserve_metadata(super().choose_rules(spec), metadata & {*META})
 
     @override
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -1,9 +1,9 @@
-"""The form of a schema that is sent nearly as it is; and what every form is made of."""
+"""Forms of schemas, and the one of a schema that is sent nearly as it is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,14 @@ from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, Property, 
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
     Rules,
+    add_sentences,
     describe_keyword,
     value_kind,
 )
 from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
 
+# Says that a property is sent under another name.
+NAME_NOTE = "sent as {!r}: the provider does not take the name"
 # The starts, in JSON text, of schemas that have annotations alone, and of some others.
 _OTHERS = "|".join(map(re.escape, sorted(ANNOTATIONS - {"description"})))
 _UNTYPED = re.compile(rf'\{{"(?:description":"(?:[^"\\]|\\.)*"(?:\}}|,"(?:{_OTHERS})")|(?:{_OTHERS})":)'.encode())
@@ -29,27 +32,6 @@ class Note:
 
     path: str
     text: str
-
-
-class Notes(dict[Note, None]):
-    """Notes in the order in which they were added, each once."""
-
-    def add(self, path: str, text: str) -> None:
-        """Add a note, unless it is there already."""
-        self[Note(path, text)] = None
-
-
-@dataclass(frozen=True)
-class Part:
-    """One schema as it is sent, and the decoder of its documents."""
-
-    schema: dict[str, Any]
-    decoder: Decoder | None = None
-
-    def describe(self, *texts: str) -> Part:
-        """Return a copy with sentences added to the description."""
-        description = " ".join(filter(None, (self.schema.get("description"), *texts)))
-        return Part({**self.schema, "description": description}, self.decoder) if description else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +60,7 @@ class SchemaForm:
 
 def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     """Send a schema as it is, but for keywords that become words or tell a model nothing, and names of parameters."""
-    notes = Notes()
+    notes: dict[Note, None] = {}
     try:
         # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
         text = to_json(schema)
@@ -89,8 +71,9 @@ def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
         return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
     own = as_mapping(sent.get("properties"))
-    keys = map_keys(own, rules, notes)
+    keys = rules.map_keys(own)
     renamed = tuple(Property(name, key) for name, key in keys.items() if name != key)
+    notes.update({Note(each.name, NAME_NOTE.format(each.key)): None for each in renamed})
     if not renamed:
         return SchemaForm(schema=sent, notes=tuple(notes))
     sent = {**sent, "properties": {keys[name]: inner for name, inner in own.items()}}
@@ -99,47 +82,19 @@ def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     return SchemaForm(schema=sent, notes=tuple(notes), decoder=ObjectDecoder(renamed))
 
 
-def _drop_keywords(node: dict[str, Any], rules: Rules, notes: Notes) -> dict[str, Any]:
+def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
     if rules.needs_types and node and node.keys() <= ANNOTATIONS:
-        notes.add("", "a schema of any value lists all types")
+        notes[Note("", "a schema of any value lists all types")] = None
         node = {"type": sorted(TYPES.keys() - {"integer"}), **node}
     if rules.changed.isdisjoint(node):
         return node
-    sent = Part({})
+    sent: dict[str, Any] = {}
     texts: list[str] = []
     for keyword, value in node.items():
         support = rules.support(keyword, value_kind(keyword, value))
         if support in ("sent", None):
-            sent.schema[keyword] = value
+            sent[keyword] = value
         elif support == "words":
-            notes.add("", f"{keyword} {value!r} goes into the description")
+            notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
-    return sent.describe(*texts).schema
-
-
-def map_keys(names: Collection[str], rules: Rules, notes: Notes, path: str = "") -> dict[str, str]:
-    """Map properties' names to different names that the provider accepts; legal names stay."""
-    keys = {name: name for name in names if rules.accepts_key(name)}
-    for name in names:
-        if name not in keys:
-            keys[name] = make_key(name, {*names, *keys.values()}, rules, notes, f"{path}.{name}".lstrip("."))
-    return keys
-
-
-def make_key(name: str, taken: Collection[str], rules: Rules, notes: Notes, path: str) -> str:
-    """Make a name that the provider accepts and that is not taken."""
-    if rules.accepts_key(name):
-        return make_free_name(name, taken)
-    legal = re.sub(r"[^a-zA-Z0-9_]+", "_", name).strip("_")[:50]
-    legal = f"key_{legal}" if not legal or legal[0].isdigit() else legal
-    notes.add(path, f"sent as {legal!r}: the provider does not take the name")
-    return make_free_name(legal, taken)
-
-
-def make_free_name(name: str, taken: Collection[str]) -> str:
-    """Make a name that is not taken, by a number at its end."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
-    return free
+    return add_sentences(sent, *texts)

@@ -35,26 +35,22 @@ from toolkit._dialects.strict.decoders import (
     WrapperDecoder,
 )
 from toolkit._dialects.strict.matching import are_disjoint, is_valid
-from toolkit._dialects.strict.plain import (
-    Note,
-    Notes,
-    Part,
-    SchemaForm,
-    make_free_name,
-    make_key,
-    make_plain_form,
-    map_keys,
-)
+from toolkit._dialects.strict.plain import NAME_NOTE, Note, SchemaForm, make_plain_form
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
     ANTHROPIC,
     ANTHROPIC_STRICT,
+    HOLDERS,
     PLAIN,
+    STRUCTURE,
     WORDS,
     Rules,
+    add_sentences,
     describe_keyword,
+    drop_noise,
     enum_kind,
     find_excess,
+    make_free_name,
     quote_json,
     value_kind,
 )
@@ -65,7 +61,6 @@ from toolkit._schema.json_schema import (
     collect_references,
     list_allowed_values,
     look_up,
-    map_schemas,
     without_null,
 )
 
@@ -80,18 +75,6 @@ MAX_PARTS = 2000
 # Characters. A longer schema is not repeated in a description.
 MAX_QUOTED = 1000
 
-# Keywords that define a construct: each construct sends its own, and those of another construct mean nothing there.
-STRUCTURE = frozenset(
-    {"type", "enum", "const", "$ref", "$defs", "definitions", "properties", "required", "additionalProperties"}
-    | {"patternProperties", "propertyNames", "items", "prefixItems", "additionalItems"}
-)
-# Keywords whose schemas may themselves use what the provider does not know, so none is sent as it is.
-_HOLDERS = frozenset(
-    {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "contains", "contentSchema"}
-    | {"unevaluatedProperties", "unevaluatedItems"}
-)
-# Keywords that tell a model nothing.
-_NOISE = frozenset({"title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator"})
 _SCALARS = frozenset({"string", "boolean", "integer", "number", "null"})
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _NULL = {"type": "null"}
@@ -133,7 +116,7 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     if part.schema.get("type") == "string":
         raise NoFormError(next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
-        state.notes.add("", f"the root is not an object: sent inside {ROOT!r}")
+        state.note("", f"the root is not an object: sent inside {ROOT!r}")
         part = state.wrap(part, ROOT)
     sent = part.schema
     if pointers := collect_references(sent, {"$defs": state.definitions}):
@@ -142,6 +125,18 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     if excess := find_excess(sent, rules.limits):
         raise NoFormError(excess)
     return SchemaForm(schema=sent, strict=rules.strict, notes=tuple(state.notes), decoder=part.decoder)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One schema as it is sent, and the decoder of its documents."""
+
+    schema: dict[str, Any]
+    decoder: Decoder | None = None
+
+    def describe(self, *texts: str) -> Part:
+        """Return a copy with sentences added to the description."""
+        return Part(add_sentences(self.schema, *texts), self.decoder)
 
 
 @dataclass
@@ -160,7 +155,7 @@ class RewriteState:
 
     rules: Rules
     root: Schema
-    notes: Notes = field(default_factory=Notes)
+    notes: dict[Note, None] = field(default_factory=dict)
     definitions: dict[str, Any] = field(default_factory=dict)
     decoders: dict[str, Decoder | None] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -168,9 +163,13 @@ class RewriteState:
     recursive: dict[str, bool] = field(default_factory=dict)
     parts: int = 0
 
+    def note(self, path: str, text: str) -> None:
+        """Note a difference between the tool's own schema and what is sent."""
+        self.notes[Note(path, text)] = None
+
     def make_text(self, schema: Any, path: str, reason: str) -> Part:
         """Send any value as JSON text, the form of last resort, which is always lossless."""
-        self.notes.add(path, f"sent as JSON text: {reason}")
+        self.note(path, f"sent as JSON text: {reason}")
         own = {key: value for key, value in as_mapping(schema).items() if key in ANNOTATIONS}
         text = f"JSON text of {self._describe_values(schema)}."
         return self.add_keywords(Part({"type": "string", "description": text}, TextDecoder()), own, path)
@@ -190,13 +189,13 @@ class RewriteState:
             if keyword in handled or keyword in STRUCTURE:
                 continue
             support = self.rules.support(keyword, value_kind(keyword, value))
-            if support == "sent" and keyword not in _HOLDERS:
+            if support == "sent" and keyword not in HOLDERS:
                 sent[keyword] = value
             elif support is None:
-                self.notes.add(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
+                self.note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
             elif support != "noise" and keyword in WORDS:
-                self.notes.add(path, f"{keyword} goes into the description")
-                shown = drop_noise({keyword: value})[keyword] if keyword in _HOLDERS else value
+                self.note(path, f"{keyword} goes into the description")
+                shown = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
                 texts.append(describe_keyword(keyword, shown))
         return Part(sent, part.decoder).describe(*texts)
 
@@ -222,11 +221,6 @@ class RewriteState:
             quoted["$defs"] = {p.rpartition("/")[2]: drop_noise(look_up(self.root, p)) for p in pointers}
         text = quote_json(quoted)
         return f"a value that matches {text}" if quoted and len(text) <= MAX_QUOTED else "any value"
-
-
-def drop_noise(schema: Any) -> Any:
-    """Remove the keywords that tell a model nothing."""
-    return map_schemas(schema, lambda node: {key: value for key, value in node.items() if key not in _NOISE})
 
 
 def rewrite(state: RewriteState, schema: Any, path: str) -> Part:
@@ -266,10 +260,10 @@ def rewrite_reference(state: RewriteState, schema: Schema, path: str) -> Part:
     pointer = schema["$ref"]
     if not isinstance(look_up(state.root, str(pointer)), Mapping):
         return state.make_text(schema, path, f"{pointer!r} is not in the schema")
+    with enter_reference(state, schema) as target:
+        if target is not schema:
+            return rewrite(state, target, path)
     if _is_inlined(state, schema):
-        with enter_reference(state, schema) as target:
-            if target is not schema:
-                return rewrite(state, target, path)
         name = pointer.rpartition("/")[2]
         return state.make_text(schema, path, f"{name!r} lies more than {MAX_DEPTH} times inside itself")
     name = _define(state, pointer)
@@ -312,7 +306,7 @@ def _define(state: RewriteState, pointer: str) -> str:
     if pointer in state.names:
         return state.names[pointer]
     last = pointer.rpartition("/")[2].strip("#") or "root"
-    name = state.names[pointer] = make_key(last, state.names.values(), state.rules, state.notes, pointer)
+    name = state.names[pointer] = state.rules.make_key(last, state.names.values())
     target = look_up(state.root, pointer)
     # What is inside it may point to it. Until it is rewritten, its properties' names tell it from others.
     keys = list(as_mapping(target.get("properties")))
@@ -327,7 +321,7 @@ def _define(state: RewriteState, pointer: str) -> str:
 def rewrite_all_of(state: RewriteState, schema: Schema, path: str) -> Part:
     """Rewrite schemas that all hold to one."""
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-    state.notes.add(path, "allOf is sent as one schema")
+    state.note(path, "allOf is sent as one schema")
     with ExitStack() as references:
         for entry in schema["allOf"]:
             node = references.enter_context(enter_reference(state, entry))
@@ -353,7 +347,7 @@ def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:
     own = as_mapping(schema.get("properties"))
     if unknown := _conditional_names(schema) - own.keys():
         return state.make_text(schema, path, f"{min(unknown)!r} is a property under some condition only")
-    if is_open(schema) and not own and path:
+    if _is_open(schema) and not own and path:
         part = _rewrite_free_keys(state, schema, path)
     elif not own and path and not state.rules.sends("properties", "none"):
         return state.make_text(schema, path, "the provider takes no object without properties")
@@ -369,7 +363,7 @@ def _conditional_names(schema: Schema) -> set[str]:
     return {name for part in parts for name in as_mapping(as_mapping(part).get("properties"))}
 
 
-def is_open(schema: Schema) -> bool:
+def _is_open(schema: Schema) -> bool:
     """Return whether an object may have keys that it does not list.
 
     One that lists properties and has no `additionalProperties` is taken as closed, as its author nearly always means
@@ -382,7 +376,7 @@ def is_open(schema: Schema) -> bool:
 
 def _rewrite_free_keys(state: RewriteState, schema: Schema, path: str) -> Part:
     """Rewrite the free keys of an object to an array of pairs."""
-    state.notes.add(path, "sent as a list of key and value")
+    state.note(path, "sent as a list of key and value")
     patterns = as_mapping(schema.get("patternProperties"))
     others = schema.get("additionalProperties", not patterns)
     values = [*patterns.values(), *([] if others is False else [others])]
@@ -398,14 +392,16 @@ def _rewrite_free_keys(state: RewriteState, schema: Schema, path: str) -> Part:
 
 def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
     own, needed = as_mapping(schema.get("properties")), schema.get("required", ())
-    has_rest = is_open(schema)
+    has_rest = _is_open(schema)
     sent: dict[str, Any] = {}
     required: list[str] = []
     listed: list[Property] = []
-    for name, key in map_keys(own, state.rules, state.notes, path).items():
+    for name, key in state.rules.map_keys(own).items():
         place = f"{path}.{name}".lstrip(".")
+        if key != name:
+            state.note(place, NAME_NOTE.format(key))
         if own[name] is False:
-            state.notes.add(place, "left out: no value is valid")
+            state.note(place, "left out: no value is valid")
             continue
         sent[key], property_, is_required = _rewrite_property(
             state, Property(name, key), own[name], place, is_required=name in needed
@@ -432,7 +428,7 @@ def _rewrite_property(
         return part.schema, replace(property_, decoder=part.decoder), is_required
     if is_valid(schema, None, state.root) and as_mapping(schema).get("default", schema) is not None:
         return _rewrite_with_mark(state, property_, schema, path, part)
-    state.notes.add(path, "optional, sent as nullable: null leaves it out")
+    state.note(path, "optional, sent as nullable: null leaves it out")
     nullable = Part(add_null(part.schema)).describe("Send null to leave it out.")
     return nullable.schema, replace(property_, decoder=part.decoder, omission=(None,)), True
 
@@ -441,7 +437,7 @@ def _rewrite_with_mark(
     state: RewriteState, property_: Property, schema: Any, path: str, part: Part
 ) -> tuple[dict[str, Any], Property, bool]:
     """Make an optional property required whose null is a value of its own: a mark leaves it out."""
-    state.notes.add(path, f"optional, and null is a value: {quote_json(OMIT)} leaves it out")
+    state.note(path, f"optional, and null is a value: {quote_json(OMIT)} leaves it out")
     (name,) = OMIT
     mark = state.make_object({name: {"type": "boolean", "enum": [True]}}, [name])
     if not state.are_disjoint(part, Part(mark)):
@@ -459,7 +455,7 @@ def _rewrite_without_null(
         part = state.make_text(schema, path, "the provider has no null")
         return part.schema, replace(property_, decoder=part.decoder), is_required
     part = rewrite(state, bare, path)
-    state.notes.add(path, "nullable, sent as optional: leaving it out means null")
+    state.note(path, "nullable, sent as optional: leaving it out means null")
     if is_required:
         part, property_ = part.describe("Left out, it is null."), replace(property_, absence=(None,))
     return part.schema, replace(property_, decoder=part.decoder), False
@@ -487,7 +483,7 @@ def _rewrite_tuple(state: RewriteState, schema: Schema, path: str) -> Part:
         "required": [*names[:least], *more],
         "additionalProperties": False,
     }
-    state.notes.add(path, "a tuple, sent as an object with a property for each item")
+    state.note(path, "a tuple, sent as an object with a property for each item")
     inner = _rewrite_properties(state, listing, path)
     decoder = TupleDecoder(tuple(names), inner.decoder, "more" if is_endless else None)
     return state.add_keywords(Part(inner.schema, decoder), schema, path, ("minItems", "maxItems"))
@@ -528,7 +524,7 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
     kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
     part = state.add_keywords(Part({"type": kind}), schema, path)
     if support == "words":
-        state.notes.add(path, "enum goes into the description")
+        state.note(path, "enum goes into the description")
         return part.describe(describe_keyword("enum", values))
     is_constant = "const" in schema and state.rules.sends("const")
     return Part({**part.schema, **({"const": values[0]} if is_constant else {"enum": values})})
@@ -541,13 +537,13 @@ def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
     has_null = _NULL in listed
     if not others or (has_null and not state.rules.sends("type", "null")):
         return state.make_text(schema, path, "the provider has no null")
-    before = Notes(state.notes)
+    before = dict(state.notes)
     part = _join_alternatives(state, others, path)
     if isinstance(part, str):
         state.notes = before
         return state.make_text(schema, path, part)
     if "oneOf" in schema:
-        state.notes.add(path, "oneOf is sent as anyOf")
+        state.note(path, "oneOf is sent as anyOf")
     if has_null:
         part = Part(add_null(part.schema), part.decoder)
     return state.add_keywords(part, schema, path, ("anyOf", "oneOf"))
@@ -579,7 +575,7 @@ def _wrap_alike(state: RewriteState, parts: Sequence[Part], path: str) -> list[P
         is_alike = any(other.decoder != part.decoder and not state.are_disjoint(part, other) for other in parts)
         if is_alike and part.decoder is not None:
             key = f"option_{number}"
-            state.notes.add(path, f"an alternative is wrapped as {key!r}, for it looks like another one")
+            state.note(path, f"an alternative is wrapped as {key!r}, for it looks like another one")
             part = state.wrap(part, key)
         wrapped.append(part)
     return wrapped

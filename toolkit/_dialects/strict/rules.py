@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up
+from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up, map_schemas
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -182,11 +182,23 @@ WORDS: Mapping[str, str] = {
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "discriminator"}
 )
+# Keywords that define a construct: each construct sends its own, and those of another construct mean nothing there.
+STRUCTURE = frozenset(
+    {"type", "enum", "const", "$ref", "$defs", "definitions", "properties", "required", "additionalProperties"}
+    | {"patternProperties", "propertyNames", "items", "prefixItems", "additionalItems"}
+)
+# Keywords whose schemas may themselves use what the provider does not know, so none is sent as it is.
+HOLDERS = frozenset(
+    {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "contains", "contentSchema"}
+    | {"unevaluatedProperties", "unevaluatedItems"}
+)
+# Keywords that tell a model nothing.
+_NOISE = frozenset({"title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator"})
 # Keywords whose values are names and are not quoted.
 _BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rules:
     """The parts of JSON Schema that a provider understands.
 
@@ -218,6 +230,21 @@ class Rules:
         """Return whether the provider accepts a property's name."""
         return not self.keys or re.fullmatch(self.keys, name) is not None
 
+    def map_keys(self, names: Collection[str]) -> dict[str, str]:
+        """Map properties' names to different names that the provider accepts; legal names stay."""
+        keys = {name: name for name in names if self.accepts_key(name)}
+        for name in names:
+            if name not in keys:
+                keys[name] = self.make_key(name, {*names, *keys.values()})
+        return keys
+
+    def make_key(self, name: str, taken: Collection[str]) -> str:
+        """Make a name that the provider accepts and that is not taken."""
+        if not self.accepts_key(name):
+            name = re.sub(r"[^a-zA-Z0-9_]+", "_", name).strip("_")[:50]
+            name = f"key_{name}" if not name or name[0].isdigit() else name
+        return make_free_name(name, taken)
+
     @cached_property
     def has_rewrites(self) -> bool:
         """Whether keywords are rewritten; otherwise they are sent, described or left out."""
@@ -227,6 +254,15 @@ class Rules:
     def changed(self) -> frozenset[str]:
         """The keywords that do not always go out as they are."""
         return frozenset(row.partition("=")[0] for row, support in self.keywords.items() if support != "sent")
+
+
+def make_free_name(name: str, taken: Collection[str]) -> str:
+    """Make a name that is not taken, by a number at its end."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
 
 
 def _read_column(name: str) -> Mapping[str, Support]:
@@ -296,6 +332,17 @@ def describe_keyword(keyword: str, value: Any) -> str:
     if keyword in ("examples", "enum") and isinstance(value, list):
         return WORDS[keyword].format(", ".join(map(quote_json, value)))
     return WORDS[keyword].format(value if keyword in _BARE else quote_json(value))
+
+
+def add_sentences(schema: dict[str, Any], *texts: str) -> dict[str, Any]:
+    """Return a schema with sentences added to its description."""
+    description = " ".join(filter(None, (schema.get("description"), *texts)))
+    return {**schema, "description": description} if description else schema
+
+
+def drop_noise(schema: Any) -> Any:
+    """Remove the keywords that tell a model nothing."""
+    return map_schemas(schema, lambda node: {key: value for key, value in node.items() if key not in _NOISE})
 
 
 def quote_json(value: Any) -> str:
