@@ -95,8 +95,7 @@ class ToolSpec:
         meta: Schemas of the meta keys that the model fills in beside the arguments, by key.
         module: Isolated module that executes the tool; empty where the run does.
         defer_loading: Whether a provider that can do so shows the parameters only once the model searches for the tool.
-        forms: Rewritten `parameters`, cached by the strict rules; specs with the same schema may share them.
-        rendered: Wire forms of the tool, cached by dialects.
+        cache: Forms of `parameters` and wire forms of the tool, by the rules and the dialects that made them.
     """
 
     name: str
@@ -110,11 +109,10 @@ class ToolSpec:
     meta: Mapping[str, Any] = field(default_factory=dict)
     module: str = ""
     defer_loading: bool = False
-    forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    rendered: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "forms": {}, "rendered": {}}  # caches are filled again where they are needed
+        return {**vars(self), "cache": {}}  # filled again where it is needed
 
 
 @dataclass(kw_only=True)

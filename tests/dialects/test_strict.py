@@ -109,16 +109,6 @@ def test_answer_with_context() -> None:
     assert "Ann" == Toolbox([who]).answer(asked, context=ToolContext(deps="Ann"))[0]["content"]
 
 
-def test_kept_forms() -> None:
-    """However often a tool is renamed or bound, how a provider is shown its schema is found out once."""
-    made = tool(search)
-    again = next(iter(Toolbox([made]).prefixed("my_")))
-    for each in (made, again):
-        Toolbox([each]).schemas("chat", strict=True)
-
-    assert ("my_search", True) == (again._spec.name, made._spec.forms["strict"] is again._spec.forms["strict"])
-
-
 def test_changed_schema() -> None:
     """A spec that is copied with another schema has a form of its own."""
     spec = tool(search)._spec

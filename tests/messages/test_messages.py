@@ -8,9 +8,9 @@ from toolkit._messages import ToolSpec
 
 
 def test_pickled_spec() -> None:
-    """A pickled specification leaves its caches behind, which may hold what cannot be pickled."""
-    spec = ToolSpec(name="add", description="", parameters={}, forms={"strict": lambda: None})
-    spec.rendered["chat"] = lambda: None
+    """A pickled specification leaves its cache behind, which may hold what cannot be pickled."""
+    spec = ToolSpec(name="add", description="", parameters={})
+    spec.cache["chat"] = lambda: None
 
     copy = pickle.loads(pickle.dumps(spec))  # noqa: S301
-    assert (spec, {}, {}) == (copy, copy.forms, copy.rendered)
+    assert (spec, {}) == (copy, copy.cache)

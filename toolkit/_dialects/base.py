@@ -65,10 +65,8 @@ class Dialect(ABC):
     def form(self, spec: ToolSpec) -> SchemaForm:
         """Return the form in which a tool's parameters are sent; the spec caches it."""
         rules = self.choose_rules(spec)
-        cached: tuple[Any, SchemaForm] | None = spec.forms.get(rules.name)
-        if cached is None or cached[0] is not spec.parameters:
-            cached = spec.forms[rules.name] = spec.parameters, make_form(spec.parameters, rules)
-        return cached[1]
+        form: SchemaForm = spec.cache.get(rules) or spec.cache.setdefault(rules, make_form(spec.parameters, rules))
+        return form
 
     def choose_rules(self, spec: ToolSpec) -> Rules:
         """Choose the rules under which a tool's parameters are sent."""
@@ -80,7 +78,7 @@ class Dialect(ABC):
         Raises:
             DefinitionError: The provider takes no such tool.
         """
-        tool: dict[str, Any] = spec.rendered.get(self) or spec.rendered.setdefault(self, self._render_tool(spec))
+        tool: dict[str, Any] = spec.cache.get(self) or spec.cache.setdefault(self, self._render_tool(spec))
         return tool
 
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -6,8 +6,8 @@ Files, each importing only those below it:
 
     arguments        raw arguments of a model to typed values, or to an error that the model can act on
     signature        parameters, annotations and documentation of a callable, and passing values to it
-    return_schema    JSON Schema of a tool's value, by its return annotation
-    argument_schema  JSON Schema and validator of what a tool accepts: of parameters, a JSON Schema, a type
+    declared_schema  what a declared tool takes and gives: a JSON Schema, a type, others combined
+    function_schema  what a function takes and gives: JSON Schema and validator of its parameters and its value
     validation       validation against JSON Schemas written by hand
     core_schema      types as JSON Schema and as pydantic-core's schema
     collisions       sets and dicts whose keys were chosen to have one hash

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
-from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import ErrorExplainer, format_path, summarize_signature
+from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import InvalidArguments
 

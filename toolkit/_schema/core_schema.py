@@ -63,6 +63,7 @@ class Unusual(Exception):
     """A type is not written by hand, but left to pydantic."""
 
 
+@dataclass
 class TypeWriter(ABC):
     """Writer of types as schemas of one kind.
 
@@ -72,9 +73,7 @@ class TypeWriter(ABC):
     """
 
     scalars: ClassVar[Mapping[Any, Node]]
-
-    def __init__(self) -> None:
-        self.definitions: dict[str, Node] = {}
+    definitions: dict[str, Node] = field(default_factory=dict)
 
     def write_usual(self, types: Mapping[str, Any]) -> dict[str, Node]:
         """Write the types that can be written by hand, by name; the rest is left out."""
@@ -94,23 +93,17 @@ class TypeWriter(ABC):
             Unusual: The type, or a part of it, is left to pydantic.
         """
         origin, args = get_origin(annotation), get_args(annotation)
-        if origin is None and isinstance(annotation, Hashable):
-            return self._write_bare(annotation)
-        if not args:
-            raise Unusual
-        if origin in _LISTS:
+        if origin in _LISTS and args:
             return self.write_list(origin, self.write(*args))
-        if origin in _FORMS:
+        if origin in _FORMS and args:
             return _FORMS[origin](self, args)
-        raise Unusual
-
-    def _write_bare(self, kind: Any) -> Node:
-        if kind in self.scalars:
-            return dict(self.scalars[kind])
-        if kind in _BARE:
-            return self.write(_BARE[kind])
-        if isinstance(kind, type):
-            return self.write_class(kind)
+        if origin is None and isinstance(annotation, Hashable):
+            if annotation in self.scalars:
+                return dict(self.scalars[annotation])
+            if annotation in _BARE:
+                return self.write(_BARE[annotation])
+            if isinstance(annotation, type):
+                return self.write_class(annotation)
         raise Unusual
 
     @abstractmethod

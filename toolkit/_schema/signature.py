@@ -32,9 +32,8 @@ from toolkit.errors import DefinitionError
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from toolkit._schema.argument_schema import Documentation, Parameter, ParameterSchema
     from toolkit._schema.docstrings import Docstring
-    from toolkit._schema.return_schema import ReturnType
+    from toolkit._schema.function_schema import Documentation, Parameter, ParameterSchema, ReturnType
 
 
 # Types of deps that None satisfies, also as members of a union.
@@ -88,7 +87,7 @@ class Signature:
     @cached_property
     def returns(self) -> ReturnType:
         """Return schema of the return annotation; one that cannot be resolved says nothing."""
-        from toolkit._schema.return_schema import ReturnType, resolve_result
+        from toolkit._schema.function_schema import ReturnType, resolve_result
 
         if inspect.isclass(self.callable):
             return ReturnType(self.callable, "")
@@ -131,7 +130,7 @@ class Signature:
     @cached_property
     def argument_schema(self) -> ParameterSchema:
         """Argument schema of the parameters that a model may fill."""
-        from toolkit._schema.argument_schema import ParameterSchema  # slow to load, as all that needs pydantic-core
+        from toolkit._schema.function_schema import ParameterSchema  # slow to load, as all that needs pydantic-core
 
         return ParameterSchema(
             offered=[p for p in self.parameters if not p.is_injected],
@@ -218,7 +217,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; where its annotation cannot be resolved, it is Any, and the reason is noted."""
-        from toolkit._schema.argument_schema import Parameter
+        from toolkit._schema.function_schema import Parameter
 
         annotation, problem = declared.annotation, ""
         try:
@@ -366,7 +365,8 @@ def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_docstring(function: Callable[..., Any]) -> str | None:
     """Read the docstring of a callable; for an object or a partial, not that of its class."""
-    function = unwrap_partials(function)
+    if isinstance(function, partial):
+        return read_docstring(function.func)
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
     return inspect.getdoc(find_source(function)) or inspect.getdoc(function)

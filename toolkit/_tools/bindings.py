@@ -262,10 +262,9 @@ def _resolve(
         return replace(
             tool, activity=None, handler=BoundHandler(handler.interface, activity, function=function), settings=settings
         )
-    is_own = handler.function_handler is not None and activity == (handler.activity or tool.name)
     if activity in functions or not activity:
         handler = LatentHandler(handler.interface)
-    elif named is not None and not is_own:
+    elif named is not None and (handler.function_handler is None or activity != (handler.activity or tool.name)):
         handler = UnboundHandler(handler.interface, activity)
     scope = tool._scope
     if scope and scope.module and isinstance(handler, (LatentHandler, Delegated)):

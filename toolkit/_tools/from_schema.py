@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
-from toolkit._schema.argument_schema import DocumentSchema, TypeSchema
+from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, TypeSchema
+from toolkit._schema.function_schema import ReturnType
 from toolkit._schema.json_schema import inline_root
-from toolkit._schema.return_schema import ReturnDocument, ReturnType
 from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
 from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle

@@ -16,8 +16,7 @@ from toolkit._tools.options import DEFAULT_SETTINGS, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError
 
 if TYPE_CHECKING:
-    from toolkit._schema.argument_schema import ParameterSchema
-    from toolkit._schema.return_schema import ReturnType
+    from toolkit._schema.function_schema import ParameterSchema, ReturnType
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]

@@ -20,19 +20,23 @@ from typing_extensions import get_type_hints, is_typeddict
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
-from toolkit._schema.argument_schema import (
-    ArgumentSchema,
+from toolkit._schema.arguments import ArgumentParser
+from toolkit._schema.declared_schema import (
     DocumentSchema,
     JoinedSchema,
     LenientSchema,
     ModelArguments,
+    ReturnDocument,
+    TypeSchema,
+)
+from toolkit._schema.function_schema import (
+    ArgumentSchema,
     Parameter,
     ParameterSchema,
-    TypeSchema,
+    ReturnSchema,
+    ReturnType,
     get_fields,
 )
-from toolkit._schema.arguments import ArgumentParser
-from toolkit._schema.return_schema import ReturnDocument, ReturnSchema, ReturnType
 from toolkit._schema.signature import pick_value
 from toolkit._tools.functions import Action, FunctionHandler
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity

@@ -194,7 +194,6 @@ class Tool(Generic[P, R]):
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms={} if self._meta else arguments.forms,
         )
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:

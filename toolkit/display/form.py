@@ -20,8 +20,8 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import override
 
 from toolkit._messages import replace_surrogates
-from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path, shorten
+from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference, without_null
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import escape_text

@@ -10,8 +10,7 @@ from pydantic_core import to_json
 
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
-from toolkit._schema.argument_schema import ArgumentSchema
-from toolkit._schema.return_schema import ReturnSchema
+from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.functions import Action

@@ -12,8 +12,8 @@ from pydantic_core import to_json
 from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, Property, decode_with
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
+    Part,
     Rules,
-    add_sentences,
     describe_keyword,
     value_kind,
 )
@@ -97,4 +97,4 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
         elif support == "words":
             notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
-    return add_sentences(sent, *texts)
+    return Part(sent).describe(*texts).schema

@@ -44,8 +44,8 @@ from toolkit._dialects.strict.rules import (
     PLAIN,
     STRUCTURE,
     WORDS,
+    Part,
     Rules,
-    add_sentences,
     describe_keyword,
     drop_noise,
     enum_kind,
@@ -125,18 +125,6 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     if excess := find_excess(sent, rules.limits):
         raise NoFormError(excess)
     return SchemaForm(schema=sent, strict=rules.strict, notes=tuple(state.notes), decoder=part.decoder)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One schema as it is sent, and the decoder of its documents."""
-
-    schema: dict[str, Any]
-    decoder: Decoder | None = None
-
-    def describe(self, *texts: str) -> Part:
-        """Return a copy with sentences added to the description."""
-        return Part(add_sentences(self.schema, *texts), self.decoder)
 
 
 @dataclass

@@ -30,6 +30,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
+from toolkit._dialects.strict.decoders import Decoder
 from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up, map_schemas
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -334,10 +335,17 @@ def describe_keyword(keyword: str, value: Any) -> str:
     return WORDS[keyword].format(value if keyword in _BARE else quote_json(value))
 
 
-def add_sentences(schema: dict[str, Any], *texts: str) -> dict[str, Any]:
-    """Return a schema with sentences added to its description."""
-    description = " ".join(filter(None, (schema.get("description"), *texts)))
-    return {**schema, "description": description} if description else schema
+@dataclass(frozen=True)
+class Part:
+    """One schema as it is sent, and the decoder of its documents."""
+
+    schema: dict[str, Any]
+    decoder: Decoder | None = None
+
+    def describe(self, *texts: str) -> Part:
+        """Return a copy with sentences added to the description."""
+        description = " ".join(filter(None, (self.schema.get("description"), *texts)))
+        return Part({**self.schema, "description": description}, self.decoder) if description else self
 
 
 def drop_noise(schema: Any) -> Any:

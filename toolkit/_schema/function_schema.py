@@ -1,42 +1,43 @@
-"""Argument schemas: what a tool accepts, as JSON Schema and as a validator.
+"""Argument and return schemas: what a tool takes and gives, as JSON Schema and as a validator; here those of functions.
 
-`ParameterSchema` is that of a Python signature. Usual types of its parameters are written by hand, models and other
-classes are described once each, and what is left goes through pydantic together. The others are of a JSON Schema, of a
-type, and of others combined.
+Usual types of parameters are written by hand, models and other classes are described once each, and what is left goes
+through pydantic together. A return annotation can make no tool unusable: one that cannot be resolved, or that pydantic
+cannot describe, says nothing.
 """
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic_core import PydanticOmit, SchemaError, from_json, to_json
+from pydantic_core import PydanticOmit, SchemaError
 from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 
 from toolkit._context import ToolContext
-from toolkit._messages import META
+from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
     CoreSchemaWriter,
     Fields,
     JsonSchemaWriter,
     Unusual,
     adapt_to_json,
-    build_json_validator,
     build_object_validator,
     generate_fields,
     get_key,
 )
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import describe_object, rename_definitions, render_default
+from toolkit._schema.json_schema import clean, get_generator, render_default
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import ConfigDict, TypeAdapter
     from pydantic.fields import FieldInfo
 
 
@@ -60,179 +61,34 @@ class ArgumentSchema:
         """Function that turns JSON text into values by name; it raises pydantic-core's `ValidationError`."""
         raise NotImplementedError
 
-    @cached_property
-    def forms(self) -> dict[Any, Any]:
-        """Cache of the dialects: the schema in their forms."""
-        return {}
 
+class ReturnSchema:
+    """JSON Schema of a tool's value, a function that writes such values, and the value as an argument."""
 
-class ModelArguments(dict[str, Any]):
-    """Members of an instance by name, and the instance itself.
-
-    Attributes:
-        instance: The model, dataclass or dict that the arguments were validated into.
-    """
-
-    def __init__(self, instance: Any) -> None:
-        super().__init__(_get_members(instance))
-        self.instance = instance
-
-
-def _get_members(instance: Any) -> dict[str, Any]:
-    if isinstance(instance, dict):
-        return instance
-    if is_dataclass(instance):
-        return {member.name: getattr(instance, member.name) for member in fields(instance)}
-    return {**vars(instance), **(getattr(instance, "model_extra", None) or {})}
-
-
-@dataclass(frozen=True, eq=False)
-class DocumentSchema(ArgumentSchema):
-    """Argument schema of a JSON Schema; values are plain data."""
-
-    document: dict[str, Any]
+    __getstate__ = get_fields
 
     @cached_property
-    def schema(self) -> dict[str, Any]:
-        """The JSON Schema as it was given."""
-        return self.document
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value; None where it is unknown."""
+        raise NotImplementedError
 
     @cached_property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into values by name.
-
-        Raises:
-            DefinitionError: The schema has a part that cannot be checked.
-        """
-        from toolkit._schema.validation.validator import build_validator  # slow to load; signatures do without it
-
-        return build_validator(self.document)
-
-
-@dataclass(frozen=True, eq=False)
-class TypeSchema(ArgumentSchema):
-    """Argument schema of a pydantic model, a dataclass or a TypedDict: its members are the arguments."""
-
-    kind: Any
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the type.
-
-        Raises:
-            DefinitionError: The type has no members.
-        """
-        schema = describe_object(self._adapter)
-        if "properties" in schema:
-            return {**schema, "additionalProperties": schema.get("additionalProperties", False)}
-        raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
-
-    @cached_property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into `ModelArguments`."""
-        validate = build_json_validator(self._adapter)
-        return lambda text: ModelArguments(validate(text))
-
-    def to_document(self, instance: Any, *, by_alias: bool) -> dict[str, Any]:
-        """Convert an instance to plain data."""
-        document: dict[str, Any] = self._adapter.dump_python(instance, mode="json", by_alias=by_alias, round_trip=True)
-        return document
-
-    @cached_property
-    def names(self) -> Collection[str]:
-        """Names of the members in Python, which may differ from those in JSON."""
-        kind = get_origin(self.kind) or self.kind
-        tables = (getattr(kind, name, None) for name in ("model_fields", "__dataclass_fields__", "__annotations__"))
-        return [*next(filter(None, tables), self.schema["properties"])]
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        from pydantic import TypeAdapter
-
-        try:
-            adapter = TypeAdapter(self.kind)
-            adapter.rebuild(raise_errors=True)
-        except Exception as error:  # pydantic and user types raise what they like while a schema is built
-            why = str(error).partition("\n")[0]
-            raise DefinitionError(f"{self.kind!r} is not a type that JSON can fill: {why}") from error
-        return adapter
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedSchema(ArgumentSchema):
-    """Argument schema of two others, whose keys differ."""
-
-    first: ArgumentSchema
-    second: ArgumentSchema
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of both, the keys of the first in front."""
-        first, second = rename_definitions(self.first.schema, "output"), self.second.schema
-        joined = {
-            **second,
-            "properties": {**first["properties"], **second["properties"]},
-            "required": [*first.get("required", ()), *second.get("required", ())],
-        }
-        definitions = {**first.get("$defs", {}), **second.get("$defs", {})}
-        return {**joined, "$defs": definitions} if definitions else joined
-
-    @cached_property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into the values of both."""
-        keys = self.first.schema["properties"].keys()
-
-        def validate(text: str) -> dict[str, Any]:
-            document = _parse_object(text)
-            if document is None:
-                return self.second.validator(text)  # which refuses it
-            values = self.second.validator(_dump_keys(document, document.keys() - keys))
-            return {**self.first.validator(_dump_keys(document, keys & document.keys())), **values}
-
-        return validate
-
-
-@dataclass(frozen=True, eq=False)
-class LenientSchema(ArgumentSchema):
-    """Argument schema of another, which ignores keys about the call (`META`) that the other does not have."""
-
-    inner: ArgumentSchema
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the other."""
-        return self.inner.schema
-
-    @cached_property
-    def forms(self) -> dict[Any, Any]:
-        """Cache of the dialects, shared with the other."""
-        return self.inner.forms
-
-    @cached_property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into values by name."""
-        validate, ignored = self.inner.validator, {*META} - self.schema["properties"].keys()
-
-        def validate_leniently(text: str) -> dict[str, Any]:
-            document = _parse_object(text) if '"_' in text else None
-            if document is None or ignored.isdisjoint(document):
-                return validate(text)
-            return validate(_dump_keys(document, document.keys() - ignored))
-
-        return validate_leniently
-
-
-def _parse_object(text: str) -> dict[str, Any] | None:
-    try:
-        document = from_json(text)
-    except ValueError:
+    def to_json(self) -> Callable[..., bytes] | None:
+        """Serializer of a value, as pydantic has it; None where any JSON writer would do."""
         return None
-    return document if isinstance(document, dict) else None
 
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
+        """Argument schema of the value alone, as `_output`: the model fills it in itself."""
+        raise NotImplementedError
 
-def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
-    chosen = {*keys}
-    return to_json({key: value for key, value in document.items() if key in chosen}, inf_nan_mode="constants").decode()
+    def check(self, value: Any) -> Any:
+        """Return a value as one of the declared type, or of the JSON Schema; an undeclared one as it is.
+
+        Raises:
+            Exception: It is none; of pydantic, of the schema, or of the user's type.
+        """
+        raise NotImplementedError
 
 
 REMEDY = (
@@ -271,7 +127,8 @@ class Parameter:
     @cached_property
     def is_injected(self) -> bool:
         """True if the run supplies it, and not the model."""
-        alternatives = _list_alternatives(self.annotation)
+        annotation = get_args(self.annotation)[0] if get_origin(self.annotation) is Annotated else self.annotation
+        alternatives = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
         return ToolContext in [*alternatives, *map(get_origin, alternatives)]
 
     @property
@@ -303,16 +160,7 @@ class Parameter:
         return self.json_type if self.is_required else NotRequired[self.json_type]
 
 
-_UNION = type(int | str)
 _UNPACK = (Unpack, typing_extensions.Unpack)
-
-
-def _list_alternatives(annotation: Any) -> tuple[Any, ...]:
-    """List the members of a union; of any other type, the type itself."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _list_alternatives(get_args(annotation)[0])
-    return get_args(annotation) if origin is Union or isinstance(annotation, _UNION) else (annotation,)
 
 
 def _has_required_key(keywords: Any) -> bool:
@@ -546,3 +394,115 @@ def _add_text(p: Parameter, schema: dict[str, Any], texts: Mapping[str, str]) ->
     text = schema.get("description") or (notes[0] if notes else texts.get(p.name, ""))
     default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
     return {**schema, **({"description": text} if text else {}), **default}
+
+
+# Their values are collected in a list; the type of the values is the first argument of each.
+_ITERATORS = (
+    collections.abc.Iterator,
+    collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncGenerator,
+    collections.abc.AsyncIterable,
+)
+_AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
+# Types whose values need no writer of their own.
+# Tuples, since an annotation may be any object, such as a list, which has no hash.
+_JSON = (str, int, float, bool, type(None), None, Any, list, dict)
+_UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
+
+
+@dataclass(frozen=True)
+class ReturnType(ReturnSchema):
+    """Return schema of a function's return annotation.
+
+    Attributes:
+        annotation: The type of a call's result; see `resolve_result`.
+        text: The docstring's text about it.
+        names: Names in the frames around the function that annotations use.
+    """
+
+    annotation: Any
+    text: str = ""
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value; None where the annotation says nothing."""
+        if self.annotation is Any:
+            return None
+        usual = JsonSchemaWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
+        schema = usual[OUTPUT] if usual else self._describe()
+        return {"description": self.text, **schema} if schema and self.text else schema
+
+    @cached_property
+    def to_json(self) -> Callable[..., bytes] | None:
+        """Serializer of a value by its annotated type; None where any JSON writer would do."""
+        if _is_json(self.annotation):
+            return None
+        # pydantic takes no configuration for a class that may have its own, but it does for a union with such a class.
+        adapter = self._build_adapter(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
+        return adapter and adapter.serializer.to_json
+
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
+        """Argument schema of the value alone, as `_output`; of a text, where the annotation says nothing."""
+        annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
+        output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        return ParameterSchema(
+            offered=[output],
+            label="what it returns",
+            names=self.names,
+            read_documentation=lambda: ({OUTPUT: self.text} if self.text else {}, ()),
+            list_taken=tuple,
+        )
+
+    def check(self, value: Any) -> Any:
+        """Return a value as one of the annotated type."""
+        return value if self._adapter is None else self._adapter.validate_python(value)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        return self._build_adapter(lambda: self.annotation)
+
+    def _describe(self) -> dict[str, Any] | None:
+        try:
+            adapter = self._adapter
+            return adapter and clean(adapter.json_schema(schema_generator=get_generator(), mode="serialization"))
+        except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
+            return None
+
+    def _build_adapter(self, form: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
+        """Build the adapter of a form of the annotation; None where it cannot be described."""
+        if self.annotation in _UNDESCRIBED or _has_parts(self.annotation):
+            return None
+        from pydantic import TypeAdapter
+
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(form(), config=config)
+            # A model may use names that are not defined yet, or for type checkers only.
+            is_complete = adapter.pydantic_complete or adapter.rebuild(
+                raise_errors=False, _types_namespace=dict(self.names)
+            )
+        except Exception:  # noqa: BLE001  as above
+            return None
+        return adapter if is_complete else None
+
+
+def resolve_result(annotation: Any) -> Any:
+    """Resolve a return annotation to the type of the result: what is awaited, or a list of what is generated."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in _AWAITABLES and args:
+        return resolve_result(args[-1])
+    return list[args[0]] if origin in _ITERATORS and args else annotation  # type: ignore[valid-type]
+
+
+def _has_parts(annotation: Any) -> bool:
+    """Check whether values may hold images, files or results, which are not sent as JSON."""
+    return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
+
+
+def _is_json(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return False
+    return annotation in _JSON or (origin in (list, dict) and all(map(_is_json, get_args(annotation))))

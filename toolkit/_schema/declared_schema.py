@@ -1,0 +1,209 @@
+"""Argument and return schemas of declared tools: of a JSON Schema, of a type, and of others combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_origin
+
+from pydantic_core import from_json, to_json
+
+from toolkit._messages import META, OUTPUT
+from toolkit._schema.core_schema import build_json_validator
+from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
+from toolkit._schema.json_schema import describe_object, rename_definitions
+from toolkit.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+class ModelArguments(dict[str, Any]):
+    """Members of an instance by name, and the instance itself.
+
+    Attributes:
+        instance: The model, dataclass or dict that the arguments were validated into.
+    """
+
+    def __init__(self, instance: Any) -> None:
+        super().__init__(_get_members(instance))
+        self.instance = instance
+
+
+def _get_members(instance: Any) -> dict[str, Any]:
+    if isinstance(instance, dict):
+        return instance
+    if is_dataclass(instance):
+        return {member.name: getattr(instance, member.name) for member in fields(instance)}
+    return {**vars(instance), **(getattr(instance, "model_extra", None) or {})}
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentSchema(ArgumentSchema):
+    """Argument schema of a JSON Schema; values are plain data."""
+
+    document: dict[str, Any]
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema as it was given."""
+        return self.document
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """Function that turns JSON text into values by name.
+
+        Raises:
+            DefinitionError: The schema has a part that cannot be checked.
+        """
+        from toolkit._schema.validation.validator import build_validator  # slow to load; signatures do without it
+
+        return build_validator(self.document)
+
+
+@dataclass(frozen=True, eq=False)
+class TypeSchema(ArgumentSchema):
+    """Argument schema of a pydantic model, a dataclass or a TypedDict: its members are the arguments."""
+
+    kind: Any
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the type.
+
+        Raises:
+            DefinitionError: The type has no members.
+        """
+        schema = describe_object(self._adapter)
+        if "properties" in schema:
+            return {**schema, "additionalProperties": schema.get("additionalProperties", False)}
+        raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """Function that turns JSON text into `ModelArguments`."""
+        validate = build_json_validator(self._adapter)
+        return lambda text: ModelArguments(validate(text))
+
+    def to_document(self, instance: Any, *, by_alias: bool) -> dict[str, Any]:
+        """Convert an instance to plain data."""
+        document: dict[str, Any] = self._adapter.dump_python(instance, mode="json", by_alias=by_alias, round_trip=True)
+        return document
+
+    @cached_property
+    def names(self) -> Collection[str]:
+        """Names of the members in Python, which may differ from those in JSON."""
+        kind = get_origin(self.kind) or self.kind
+        tables = (getattr(kind, name, None) for name in ("model_fields", "__dataclass_fields__", "__annotations__"))
+        return [*next(filter(None, tables), self.schema["properties"])]
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        from pydantic import TypeAdapter
+
+        try:
+            adapter = TypeAdapter(self.kind)
+            adapter.rebuild(raise_errors=True)
+        except Exception as error:  # pydantic and user types raise what they like while a schema is built
+            why = str(error).partition("\n")[0]
+            raise DefinitionError(f"{self.kind!r} is not a type that JSON can fill: {why}") from error
+        return adapter
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSchema(ArgumentSchema):
+    """Argument schema of two others, whose keys differ."""
+
+    first: ArgumentSchema
+    second: ArgumentSchema
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of both, the keys of the first in front."""
+        first, second = rename_definitions(self.first.schema, "output"), self.second.schema
+        joined = {
+            **second,
+            "properties": {**first["properties"], **second["properties"]},
+            "required": [*first.get("required", ()), *second.get("required", ())],
+        }
+        definitions = {**first.get("$defs", {}), **second.get("$defs", {})}
+        return {**joined, "$defs": definitions} if definitions else joined
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """Function that turns JSON text into the values of both."""
+        keys = self.first.schema["properties"].keys()
+
+        def validate(text: str) -> dict[str, Any]:
+            document = _parse_object(text)
+            if document is None:
+                return self.second.validator(text)  # which refuses it
+            values = self.second.validator(_dump_keys(document, document.keys() - keys))
+            return {**self.first.validator(_dump_keys(document, keys & document.keys())), **values}
+
+        return validate
+
+
+@dataclass(frozen=True, eq=False)
+class LenientSchema(ArgumentSchema):
+    """Argument schema of another, which ignores keys about the call (`META`) that the other does not have."""
+
+    inner: ArgumentSchema
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the other."""
+        return self.inner.schema
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """Function that turns JSON text into values by name."""
+        validate, ignored = self.inner.validator, {*META} - self.schema["properties"].keys()
+
+        def validate_leniently(text: str) -> dict[str, Any]:
+            document = _parse_object(text) if '"_' in text else None
+            if document is None or ignored.isdisjoint(document):
+                return validate(text)
+            return validate(_dump_keys(document, document.keys() - ignored))
+
+        return validate_leniently
+
+
+def _parse_object(text: str) -> dict[str, Any] | None:
+    try:
+        document = from_json(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
+    chosen = {*keys}
+    return to_json({key: value for key, value in document.items() if key in chosen}, inf_nan_mode="constants").decode()
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnDocument(ReturnSchema):
+    """Return schema of a JSON Schema; None leaves the value open."""
+
+    document: dict[str, Any] | None
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema, as it was given."""
+        return self.document
+
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
+        """Argument schema of the value; of a string, where there is no schema."""
+        whole = {"type": "string"} if self.document is None else self.document
+        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+        inner = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
+        return DocumentSchema({"type": "object", "properties": {OUTPUT: inner}, "required": [OUTPUT], **definitions})
+
+    def check(self, value: Any) -> Any:
+        """Return a value as plain data that matches the schema."""
+        if self.document is None:
+            return value
+        return self.argument_schema.validator(to_json({OUTPUT: value}).decode())[OUTPUT]
