@@ -232,13 +232,18 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["call", "tools.py", "collect", "--arguments", "a"], 2, "it is not JSON"),
         (["call", "tools.py", "halve", "--value", "no"], 1, "halve raised TypeError: unsupported operand"),
         (["list", "tool.py"], 1, "There is no file 'tool.py'; did you mean 'tools.py'?"),
-        (["list", "nothing"], 1, "There is no module 'nothing'. A file is written with its ending: nothing.py."),
-        (["list", "."], 1, "There is no file '.'. There is: tools.py"),
+        (["call", "tools.py", "get_weather", "San Jose"], 2, "write its parameter in front: --city 'San Jose'"),
+        (["list", "nothing"], 1, "There is no module 'nothing'. There is: tools.py"),
+        (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
+        (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
+        (["list", "tools.txt"], 1, "'tools.txt' is no Python file"),
+        (["lock", "tools.py", "--lock", "no/where.json"], 1, "no/where.json cannot be used: No such file or directory"),
         (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. There is: tools.py"),
         (["run", "tools.py", ""], 2, "write it, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
         (["schema", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
+        (["check", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
         (["run", "tools.py", "Hi", "--base-url", "localhost:1/v1", "-m", "m"], 1, "does not begin with http://"),
         (["run", "tools.py", "Hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"], 1, "cannot be reached"),
         (["run", "tools.py", "Hi", "-m", "m"], 1, "OPENAI_API_KEY is not set"),
@@ -249,12 +254,31 @@ def test_mistakes(
     files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     """A mistake is a line on standard error that says what is wrong, with an exit code of its kind."""
+    (files / "tools.txt").touch()
     assert code == main(arguments)
     captured = capsys.readouterr()
 
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert "" == captured.out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "import no_such_module",
+            f"own.py needs the module 'no_such_module'. Install it for this Python: {sys.executable}",
+        ),
+        ("raise SystemExit(3)", "own.py ended the program while it was imported, by sys.exit(3). Put that under:"),
+    ],
+)
+def test_file_that_cannot_be_imported(files: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+    """An error of the file itself ends in a line that says what to do."""
+    write(files / "own.py", text)
+
+    assert 1 == main(["list", "own.py"])
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"toolkit: {message}")
 
 
 def test_call_without_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -507,7 +531,6 @@ def test_file_without_tools(files: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         ("import toolkit\n1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def f(:\n", "SyntaxError: "),
-        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )
 def test_file_that_fails(files: Path, capsys: pytest.CaptureFixture[str], text: str, last: str) -> None:
@@ -590,8 +613,11 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     codes += [main(["resume", "agent.py", run_id, "-q"])]
 
     assert ("paused", [3, 0, 3, 0], "paid 5\n") == (phase, codes, capsys.readouterr().out)
-    assert 1 == main(["resume", "agent.py", "nowhere"])
-    assert "toolkit: No run 'nowhere' can go on. These can: none.\n" == capsys.readouterr().err
+    assert [1, 0] == [main(["resume", "agent.py", "nowhere"]), main(["resume", "agent.py"])]
+    assert (
+        "toolkit: No run 'nowhere' can go on. These can: none.\ntoolkit: every saved run has ended.\n"
+        == capsys.readouterr().err
+    )
 
 
 def test_resume_without_saved_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,15 @@ SessionName = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")]
-Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.")]
+
+
+def _check_dialect(name: str) -> str:
+    if name not in get_args(DialectName):
+        raise typer.BadParameter(f"there is no dialect {name!r}{suggest(name, get_args(DialectName))}")
+    return name
+
+
+Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.", callback=_check_dialect)]
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -130,7 +139,9 @@ def _options(*, version: Annotated[bool, typer.Option("--version", help="Show th
 def run(
     context: typer.Context,
     file: Target,
-    prompt: Annotated[str | None, typer.Argument(help="Read from standard input if it is '-' or missing.")] = None,
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", help="Read from standard input if it is '-' or missing.")
+    ] = None,
     *,
     all_functions: AllFunctions = False,
     model: Model = None,
@@ -206,7 +217,9 @@ def chat(
 @report_errors
 def resume(
     file: Target,
-    run_id: Annotated[str | None, typer.Argument(help="The run. Without it, those that have not ended.")] = None,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="RUN_ID", help="The run. Without it, those that have not ended.")
+    ] = None,
     *,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -223,6 +236,8 @@ def resume(
     if run_id is None:
         for each, phase in unfinished.items():
             print(f"{each}  {phase}")
+        if not unfinished:
+            print("toolkit: every saved run has ended.", file=sys.stderr)
         return
     if run_id not in unfinished:
         _fail(f"No run {run_id!r:.100} can go on. These can: {', '.join(unfinished) or 'none'}.")
@@ -234,7 +249,9 @@ def resume(
 @app.command()
 @report_errors
 def logs(
-    name: Annotated[str | None, typer.Argument(help="One conversation; otherwise all are listed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
+    ] = None,
 ) -> None:
     """Show the conversations of `run` and `chat`, the latest first."""
     print_conversations(name)
@@ -257,6 +274,12 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         raise typer.Exit(2 if tool is None else 0)
     chosen = _get_tool(toolbox, tool)
     _refuse_deps(chosen)
+    if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
+        name = next(
+            (f"--{name.replace('_', '-')} {shlex.quote(value)}" for name in chosen.parameters["properties"]), ""
+        )
+        text = f"write its parameter in front: {name}" if name else f"{chosen.name} takes no arguments"
+        raise typer.BadParameter(text, param_hint=shlex.quote(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
         result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else _ask_if_required)
@@ -296,13 +319,11 @@ def schema(
     strict: bool = False,
 ) -> None:
     """Print the schemas that a provider receives."""
-    if dialect not in get_args(DialectName):
-        raise typer.BadParameter(f"there is no dialect {dialect!r}{suggest(dialect, get_args(DialectName))}")
     toolbox = _load(file, all_functions=all_functions)[1]
     if tool is not None:
         chosen = _get_tool(toolbox, tool)
         toolbox = toolbox.filtered(lambda each: each is chosen)
-    schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # compared above
+    schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # checked by the option
     print(json.dumps(schemas, indent=2, ensure_ascii=False))
 
 
@@ -445,7 +466,10 @@ def lock(
     """
     box = _load(file, all_functions=all_functions)[1]
     is_new = update or not path.exists()
-    box.lock(path, update=update)
+    try:
+        box.lock(path, update=update)
+    except OSError as error:
+        _fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
     print(f"{path}: {len(box)} tools {'written' if is_new else 'as before'}")
 
 
@@ -462,11 +486,16 @@ def _load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
         tools = load_tools(file, all_functions=all_functions)
     except ToolkitError:
         raise
+    except SystemExit as end:
+        guard = 'if __name__ == "__main__":'
+        _fail(f"{file} ended the program while it was imported, by sys.exit({end.code!r}). Put that under: {guard}")
     except Exception as error:  # noqa: BLE001  whatever the file raises
         trace = error.__traceback__
         while trace and trace.tb_frame.f_code.co_filename.startswith((OWN_DIRECTORY, "<frozen importlib")):
             trace = trace.tb_next
         traceback.print_exception(type(error), error, trace)
+        if isinstance(error, ModuleNotFoundError):
+            _fail(f"{file} needs the module {error.name!r}. Install it for this Python: {sys.executable}")
         raise typer.Exit(1) from None
     return (tools, tools.toolbox) if isinstance(tools, Runner) else (None, tools)
 

@@ -31,7 +31,7 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
         Exception: The file raised it.
     """
     place, name = _split_name(target)
-    is_module = all(part.isidentifier() for part in place.split("."))
+    is_module = all(part.isidentifier() for part in place.split(".")) and not _is_other_file(Path(place))
     module = _import_file(Path(place)) if place.endswith(".py") or not is_module else _import_module(place)
     if name:
         return _as_toolbox(_get_member(module, name, place))
@@ -71,9 +71,13 @@ def _split_name(target: str) -> tuple[str, str]:
 
 
 def _import_file(path: Path) -> ModuleType:
+    if path.is_dir():
+        names = ", ".join(str(path / name) for name in _list_files(path)) or "it has no .py file"
+        raise DefinitionError(f"{str(path)!r} is a directory. Name a file in it: {names}.")
     if not path.is_file():
-        near = suggest(path.name, sorted(other.name for other in path.parent.glob("*.py")))
-        raise DefinitionError(f"There is no file {str(path)!r}{near}")
+        raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
+    if path.suffix != ".py":
+        raise DefinitionError(f"{str(path)!r} is no Python file: the name of one ends with .py.")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it
@@ -86,6 +90,15 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
+def _is_other_file(path: Path) -> bool:
+    """Return whether a path that might be the name of a module is a file, or a directory that is no package."""
+    return path.is_file() or (path.is_dir() and not (path / "__init__.py").is_file())
+
+
+def _list_files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.py"))
+
+
 def _import_module(name: str) -> ModuleType:
     sys.path.insert(0, "")  # as `python -m` does
     try:
@@ -93,7 +106,8 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # of an import inside it
-        raise DefinitionError(f"There is no module {name!r}. A file is written with its ending: {name}.py.") from None
+        near = suggest(f"{name}.py", _list_files(Path()))
+        raise DefinitionError(f"There is no module {name!r}{near}") from None
 
 
 def _get_member(module: ModuleType, name: str, place: str) -> Any:
