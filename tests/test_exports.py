@@ -59,7 +59,7 @@ PUBLIC: dict[str, str] = {
     "toolkit": """
         ApprovalError ApprovalRequest BusyError Cancelled Decision DefinitionError Denied Deny
         DuplicateToolError Failed FallbackModel FatalError File Fingerprint Halt Image InvalidArguments Ledger
-        LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
+        LedgerEntry LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
         RateLimitedModel RunError RunHandle RunResult RunState Runner SQLiteLedger SQLiteRuns SQLiteSession Session
         TimedOut Tool ToolCall ToolContext ToolError
         ToolResult ToolNotFoundError Toolbox ToolkitError Usage batched repair_history tool
@@ -82,7 +82,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.cli": "demo main",
     "toolkit.compaction": "Compaction estimate_tokens",
     "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
-    "toolkit.durable": "DevServer DurableRun DurableRunner RunStatus Worker",
+    "toolkit.durable": "DevServer DurableRun DurableRunner PostgresLedger RunStatus Worker",
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
         FatalError FingerprintError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunEndedError

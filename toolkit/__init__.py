@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolkit._execution.approval import Decision as Decision
     from toolkit._execution.authorization import Deny as Deny
     from toolkit._execution.ledger import Ledger as Ledger
+    from toolkit._execution.ledger import LedgerEntry as LedgerEntry
     from toolkit._execution.ledger import MemoryLedger as MemoryLedger
     from toolkit._execution.ledger import SQLiteLedger as SQLiteLedger
     from toolkit._execution.parallel import batched as batched
@@ -75,6 +76,7 @@ _HOMES = {
     "toolkit._execution.authorization": ("Deny",),
     "toolkit._execution.ledger": (
         "Ledger",
+        "LedgerEntry",
         "MemoryLedger",
         "SQLiteLedger",
     ),

@@ -123,13 +123,15 @@ CREATE TABLE entries (
 )
 _WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
+_FORGET = """
+DELETE FROM entries WHERE run_id IN (SELECT run_id FROM entries GROUP BY run_id HAVING max(at) < ?)
+"""
 
 
 class SQLiteLedger(SQLiteStore):
     """A ledger in a file, for several threads and processes of one machine.
 
-    It stores every run for good, so that no call ever runs twice: start a new file when one grows too large, and remove
-    the old one when none of its runs can be resumed any more.
+    It keeps every run, so that no call runs twice, until `forget` deletes those that nobody will resume.
 
     Args:
         path: The file; created if it does not exist.
@@ -162,6 +164,15 @@ class SQLiteLedger(SQLiteStore):
         with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (run_id, call_id))
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
+
+    def forget(self, seconds: float) -> None:
+        """Delete the entries of runs to which nothing was written for so long; do not resume such a run.
+
+        Raises:
+            StoreError: They could not be deleted.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(_FORGET, (time.time() - seconds,))
 
 
 UNRECORDED = "This call was not run: its steps cannot be written down now."

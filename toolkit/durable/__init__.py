@@ -3,7 +3,7 @@
     from toolkit.durable import DurableRunner, Worker
 
 The workflow of a run does what the run's conversation says. Each call of the model and each call of a tool is an
-activity. It needs the extra `temporal`.
+activity. It needs the extra `temporal`; a ledger in PostgreSQL needs the extra `postgres`.
 
 Files, each importing only those below it:
 
@@ -11,6 +11,7 @@ Files, each importing only those below it:
     worker       does the steps of runs
     activities   one step of a run, as the runner does it
     workflow     what comes next, in the engine's sandbox
+    ledger       a ledger in PostgreSQL, for workers on several machines
     server       a development server on this machine
     wire         what these send to each other
 """
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from toolkit.durable.client import DurableRun as DurableRun
     from toolkit.durable.client import DurableRunner as DurableRunner
     from toolkit.durable.client import RunStatus as RunStatus
+    from toolkit.durable.ledger import PostgresLedger as PostgresLedger
     from toolkit.durable.server import DevServer as DevServer
     from toolkit.durable.worker import Worker as Worker
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit.durable.client": ("DurableRun", "DurableRunner", "RunStatus"),
+    "toolkit.durable.ledger": ("PostgresLedger",),
     "toolkit.durable.server": ("DevServer",),
     "toolkit.durable.worker": ("Worker",),
 }

@@ -1,0 +1,112 @@
+"""A ledger in PostgreSQL, which the workers of several machines share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from typing import Any
+
+import psycopg
+import psycopg_pool
+from typing_extensions import Self
+
+from toolkit._execution.ledger import LedgerEntry
+from toolkit.errors import StoreError
+
+# Any number: workers that start at the same time create the table one after the other.
+_CREATION_LOCK = int.from_bytes(b"tkLG", "big")
+_CREATE = """
+CREATE TABLE IF NOT EXISTS toolkit_entries (
+    run_id text, call_id text, stage text, digest text, result text, at double precision,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    PRIMARY KEY (run_id, call_id, stage)
+)
+"""
+_WRITE = """
+INSERT INTO toolkit_entries (run_id, call_id, stage, digest, result, at) VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+"""
+_READ = """
+SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries
+WHERE run_id = %s AND call_id = coalesce(%s, call_id) ORDER BY number
+"""
+_FORGET = """
+DELETE FROM toolkit_entries
+WHERE run_id IN (SELECT run_id FROM toolkit_entries GROUP BY run_id HAVING max(at) < %s)
+"""
+
+
+class PostgresLedger:
+    """A ledger in a table of a PostgreSQL database, for any number of processes and machines.
+
+    The table `toolkit_entries` is created if it does not exist. Connections are opened when they are needed, so make a
+    ledger of its own in a process that was forked.
+
+    Args:
+        address: Of the database, such as "postgresql://user:password@host/name", or a connection string of libpq.
+        connections: How many connections this process has at most.
+        timeout: Longest wait for a connection, in seconds.
+
+    Raises:
+        StoreError: The database cannot be reached, or the table cannot be created.
+    """
+
+    def __init__(self, address: str, *, connections: int = 8, timeout: float = 30.0) -> None:
+        self._pool = psycopg_pool.ConnectionPool(
+            address, min_size=0, max_size=connections, timeout=timeout, open=True, name="toolkit"
+        )
+        try:
+            with self._connect() as connection:
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+                connection.execute(_CREATE)
+        except StoreError:
+            self.close()
+            raise
+
+    def write(self, entry: LedgerEntry) -> bool:
+        """Store an entry; False, and nothing stored, if the same stage of the same call exists.
+
+        Raises:
+            StoreError: It could not be stored.
+        """
+        with self._connect() as connection:
+            return connection.execute(_WRITE, astuple(entry)).rowcount == 1
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+        """Return the entries of a run, or of one of its calls, in the order in which they were written.
+
+        Raises:
+            StoreError: They could not be read.
+        """
+        with self._connect() as connection:
+            rows = connection.execute(_READ, (run_id, call_id)).fetchall()
+        return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
+
+    def forget(self, seconds: float) -> None:
+        """Delete the entries of runs to which nothing was written for so long; do not resume such a run.
+
+        Raises:
+            StoreError: They could not be deleted.
+        """
+        with self._connect() as connection:
+            connection.execute(_FORGET, (time.time() - seconds,))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _connect(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            with self._pool.connection() as connection:
+                yield connection
+        except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+            raise StoreError(f"The ledger in PostgreSQL failed: {error}") from error
