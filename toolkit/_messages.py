@@ -95,6 +95,7 @@ class ToolSpec:
         meta: Schemas of the meta keys that the model fills in beside the arguments, by key.
         module: Isolated module that executes the tool; empty where the run does.
         defer_loading: Whether a provider that can do so shows the parameters only once the model searches for the tool.
+        provider_form: The tool as a request has it, where the provider executes it.
         cache: Forms of `parameters` and wire forms of the tool, by the rules and the dialects that made them.
     """
 
@@ -109,6 +110,7 @@ class ToolSpec:
     meta: Mapping[str, Any] = field(default_factory=dict)
     module: str = ""
     defer_loading: bool = False
+    provider_form: Mapping[str, Any] | None = None
     cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from toolkit._messages import (
 )
 from toolkit._options import is_whole
 from toolkit._schema.json_text import to_json_text
+from toolkit.errors import DefinitionError
 
 # The names of `catalog.DIALECTS`.
 DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"]
@@ -78,8 +79,25 @@ class Dialect(ABC):
         Raises:
             DefinitionError: The provider takes no such tool.
         """
+        if spec.provider_form is not None:
+            return self.render_provider_tool(spec.name, spec.provider_form)
         tool: dict[str, Any] = spec.cache.get(self) or spec.cache.setdefault(self, self._render_tool(spec))
         return tool
+
+    def render_provider_tool(
+        self,
+        name: str,
+        form: Mapping[str, Any],  # noqa: ARG002  one that has such tools sends it
+    ) -> dict[str, Any]:
+        """Write a tool that the provider executes.
+
+        Raises:
+            DefinitionError: The provider has no such tool.
+        """
+        raise DefinitionError(
+            f"{name!r} is a tool that OpenAI's Responses execute, and {self.name!r} has none: pass api='responses', or "
+            f"leave it out."
+        )
 
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
         """Read the calls in a reply: an object of the provider's client, or the same as plain data.

@@ -108,6 +108,11 @@ class Responses(RunDialect):
         search = [{"type": "tool_search"}] if any(spec.defer_loading for spec in specs) else []
         return [*map(_describe_namespace, tools.values()), *search]
 
+    @override
+    def render_provider_tool(self, name: str, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Write a tool that the provider executes."""
+        return dict(form)
+
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)
         return {
@@ -149,8 +154,11 @@ def _mark_misrouted(calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> lis
 
 
 def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:
-    """Choose tools that no choice can name, in a namespace or not loaded yet, by the list of tools."""
-    hidden = {spec.name for spec in request.tools if spec.namespace or spec.defer_loading}
+    """Choose tools that no choice can name, such as one in a namespace or not loaded yet, by the list of tools."""
+    if request.allowed is not None:  # the provider would execute others unasked
+        own = tuple(spec for spec in request.tools if not spec.provider_form or spec.name in request.allowed)
+        request = replace(request, tools=own)
+    hidden = {spec.name for spec in request.tools if spec.namespace or spec.defer_loading or spec.provider_form}
     if request.choice in hidden:
         return offer_allowed(replace(request, choice="required", allowed=(str(request.choice),)))
     return offer_allowed(request) if hidden.intersection(request.allowed or ()) else request

@@ -20,6 +20,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, iterate_until
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import notice_interrupts
+from toolkit._execution.approval import Stopped
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     ModelRequest,
@@ -252,7 +253,10 @@ class Run(Generic[T]):
             yield event
 
     def _is_late(self, error: Exception, deadline: Cancellation) -> bool:
-        """Return whether an error means that the run is over: it was cancelled, or its time is up."""
+        """Return whether an error means that the run is over: it was cancelled or stopped, or its time is up."""
+        if isinstance(error, Stopped):
+            self.conversation.end("stopped")
+            return True
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
         if self.caller.deadline.reason == DEADLINE and not self.cancellation:
@@ -266,9 +270,11 @@ class Run(Generic[T]):
             self._specs = ()
         if len(self._specs) != len(self.caller.tools):
             self._specs = tuple([tool._spec for tool in self.caller.tools.values()])
+        if step.with_tools:
+            await self.caller.vet_provider_tools(self._specs, step.turn, backend)
         request = ModelRequest(
             messages=step.messages,
-            tools=self._specs if step.with_tools else (),
+            tools=self._list_offered() if step.with_tools else (),
             output=self.output.spec,
             choice=self.tool_choice,
             allowed=self.allowed,
@@ -286,6 +292,11 @@ class Run(Generic[T]):
             is_own = request.tools is offered and (request.choice, request.allowed) == (self.tool_choice, self.allowed)
             self.caller.offer(None if is_own else request)
         return request
+
+    def _list_offered(self) -> tuple[ToolSpec, ...]:
+        """List the tools without those of the provider that the gates do not allow."""
+        refused = {name for name, is_offered in self.caller.offered.items() if not is_offered}
+        return tuple([spec for spec in self._specs if spec.name not in refused]) if refused else self._specs
 
     async def _send(
         self, request: ModelRequest, model: Model, backend: Backend, cancellation: Cancellation
@@ -368,6 +379,7 @@ class Run(Generic[T]):
         if partial_output is not None:
             yield from partial_output.finish(response.text)
         response = self.conversation.add_response(response)
+        yield from self.caller.list_provider_calls(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
         yield turn

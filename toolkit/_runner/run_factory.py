@@ -13,6 +13,7 @@ from typing import Any
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
+from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
 from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
@@ -107,6 +108,7 @@ class RunFactory:
         self.instructions = instructions
         self.options = given
         self.model_choice = _make_model_choice(toolbox, model, given)
+        _check_provider_tools(toolbox, self.model_choice)
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
         self._order: Order = check_order(given.get("order", "parallel"))
@@ -334,6 +336,20 @@ class _CheckedTools:
     changing: Sequence[AnyTool]
     typed: Sequence[AnyTool]
     has_agents: bool
+
+
+def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
+    """Refuse tools that a provider executes where it is known that this one executes none.
+
+    Raises:
+        DefinitionError: There is one.
+    """
+    dialect = choice.dialect or getattr(choice.given, "dialect", None)
+    if dialect is None and choice.given is None:
+        dialect = APIS[choice.api][choice.api]()
+    for made in toolbox:
+        if made._spec.provider_form is not None and isinstance(dialect, Dialect):
+            dialect.render_tool(made._spec)
 
 
 def _require_approval(tool: AnyTool) -> AnyTool:

@@ -7,8 +7,10 @@ pass down by `current_cancellation`.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +27,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
-from toolkit._messages import ModelRequest, PendingApproval, ToolCall, ToolMessage, ToolResult
+from toolkit._messages import ModelRequest, ModelResponse, PendingApproval, ToolCall, ToolMessage, ToolResult, ToolSpec
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import (
     CANCELLED_TEXT,
@@ -44,6 +46,10 @@ from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, T
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
 
+logger = logging.getLogger("toolkit")
+
+# What a provider's items have of the arguments of its own calls.
+PROVIDER_ARGUMENTS = ("action", "queries", "code")
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
 
@@ -68,6 +74,7 @@ class ToolCaller:
         observers: Hooks that get each event of this run and of those below.
         early: Calls that started while the response still arrived, by call id.
         results: Results of calls by call id, also those whose end was not seen.
+        offered: Tools that the provider executes, by name: whether the gates allow to offer them.
     """
 
     conversation: Conversation
@@ -88,6 +95,7 @@ class ToolCaller:
     observers: tuple[Callable[..., Any], ...] = ()
     early: dict[str, EarlyCall] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
+    offered: dict[str, bool] = field(default_factory=dict)
 
     def offer(self, request: ModelRequest | None) -> None:
         """Refuse calls of tools that hooks have taken out of a request; None offers those of the run again."""
@@ -96,6 +104,39 @@ class ToolCaller:
             names = allowed_names([spec.name for spec in request.tools], request.choice, request.allowed)
             available = names if available is None else names.intersection(available)
         self.dispatcher = replace(self.dispatcher, available=available)
+
+    async def vet_provider_tools(self, specs: Iterable[ToolSpec], turn: int, backend: Backend) -> None:
+        """Ask the gates whether the tools that the provider executes may be offered.
+
+        Raises:
+            Stopped: An approver ends the run.
+        """
+        for name, form in ((spec.name, spec.provider_form) for spec in specs):
+            if form is None or name in self.offered:
+                continue
+            if self.available is not None and name not in self.available:
+                self.offered[name] = False
+                continue
+            settings = json.dumps({key: value for key, value in form.items() if key != "type"})
+            call = ToolCall(name=name, arguments=settings, id=f"{self.conversation.run_id[:8]}_{name}")
+            result = (await self.execute(call, turn, discard, backend)).result
+            self.offered[name] = not result.is_error
+            if result.is_error:
+                logger.warning("The tool %r is not offered to the model: %s", name, result.text)
+            if isinstance(result.exception, Stopped):
+                raise result.exception
+
+    def list_provider_calls(self, response: ModelResponse) -> Iterator[Event]:
+        """Give the events of what the provider has executed for a response."""
+        for item in response.items:
+            tool = self.tools.get(str(item.get("type")).removesuffix("_call"))
+            if tool is not None and tool._spec.provider_form is not None:
+                self.dispatcher.add_foreign(tool.name)
+                given = json.dumps({key: item[key] for key in PROVIDER_ARGUMENTS if key in item})
+                call = ToolCall(name=tool.name, arguments=given, id=str(item.get("id") or ""))
+                status = str(item.get("status"))
+                yield self.make_start(call)
+                yield self.make_end(call, ToolResult(item, text=status, error=status if status == "failed" else None))
 
     def make_start(self, call: ToolCall) -> ToolCallStarted:
         """Make the event of a call that starts."""

@@ -88,6 +88,7 @@ def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
         "parameters": spec.parameters,
         "output": spec.output,
         "effect": made.settings.effect,
+        "provider": spec.provider_form,
         "source": made.origin,
     }
     described: dict[str, Any] = json.loads(json.dumps({key: value for key, value in definition.items() if value}))
@@ -120,7 +121,7 @@ def _compare_tool(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) 
             *(_describe_change(key, old.get(key), new.get(key), "reworded") for key in ("title", "description")),
             *_compare_schemas("parameters", old.get("parameters", {}), new.get("parameters", {})),
             *_compare_outputs(old.get("output"), new.get("output")),
-            *(_describe_change(key, old.get(key), new.get(key), "changed") for key in ("effect", "source")),
+            *(_describe_change(key, old.get(key), new.get(key), "changed") for key in ("effect", "provider", "source")),
         ]
         yield from [*filter(None, lines)] or ["is written otherwise (changed)"]
 

@@ -22,6 +22,7 @@ Files, each importing only those below it:
     inner_calls   calls that a tool makes of other tools
     ask_user      questions to the user
     web_search    search engines, and reading what they find
+    provider      tools that the model's provider executes
     http          web pages
     samples       small tools for examples and tests
     data          tables: parse, filter, aggregate
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from toolkit.builtin.knowledge import knowledge_tools as knowledge_tools
     from toolkit.builtin.knowledge import memory_tool as memory_tool
     from toolkit.builtin.plan import plan_tool as plan_tool
+    from toolkit.builtin.provider import provider_tool as provider_tool
     from toolkit.builtin.random import random_tool as random_tool
     from toolkit.builtin.schedule.recurrence import next_run as next_run
     from toolkit.builtin.schedule.scheduler import FiringOutcome as FiringOutcome
@@ -118,6 +120,7 @@ _HOMES = {
         "memory_tool",
     ),
     "toolkit.builtin.plan": ("plan_tool",),
+    "toolkit.builtin.provider": ("provider_tool",),
     "toolkit.builtin.random": ("random_tool",),
     "toolkit.builtin.schedule.recurrence": ("next_run",),
     "toolkit.builtin.schedule.scheduler": ("FiringOutcome", "Scheduler", "planned_only"),

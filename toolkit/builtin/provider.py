@@ -1,0 +1,75 @@
+"""Tools that the model's provider executes: web search, file search, a code interpreter.
+
+    Runner([add, provider_tool("web_search")], api="responses")
+
+The provider calls and executes them while it answers, so none of their calls can be refused here. What can be is the
+offer: before a run offers one, its gates are asked, with the tool's settings as the arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from toolkit._tools.options import Effect
+from toolkit._tools.tool import Tool
+from toolkit.errors import DefinitionError
+
+ProviderToolName: TypeAlias = Literal["web_search", "file_search", "code_interpreter"]
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "web_search": "Search the web; executed by the model's provider.",
+    "file_search": "Search files that the provider stores; executed by the model's provider.",
+    "code_interpreter": "Run Python in a container of the provider; executed by the model's provider.",
+}
+EFFECTS: Mapping[str, Effect] = {"web_search": "read", "file_search": "read"}
+# Settings without which the provider refuses them.
+USUAL: Mapping[str, Mapping[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
+REQUIRED: Mapping[str, str] = {"file_search": "vector_store_ids"}
+SETTINGS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
+
+
+class _Provider:
+    """Stands for the provider; `provider_form` is what it is sent for the tool."""
+
+    def __init__(self, provider_form: Mapping[str, Any]) -> None:
+        self.provider_form = provider_form
+
+    def __call__(self, settings: dict[str, Any]) -> str:  # noqa: ARG002  they are for the gates
+        """Say that there is nothing to do here: the call only passes the gates."""
+        return f"{self.provider_form['type']} is executed by the model's provider."
+
+
+def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
+    """Make a tool that OpenAI executes itself, for Responses; every other API refuses it.
+
+    Each use is an event in the run, and stays in the conversation. The gates of a run are asked once, before it offers
+    the tool, with the settings as arguments; where they do not allow it, the run does without.
+
+    Args:
+        name: "web_search", "file_search" or "code_interpreter".
+        **settings: Further keys of the tool in a request, such as `vector_store_ids=["vs_1"]` of a file search.
+
+    Raises:
+        DefinitionError: There is no such tool, or a setting is missing or has no JSON form.
+
+    Examples:
+        >>> from toolkit import Toolbox
+        >>> Toolbox([provider_tool("web_search", search_context_size="low")]).schemas("responses")
+        [{'type': 'web_search', 'search_context_size': 'low'}]
+    """
+    if name not in get_args(ProviderToolName):
+        raise DefinitionError(f"provider_tool({name!r}) is none of {', '.join(map(repr, get_args(ProviderToolName)))}.")
+    given = {**USUAL.get(name, {}), **settings}
+    if (needed := REQUIRED.get(name, "")) and not given.get(needed):
+        raise DefinitionError(f"provider_tool({name!r}) needs {needed}=[...].")
+    try:
+        json.dumps(given, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"provider_tool({name!r}) has a setting that no JSON can carry: {error}") from None
+    function, effect = _Provider({"type": name, **given}), EFFECTS.get(name)
+    made = Tool.from_schema(name, SETTINGS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
+    handler: Any = made.handler
+    return replace(made, handler=handler.of(replace(handler.interface, origin="a tool of the model's provider")))
