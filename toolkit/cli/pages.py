@@ -16,6 +16,7 @@ from toolkit._messages import PendingApproval
 from toolkit.display.cards import render_tool, render_tool_result
 from toolkit.display.form import Form
 from toolkit.display.formatting import escape_text, format_call
+from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     STYLE,
     render_code,
@@ -116,11 +117,11 @@ class Site:
         """Render a conversation, the last run as it happens; then what it waits for, or a field for the next prompt."""
         yield "<h1>Chat</h1>"
         pending: Sequence[PendingApproval] = ()
-        for prompt, handle in exchanges:
+        for number, (prompt, handle) in enumerate(exchanges):
             yield f'<div class="you">{render_text(prompt, MAX_TEXT)}</div>' if prompt else ""
             is_active = handle.status in ("pending", "running")
             yield f'<div id="stop">{self._render_button("cancel", "Stop")}</div>' if is_active else ""
-            yield from _render_events(handle.events())
+            yield from _render_events(handle.events(), number)
             yield _hide("stop") if is_active else ""
             error, pending = _read_end(handle)
             yield render_error(error)
@@ -148,16 +149,18 @@ class Site:
         return f'<form method="post" action="{self.root}{path}"><button>{text}</button></form>'
 
 
-def _render_events(events: Iterable[Event]) -> Iterator[str]:
-    """Render events as they come; what is sent can only be hidden again."""
+def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
+    """Render the events of a run as they come; what is sent can only be hidden again."""
     has_text = is_open = False
+    count = 0  # of texts
     for event in events:
         if is_open and not isinstance(event, TextDelta):
             is_open = False
             yield "</div>"
         match event:
             case TextDelta(text=text):
-                yield ("" if is_open else '<div class="t">') + escape_text(text, MAX_TEXT)
+                count += not is_open
+                yield ("" if is_open else f'<div class="t" id="text-{number}-{count}">') + escape_text(text, MAX_TEXT)
                 has_text = is_open = True
             case ToolCallStarted(call=call):
                 has_text = False  # a text before a call is not the answer
@@ -170,7 +173,7 @@ def _render_events(events: Iterable[Event]) -> Iterator[str]:
             case LimitReached(limit=limit):
                 yield render_dim(f"The limit {limit} is reached.", tag="div")
             case RunFinished(output=output, finish_reason=reason):
-                yield "" if has_text else render_text(output, MAX_TEXT)
+                yield (_hide(f"text-{number}-{count}") if has_text else "") + render_markdown(output, MAX_TEXT)
                 yield "" if reason in ("stop", "paused") else render_pill(reason)
 
 

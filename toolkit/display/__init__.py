@@ -9,6 +9,7 @@ Files, each importing only those below it:
     timeline      turns and calls as bars
     terminal      a run as lines of text
     notebook      a run as HTML
+    markdown      what models write as HTML
     markup        parts of HTML, and their style
     formatting    labelled lines, and texts without control characters
 """

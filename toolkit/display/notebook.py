@@ -23,6 +23,7 @@ from toolkit._messages import (
     Usage,
 )
 from toolkit.display.formatting import escape_text, get_progress_text
+from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_ANSWER,
     MAX_CELL,
@@ -317,7 +318,7 @@ def _render_run(answer: str, turns: Sequence[Turn], about: Iterable[str], end: s
     timeline = "".join(_render_turn(turn, answer, hidden) for turn in turns)
     opened = " open" if is_unfolded or errors else ""
     table = f"<details{opened}><summary>{summary}</summary>{timeline}</details>" if timeline else summary
-    return f"{mark}{render_text(answer, MAX_ANSWER)}{approvals}{table}"
+    return f"{mark}{render_markdown(answer, MAX_ANSWER)}{approvals}{table}"
 
 
 def _render_turn(turn: Turn, answer: str, hidden: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 from toolkit._messages import FILES_TEXT, IMAGES_TEXT, SystemMessage, UserMessage
 from toolkit.display.formatting import escape_text
+from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_NAME,
     format_count,
@@ -92,7 +93,7 @@ def _render_facts(result: Result) -> str:
 
 
 def _render_answer(result: Result) -> str:
-    return render_table(result.output) or render_text(str(result), MAX_TEXT) or render_dim("None.", tag="div")
+    return render_table(result.output) or render_markdown(str(result), MAX_TEXT) or render_dim("None.", tag="div")
 
 
 def _render_section(title: str, text: str) -> str:
