@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import Parameter
 from itertools import chain
-from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    Protocol,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    get_args,
-    overload,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import Self
@@ -36,45 +23,30 @@ from toolkit._dialects.base import Dialect, DialectName
 from toolkit._dialects.catalog import DIALECTS, find_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
+from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.bindings import AnyTool, Bindings, Tools, table_lock
+from toolkit._tools.addable import Addable, ToolSource, exchange_tools, is_source, list_tools, name_source
+from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
-from toolkit._tools.decorator import add_defaults, check_defaults, tool, tool_methods
-from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
 from toolkit._tools.options import ToolOptions
 from toolkit._tools.shared_values import META_SCHEMAS, SharedValues, Values
-from toolkit._tools.tool import CONTEXT_REMEDY, Tool, check_deps, refuse_unbound, safe_name
+from toolkit._tools.tool import CONTEXT_REMEDY, check_deps, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
 
 if TYPE_CHECKING:
     from toolkit._tools.fingerprint import Fingerprint
 
-logger = logging.getLogger("toolkit")
-
-# A tool, a function, a source, or an object whose decorated methods are tools.
-Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
 NO_DEFAULTS = ToolOptions()
-# Attributes that a tool written as an object may have, besides name, parameters and execute.
-OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
 # Added to the refusal of a call that needs approval, for whoever made it.
 HINT = " Pass approve=..., such as approve=Console()."
-
-
-@runtime_checkable
-class ToolSource(Protocol):
-    """Tools from elsewhere that may change: a toolbox takes over those that there are whenever a run starts."""
-
-    def current_tools(self) -> tuple[AnyTool, ...]:
-        """Return the tools that there are now; the same tuple as long as nothing changes."""
-        ...
 
 
 @check_methods(dict.fromkeys(("format", "provider", "api"), "Write dialect=..."))
@@ -150,15 +122,14 @@ class Toolbox:
             prefix: As for `prefixed`.
 
         Raises:
-            DefinitionError: No method is a tool.
+            DefinitionError: No method is a tool, or it is a class.
         """
-        if inspect.isclass(instance):
-            raise DefinitionError(f"Toolbox.from_object() takes an instance: write {instance.__name__}(...).")
-        methods = tool_methods(type(instance))
-        if not methods:
-            owner = type(instance).__qualname__
-            raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
-        box = cls(getattr(instance, name) for name in methods)
+        owner = instance if inspect.isclass(instance) else type(instance)
+        if not tool_methods(owner):
+            raise DefinitionError(
+                f"No method of {owner.__qualname__} is a tool: decorate those that a model may call with @tool."
+            )
+        box = cls([instance])
         return box.prefixed(prefix) if prefix else box
 
     @property
@@ -182,14 +153,14 @@ class Toolbox:
             DuplicateToolError: A name is taken; the message names the kind and source of both.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
-        parts = [(item, item.current_tools() if _is_source(item) else (item,)) for item in tools]
+        parts = [(item, item.current_tools() if is_source(item) else (item,)) for item in tools]
         taken = [self._make_tools(listed) for _, listed in parts]
         given = [*chain.from_iterable(taken)]
         with table_lock:
             added = dict(self.bindings._tools)
             for made in given:
                 if made.name in added and not replace:
-                    old, new = _name_source(added[made.name]), _name_source(made)
+                    old, new = name_source(added[made.name]), name_source(made)
                     raise DuplicateToolError(
                         f"Tool {made.name!r} is already in this toolbox: it came from {old}, and {new} has the same "
                         f"name. Give one another name=, put a prefix with Toolbox.prefixed(), or take its place with "
@@ -197,7 +168,7 @@ class Toolbox:
                     )
                 added[made.name] = made
             self.bindings._tools = added
-            self._sources += [(item, listed, own) for (item, listed), own in zip(parts, taken) if _is_source(item)]
+            self._sources += [(item, listed, own) for (item, listed), own in zip(parts, taken) if is_source(item)]
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -244,7 +215,13 @@ class Toolbox:
 
         It is the same mapping until something changes. Takes over what has changed in the sources.
         """
-        self._update()
+        with table_lock:
+            for place, (source, known, old) in enumerate(self._sources):
+                listed = source.current_tools()
+                if listed is not known:
+                    new = self._make_tools(listed)
+                    self._sources[place] = source, listed, new
+                    self.bindings._tools = exchange_tools(self.bindings._tools, old, new)
         return self.bindings._compose()
 
     @overload
@@ -311,8 +288,7 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        self._update()
-        renderer, tools = self._dialect(dialect, strict=strict), self.bindings._compose()
+        renderer, tools = self._dialect(dialect, strict=strict), self.snapshot()
         key = dialect, renderer.strict
         if self._schemas[0] is not tools:
             self._schemas = tools, {}
@@ -354,16 +330,9 @@ class Toolbox:
             DefinitionError: The tools differ; the message has one line for each difference. Or the file is no lock.
             OSError: The file cannot be read or written.
         """
-        from toolkit._tools.lock import find_differences, write_lock
+        from toolkit._tools.lock import check_lock
 
-        if update or not Path(path).exists():
-            write_lock(path, self)
-        elif differences := find_differences(path, self):
-            lines = "\n".join(f"  {line}" for line in differences)
-            raise DefinitionError(
-                f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
-                f"If they are right, write it anew: lock(..., update=True), or `toolkit lock --update`."
-            )
+        check_lock(path, self, update=update)
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of this toolbox's settings, by which two processes can be compared.
@@ -402,9 +371,8 @@ class Toolbox:
         Raises:
             ValueError: The reply has no calls in this dialect, but in another.
         """
-        renderer = self._dialect(dialect, strict=strict)
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
-        return run_sync(self._answer(reply, renderer, parallel))
+        return run_sync(self._answer(reply, self._dialect(dialect, strict=strict), parallel))
 
     async def aanswer(
         self,
@@ -417,9 +385,8 @@ class Toolbox:
         shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Execute the calls in a provider's reply in the running event loop: see `answer`."""
-        renderer = self._dialect(dialect, strict=strict)
         parallel = _make_parallel(self._make_dispatcher(approve), context, AsyncBackend(), shared)
-        return await self._answer(reply, renderer, parallel)
+        return await self._answer(reply, self._dialect(dialect, strict=strict), parallel)
 
     def call(
         self,
@@ -540,19 +507,13 @@ class Toolbox:
 
         return render_toolbox(self)
 
-    def _make_tools(self, items: Iterable[Addable]) -> list[AnyTool]:
-        made = chain.from_iterable(map(_as_tools, items))
+    def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
+        for item in items:
+            if item is None or isinstance(item, (list, tuple, Toolbox)):
+                what = "None" if item is None else "a list of them: write Toolbox([*tools])"
+                raise DefinitionError(f"A toolbox takes tools, functions and objects; one of them is {what}.")
+        made = chain.from_iterable(map(list_tools, items))
         return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
-
-    def _update(self) -> None:
-        """Take over the changed tools of the sources; a new one whose name is taken is left out, with a warning."""
-        with table_lock:
-            for place, (source, known, old) in enumerate(self._sources):
-                listed = source.current_tools()
-                if listed is not known:
-                    new = self._make_tools(listed)
-                    self._sources[place] = source, listed, new
-                    self.bindings._tools = _exchange(self.bindings._tools, old, new)
 
     def _copy_bindings(self) -> Bindings:
         return self.bindings._rename({name: name for name in self.names})
@@ -599,7 +560,7 @@ class Toolbox:
             raise ValueError(f'wait={wait!r} is not "all", "success" or "first".')
         if wait == "all":
             return await parallel.all(calls)
-        return [await parallel.first(calls, is_success if wait == "success" else is_finished)]
+        return [await parallel.first(calls, needs_success=wait == "success")]
 
     def _make_dispatcher(self, approve: Approver | None, hint: str = "") -> Dispatcher:
         """Make the dispatcher of calls without a run.
@@ -611,13 +572,12 @@ class Toolbox:
         Raises:
             TypeError: `approve` is no function.
         """
-        self._update()
         if approve is not None and not callable(approve):
             raise TypeError(
                 f"approve={approve!r} is not a function of an ApprovalRequest, such as Console() or approve_all."
             )
         return Dispatcher(
-            tools=self.bindings._compose(),
+            tools=self.snapshot(),
             approvers=() if approve is None else (approve,),
             no_approver=NO_APPROVER + hint,
             check_output=self.check_output,
@@ -637,59 +597,3 @@ def _render(dialect: Dialect, made: AnyTool) -> dict[str, Any]:
     except (PydanticSerializationError, ValueError) as error:  # a schema whose references are replaced may be deep
         raise DefinitionError(f"{made.origin}: its schema cannot be sent in this dialect: {error}") from None
     return copy
-
-
-def _name_source(made: AnyTool) -> str:
-    """Name the kind and the source of a tool."""
-    interface = made.handler.interface
-    is_function = isinstance(interface, FunctionHandler) and not interface.signature.origin
-    return f"the function {made.origin}" if is_function else made.origin
-
-
-def _is_source(item: object) -> TypeGuard[ToolSource]:
-    return isinstance(item, ToolSource) and not inspect.isclass(item)
-
-
-def _exchange(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
-    """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
-    owned, known, fresh = {*map(id, old)}, {made.name for made in old}, {made.name: made for made in new}
-    kept = {
-        name: fresh[name] if id(made) in owned else made
-        for name, made in tools.items()
-        if id(made) not in owned or name in fresh
-    }
-    added = {name: made for name, made in fresh.items() if name not in known}
-    for name in added.keys() & kept.keys():
-        logger.warning("%s is left out: the toolbox has a tool %r already.", added[name].origin, name)
-    return {**kept, **{name: made for name, made in added.items() if name not in kept}}
-
-
-def _as_tools(item: Addable) -> Iterable[AnyTool]:
-    """Return the tools that an item stands for: one, or those of an object with decorated methods."""
-    if item is None or isinstance(item, (list, tuple, Toolbox)):
-        what = "None" if item is None else "a list of them: write Toolbox([*tools])"
-        raise DefinitionError(f"A toolbox takes tools, functions and objects; one of them is {what}.")
-    if isinstance(item, Tool) or inspect.isroutine(item):
-        made = item if isinstance(item, Tool) else tool(item)
-        refuse_unbound(made, "add")
-        return [made]
-    if _is_source(item):
-        return item.current_tools()
-    owner = item if inspect.isclass(item) else type(item)
-    methods = tool_methods(owner)
-    if methods and item is owner:
-        raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
-    if methods:
-        return [getattr(item, name) for name in methods]
-    if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
-        written: Any = item
-        options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
-        return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
-    if hasattr(item, "as_tool"):
-        raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
-    if not callable(item):
-        raise DefinitionError(
-            f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
-            "one with name, parameters and execute."
-        )
-    return [tool(item)]

@@ -166,13 +166,13 @@ class ParallelCalls:
             results = {id(end.call): end.result async for end in ends}
         return [results[id(call)] for call in own]
 
-    async def first(self, calls: Iterable[ToolCall], wanted: Callable[[ToolResult], bool]) -> ToolResult:
-        """Execute calls until one has a wanted result, and cancel the others; an error if none has."""
+    async def first(self, calls: Iterable[ToolCall], *, needs_success: bool) -> ToolResult:
+        """Execute calls until one ends, or succeeds, and cancel the others; an error if none does."""
         own = _copy_calls(calls)
         errors: dict[int, str] = {}
         async with aclosing(self.ends(own)) as ends:
             async for end in ends:
-                if wanted(end.result):
+                if not (needs_success and end.result.is_error):
                     return end.result
                 errors[id(end.call)] = f"{end.call.name}: {end.result.error}"
         return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in own) or "there is no call"))
@@ -247,13 +247,3 @@ def _check_call(call: ToolCall) -> ToolCall:
     if not isinstance(call.arguments, str):
         raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")
     return call
-
-
-def is_success(result: ToolResult) -> bool:
-    """Return whether a call ended without an error."""
-    return not result.is_error
-
-
-def is_finished(_: ToolResult) -> bool:
-    """Return whether a call ended: always, with or without an error."""
-    return True

@@ -35,7 +35,8 @@ from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.errors import ConversationError

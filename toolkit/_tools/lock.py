@@ -38,6 +38,24 @@ def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     return {"version": VERSION, "tools": dict(sorted(digests.items()))}
 
 
+def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *, update: bool) -> None:
+    """Check tools against a lock file; write the file if there is none, or if `update` is set.
+
+    Raises:
+        OSError: The file cannot be read or written.
+        DefinitionError: The tools differ; the message has one line for each difference, such as
+            `add: parameters.b is required now (narrowed)`. Or the file is no lock.
+    """
+    if update or not Path(path).exists():
+        write_lock(path, tools)
+    elif differences := compare_tools(path, tools):
+        lines = "\n".join(f"  {name}: {line}" for name, found in differences.items() for line in found)
+        raise DefinitionError(
+            f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
+            f"If they are right, write it anew: lock(..., update=True), or `toolkit lock --update`."
+        )
+
+
 def write_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> None:
     """Write the definitions of tools to a file.
 
@@ -46,19 +64,6 @@ def write_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) ->
     """
     text = json.dumps(describe_tools(tools), indent=2, ensure_ascii=False)
     Path(path).write_text(f"{text}\n", encoding="utf-8")
-
-
-def find_differences(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> list[str]:
-    """Compare tools with the definitions in a file.
-
-    Returns:
-        One line for each difference, such as `add: parameters.b is required now (narrowed)`; none where all is equal.
-
-    Raises:
-        OSError: The file cannot be read.
-        DefinitionError: It is not a lock.
-    """
-    return [f"{name}: {line}" for name, lines in compare_tools(path, tools).items() for line in lines]
 
 
 def compare_tools(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> dict[str, list[str]]:

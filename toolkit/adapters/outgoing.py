@@ -20,7 +20,8 @@ from toolkit._execution.truncation import MAX_RESULT, truncate
 from toolkit._messages import ToolCall, ToolResult, make_plain
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.json_text import to_json_text
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
 from toolkit.adapters.libraries import load_library

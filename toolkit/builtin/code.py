@@ -26,7 +26,8 @@ from toolkit._messages import META, ToolCall, ToolResult
 from toolkit._options import is_number
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_identifier
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.inner_calls import InnerCalls

@@ -13,7 +13,8 @@ from typing_extensions import TypedDict
 
 from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.inner_calls import InnerCalls

@@ -23,7 +23,8 @@ from toolkit._dialects.catalog import DIALECTS
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps

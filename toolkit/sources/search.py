@@ -21,7 +21,8 @@ from pydantic import StringConstraints
 from toolkit._guards.options import check_whole
 from toolkit._messages import Message, ModelRequest, ToolMessage
 from toolkit._schema.error_messages import suggest
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, ToolError

@@ -11,7 +11,8 @@ from pydantic_core import to_json
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
-from toolkit._toolbox import Addable, Toolbox
+from toolkit._toolbox import Toolbox
+from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.functions import Action
 from toolkit._tools.handlers import DeclaredHandler, Handler, LatentHandler

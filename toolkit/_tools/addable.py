@@ -1,0 +1,92 @@
+"""Items that a toolbox is made of, and the tools that each stands for.
+
+An item is a tool, a function, a source of tools, an object whose decorated methods are tools, or an object with `name`,
+`parameters` and `execute`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+from toolkit._tools.bindings import AnyTool, Tools
+from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.tool import Tool, refuse_unbound
+from toolkit.errors import DefinitionError
+
+logger = logging.getLogger("toolkit")
+
+# Any object may be an item; one that stands for no tool is refused when it is added.
+Addable: TypeAlias = object
+# Attributes that a tool written as an object may have, besides name, parameters and execute.
+OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Tools from elsewhere that may change: a toolbox takes over those that there are whenever a run starts."""
+
+    def current_tools(self) -> tuple[AnyTool, ...]:
+        """Return the tools that there are now; the same tuple as long as nothing changes."""
+        ...
+
+
+def is_source(item: object) -> TypeGuard[ToolSource]:
+    """Return whether an item is a source of tools."""
+    return isinstance(item, ToolSource) and not inspect.isclass(item)
+
+
+def list_tools(item: Addable) -> Iterable[AnyTool]:
+    """List the tools that an item stands for.
+
+    Raises:
+        DefinitionError: It stands for none.
+    """
+    if isinstance(item, Tool) or inspect.isroutine(item):
+        made = item if isinstance(item, Tool) else tool(item)
+        refuse_unbound(made, "add")
+        return [made]
+    if is_source(item):
+        return item.current_tools()
+    owner = item if inspect.isclass(item) else type(item)
+    methods = tool_methods(owner)
+    if methods and item is owner:
+        raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
+    if methods:
+        return [getattr(item, name) for name in methods]
+    if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
+        written: Any = item
+        options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
+        return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
+    if hasattr(item, "as_tool"):
+        raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
+    if not callable(item):
+        raise DefinitionError(
+            f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
+            "one with name, parameters and execute."
+        )
+    return [tool(item)]
+
+
+def name_source(made: AnyTool) -> str:
+    """Name the kind and the source of a tool."""
+    interface = made.handler.interface
+    is_function = isinstance(interface, FunctionHandler) and not interface.signature.origin
+    return f"the function {made.origin}" if is_function else made.origin
+
+
+def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
+    """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
+    owned, known, fresh = {*map(id, old)}, {made.name for made in old}, {made.name: made for made in new}
+    kept = {
+        name: fresh[name] if id(made) in owned else made
+        for name, made in tools.items()
+        if id(made) not in owned or name in fresh
+    }
+    added = {name: made for name, made in fresh.items() if name not in known}
+    for name in added.keys() & kept.keys():
+        logger.warning("%s is left out: the toolbox has a tool %r already.", added[name].origin, name)
+    return {**kept, **{name: made for name, made in added.items() if name not in kept}}
