@@ -46,7 +46,7 @@ class Bindings:
     modules: Mapping[str, FunctionHandler] = field(default_factory=dict)
     # The toolbox's tools as they were added, by name.
     _tools: Tools = field(default_factory=dict)
-    # JSON Schemas, by key, of what a model may write beside the arguments of each call.
+    # JSON Schemas of the meta keys that a model may fill in with each call.
     _meta: Mapping[str, Any] = field(default_factory=dict)
     _overlay: _Overlay = field(default_factory=lambda: _Overlay())
 

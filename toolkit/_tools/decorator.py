@@ -124,7 +124,7 @@ def tool(
     """
     if options:
         refuse_unknown_options(options, OPTION_NAMES, HINTS)
-    fields: dict[str, Any] = {"name": name, "title": title, "_text": description, **options}
+    fields: dict[str, Any] = {"name": name, "title": title, "_description": description, **options}
     given = {key: value for key, value in fields.items() if value is not None}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
 
@@ -186,7 +186,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     fields = {"name": safe_name(name), **split_options(given, name, settings)}
     choose = _drop_function if is_declaration(plain) else _choose_handler
     handler = choose(own, fields.get("activity"))
-    made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **fields)
+    made: Tool[Any, Any] = Tool(handler=handler, _is_classmethod=isinstance(function, classmethod), **fields)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
 

@@ -45,15 +45,15 @@ class SchemaDeclaration:
     Attributes:
         interface: Parameters and output.
         activity: The name of the function that executes the tool; None where the schema has none.
-        meta: JSON Schemas, by key, of what a model writes about a call beside its arguments.
-        asked: The keys of these that are required.
+        meta: JSON Schemas, by key, of what a model writes in the meta keys of a call.
+        required_meta: The keys of these that are required.
         scope: The module and the imported values; None where the schema has neither.
     """
 
     interface: Declaration
     activity: str | None
     meta: Mapping[str, Any]
-    asked: tuple[str, ...]
+    required_meta: tuple[str, ...]
     scope: Scope | None
 
 

@@ -314,7 +314,7 @@ class BoundHandler(DeclaredHandler):
 
     def _make_inner(self, tool: Any) -> Action:
         """Return a function that calls the function; one of call, tool and context gets these two as well."""
-        act, names = self.function.make_action(tool), [p.name for p in self.beside]
+        act, names = self.function.make_action(tool), [p.name for p in self.tool_and_context]
         if not names:
             return act
 
@@ -362,10 +362,12 @@ class BoundHandler(DeclaredHandler):
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The function's parameters that take values of the call."""
-        return tuple(p for p in self.function.signature.parameters if not p.is_injected and p not in self.beside)
+        return tuple(
+            p for p in self.function.signature.parameters if not p.is_injected and p not in self.tool_and_context
+        )
 
     @cached_property
-    def beside(self) -> tuple[Parameter, ...]:
+    def tool_and_context(self) -> tuple[Parameter, ...]:
         """The parameters of a function of call, tool and context that take the last two; empty for any other function.
 
         Such a function has three positional parameters, and the interface none of their names. A context that is

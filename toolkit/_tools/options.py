@@ -287,8 +287,8 @@ DEFAULT_SETTINGS = ToolSettings()
 
 # Options that are not fields of a tool.
 _DERIVED = frozenset({"latent", "reasoning", "module", "imports"})
-# Those about what a model writes beside the arguments.
-_BESIDE = frozenset({"reasoning", "module", "imports", "_scope"})
+# Those about meta keys: what a model writes in addition to the arguments.
+_META_OPTIONS = frozenset({"reasoning", "module", "imports", "_scope"})
 
 
 class ToolOptions(TypedDict, total=False):
@@ -372,7 +372,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     chosen = {name: value for name, value in given.items() if name in ToolSettings.__dataclass_fields__}
     try:
         _check_values(given)
-        meta = {} if _BESIDE.isdisjoint(given) else _make_meta_fields(given)
+        meta = {} if _META_OPTIONS.isdisjoint(given) else _make_meta_fields(given)
         if chosen:
             settings = settings.tighten(chosen)
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""The part of a run that a tool's calls may see, and what a model writes beside their arguments."""
+"""The part of a run that a tool's calls may see, and the meta keys of the calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # The description of `_imports` where the schema has none.
 IMPORTS_TEXT = "Names of the values that this call may see."
-# With reasoning=True the model writes this beside the arguments.
+# The meta key that reasoning=True adds.
 REASONING_SCHEMA: Mapping[str, Any] = {
     REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}
 }
@@ -49,7 +49,7 @@ class Scope:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """JSON Schemas, by key, of what the model writes beside the arguments."""
+        """JSON Schemas of the meta keys that the model fills in."""
         return {} if self.schema is None else {IMPORTS: self.schema}
 
     def restrict(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:

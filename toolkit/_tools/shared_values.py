@@ -253,7 +253,7 @@ OR = "||"
 # JSON Schema of a reference. Grammar compilers need patterns that are anchored at both ends.
 REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
 
-# Schemas of what a model may write beside the arguments, where calls refer to each other.
+# Schemas of the meta keys by which calls refer to each other.
 META_SCHEMAS: Mapping[str, Any] = {
     INSTANCE: {
         "type": "string",

@@ -105,12 +105,12 @@ class Tool(Generic[P, R]):
     settings: ToolSettings = DEFAULT_SETTINGS
     activity: str | None = None
     # The description, where it is not the docstring's.
-    _text: str | None = None
+    _description: str | None = None
     # Whether it is a class method: it binds to the class, not to an instance.
-    _of_class: bool = False
-    # JSON Schemas, by key, of what a model writes beside the arguments; and the keys that it must not leave out.
+    _is_classmethod: bool = False
+    # JSON Schemas of the meta keys that a model writes in addition to the arguments; and which of them are required.
     _meta: Mapping[str, Any] = field(default_factory=dict)
-    _asked: tuple[str, ...] = ()
+    _required_meta: tuple[str, ...] = ()
     # The values of the run that a call may see; None for all of them.
     _scope: Scope | None = None
 
@@ -149,7 +149,7 @@ class Tool(Generic[P, R]):
     @cached_property
     def description(self) -> str:
         """The description that the model reads."""
-        return self.handler.description if self._text is None else self._text
+        return self.handler.description if self._description is None else self._description
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Tool(Generic[P, R]):
         )
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Extend the schema of the arguments by what a model writes beside them."""
+        """Extend the schema of the arguments by the meta keys."""
         from toolkit._messages import OUTPUT_PATH
         from toolkit._tools.shared_values import allow_references, describe_result
 
@@ -207,7 +207,7 @@ class Tool(Generic[P, R]):
             own = allow_references(schema)
             if output is not None and self.handler.activity != "":  # a model knows the output that it writes itself
                 meta = {**meta, OUTPUT_PATH: describe_result(meta[OUTPUT_PATH], output)}
-        required = [*(key for key in self._asked if key in meta), *own.get("required", ())]
+        required = [*(key for key in self._required_meta if key in meta), *own.get("required", ())]
         known = {"required": required} if required else {}
         return {**own, "properties": {**meta, **own["properties"]}, **known}
 
@@ -265,7 +265,13 @@ class Tool(Generic[P, R]):
 
         found = parse_schema(name, schema)
         declared = {"activity": found.activity, "_scope": found.scope, "_meta": found.meta or None}
-        fields = {"title": title, "_text": description, "_asked": found.asked, **declared, **options}
+        fields = {
+            "title": title,
+            "_description": description,
+            "_required_meta": found.required_meta,
+            **declared,
+            **options,
+        }
         return cls._declare(name, found.interface, function, fields)
 
     @classmethod
@@ -297,7 +303,7 @@ class Tool(Generic[P, R]):
         """
         from toolkit._tools.from_schema import parse_types
 
-        fields = {"title": title, "_text": description, **options}
+        fields = {"title": title, "_description": description, **options}
         return cls._declare(name, parse_types(name, accepts, gives), function, fields)
 
     @classmethod
@@ -305,7 +311,7 @@ class Tool(Generic[P, R]):
         from toolkit._tools.handlers import BoundHandler, name_origin, without_function
 
         given = {key: value for key, value in options.items() if value is not None}
-        own = ("title", "_text", "_meta", "_asked", "_scope")
+        own = ("title", "_description", "_meta", "_required_meta", "_scope")
         refuse_unknown_options([key for key in options if key not in own], ("function", *OPTION_NAMES), HINTS)
         fields = split_options(given, interface.origin, DEFAULT_SETTINGS)
         activity = fields.get("activity")
@@ -327,7 +333,7 @@ class Tool(Generic[P, R]):
     @overload  # a static method
     def __get__(self, instance: None, owner: type) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
-        target = owner if self._of_class else instance
+        target = owner if self._is_classmethod else instance
         if target is None or not self._binds:
             return self
         handler = self._with_function(cast("FunctionHandler", self._function).in_class().bind(target))
