@@ -36,7 +36,7 @@ def called(function: Callable[..., object]) -> Call:
             positional, named = validate(words)
         except ValidationError as error:
             return str(error)
-        return to_json(function(*positional, **named)).decode()
+        return _written(function(*positional, **named))
 
     return call
 
@@ -50,7 +50,7 @@ def acalled(function: Callable[..., Awaitable[object]]) -> AsyncCall:
             positional, named = validate(words)
         except ValidationError as error:
             return str(error)
-        return to_json(await function(*positional, **named)).decode()
+        return _written(await function(*positional, **named))
 
     return call
 
@@ -84,6 +84,11 @@ async def aconverse(client: openai.AsyncOpenAI, schemas: Any, calls: Mapping[str
         messages.append(_said(text, wishes))
         answers = await _together([calls[wish.name](wish.arguments) for wish in wishes])
         messages += map(_told, wishes, answers)
+
+
+def _written(value: object) -> str:
+    """Write a value for a model: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else to_json(value).decode()
 
 
 def _validator(function: Callable[..., object]) -> Callable[[str], Any]:

@@ -217,5 +217,5 @@ def _drop_function(interface: ToolInterface, activity: str | None) -> Handler:
     from toolkit._tools.handlers import refuse_private, without_function  # slow to load, and few tools need it
 
     if isinstance(interface, FunctionHandler):
-        refuse_private(interface.origin, interface.parameter_names)
+        refuse_private(interface.origin, [p.name for p in interface.signature.parameters if not p.is_injected])
     return without_function(interface, activity)

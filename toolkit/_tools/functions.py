@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -56,11 +56,6 @@ class FunctionHandler:
     def function(self) -> Callable[..., Any]:
         """The function that is called."""
         return self.signature.callable
-
-    @property
-    def parameter_names(self) -> Collection[str]:
-        """Names of the parameters that the run does not supply."""
-        return [p.name for p in self.signature.parameters if not p.is_injected]
 
     @property
     def description(self) -> str:
