@@ -164,6 +164,26 @@ def test_each_block_runs_alone(
     sys.modules.pop("tools", None)
 
 
+# What people type into a search field.
+SEARCHED = """
+    streaming; structured output; Ollama; vLLM; LM Studio; Azure; Anthropic; Gemini; chat history; database
+    connection; rate limit; cost; tokens; FastAPI; async; debugging; logging; testing; images; PDF; pandas;
+    NumPy; MCP; OpenAPI; approve; approval; human in the loop; retry; retries; timeout; cancel; parallel;
+    crash recovery; resume; notebook; shell; command line; sub-agents; handoff; memory; RAG; embeddings; long
+    conversations; context window; guardrails; middleware; hooks; OpenTelemetry; security; JSON Schema;
+    docstrings; strict mode; fallback; proxies; migrating; compared; examples; pytest; dry run; code mode; web
+    search; ledger; errors; limits
+"""
+
+
+def test_headings_have_the_words_that_are_searched() -> None:
+    """Each word that a newcomer searches for is in a heading of some page."""
+    pages = (ROOT / "docs").glob("*.md")
+    headings = "\n".join(found for page in pages for found in re.findall(r"^#+ (.+)$", read_prose(page), re.MULTILINE))
+
+    assert [] == [word for word in SEARCHED.split(";") if " ".join(word.split()).lower() not in headings.lower()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_anchors_lead_somewhere(page: Path) -> None:
     """Every link to a heading, of this page or of another one, finds it."""

@@ -149,7 +149,10 @@ class Cassette:
         self._name = "" if model is None else model.name
         self._requests, self._calls = _Track("request"), _Track("call")
         if mode == "replay" and not self.path.exists():
-            raise ScriptError(f'There is no cassette {self.path}. Record it: Cassette(path, model, mode="record").')
+            raise ScriptError(
+                f'There is no cassette {self.path}. Record it: Cassette(path, model, mode="record"), or, with the '
+                "fixture `cassette`, pytest --cassettes=record."
+            )
         if mode != "record" and self.path.exists():
             self._load()
 
