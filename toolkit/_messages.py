@@ -373,7 +373,12 @@ class ToolResult(NamedTuple):
 
     def __repr__(self) -> str:
         values = zip(self._fields, self, self._field_defaults.values())  # not compared: `!=` of a table is a table
-        changed = (f"{name}={value!r}" for name, value, default in values if value is not default)
+        is_same = isinstance(self.value, str) and self.text == self.value  # which is shown once
+        changed = (
+            f"{name}={value!r}"
+            for name, value, default in values
+            if value is not default and not (is_same and name == "text")
+        )
         return f"ToolResult({', '.join(changed)})"
 
     def _repr_html_(self) -> str:

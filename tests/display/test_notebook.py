@@ -495,3 +495,12 @@ def test_page_without_pictures_of_tools_among_the_prompts(tmp_path: Path) -> Non
     Runner([draw], model=ScriptedModel([call("draw"), "Done."])).run("Draw.").save(tmp_path / "run.html")
 
     assert 1 == (tmp_path / "run.html").read_text(encoding="utf-8").count("<img")
+
+
+def test_plain_text() -> None:
+    """Where there is no HTML, a state is one line, and a result has a text only where it is not the value itself."""
+    state = Runner([fail], model=ScriptedModel([call("fail")]), approve=defer).run("x").state
+
+    assert f"<RunState {state.run_id}, paused, messages: 2, turns: 1, pending: 1>" == repr(state)
+    assert "ToolResult(value='sunny')" == repr(ToolResult("sunny", "sunny"))
+    assert "ToolResult(value=3, text='3')" == repr(ToolResult(3, "3"))

@@ -67,6 +67,10 @@ class RunState(FrozenValue):
     empty_responses: int = 0
     output_retries: int = 0
 
+    def __repr__(self) -> str:
+        counts = f"messages: {len(self.messages)}, turns: {self.turns}, pending: {len(self.pending)}"
+        return f"<RunState {self.run_id}, {self.finish_reason or self.phase}, {counts}>"
+
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_state  # only a notebook asks
 
