@@ -268,7 +268,7 @@ class ParameterSchema(ArgumentSchema):
         offered = [p for p in self.offered if p.name in by_name]
         usual: dict[str, dict[str, Any]] = {
             name: {"type": "typed-dict-field", "schema": core, "required": by_name[name].is_required}
-            for name, core in writer.write_usual(_list_types(offered)).items()
+            for name, core in writer.write_usual({p.name: p.json_type for p in offered if not p.problem}).items()
         }
         if rest := {p.name: p.field_type for p in offered if p.name not in usual}:
             generated = generate_fields(rest, self.names)
@@ -283,7 +283,7 @@ class ParameterSchema(ArgumentSchema):
     @cached_property
     def _properties(self) -> Properties:
         writer = JsonSchemaWriter()
-        written = writer.write_usual(_list_types(self.offered))
+        written = writer.write_usual({p.name: p.json_type for p in self.offered if not p.problem})
         usual = {p.name: Property(p.name, written[p.name], p.is_required) for p in self.offered if p.name in written}
         rest = [p for p in self.offered if p.name not in usual]
         if not rest:
@@ -367,11 +367,6 @@ def _summarize(error: Exception) -> str:
     if isinstance(error, SchemaError):
         return lines[-1].strip().removeprefix("error: ")
     return re.split(r"\.(?:\s|$)", lines[0])[0]
-
-
-def _list_types(parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """List the types in JSON, by name, of the parameters whose annotation was resolved."""
-    return {p.name: p.json_type for p in parameters if not p.problem}
 
 
 def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:

@@ -181,13 +181,8 @@ class Signature:
         return (inspect.Parameter.POSITIONAL_ONLY,)
 
     @cached_property
-    def _is_plain(self) -> bool:
-        """True if the callable is a plain function, whose own signature is the whole truth."""
-        return is_plain_function(self.callable) and "__signature__" not in self.callable.__dict__
-
-    @cached_property
     def _python(self) -> inspect.Signature:
-        return read_signature(self.callable if self._is_plain else find_called(self.callable))
+        return read_signature(self.callable if is_plain_function(self.callable) else find_called(self.callable))
 
     @cached_property
     def _positional(self) -> Collection[str]:
@@ -234,7 +229,7 @@ class Signature:
         default, info = declared.default, None
         if type(default).__name__ == "FieldInfo":
             default, info = _read_default(default), default
-        is_positional = not self._is_plain and declared.name in self._positional
+        is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         return Parameter(
             name=declared.name, kind=kind, annotation=annotation, default=default, field=info, problem=problem
@@ -291,8 +286,8 @@ _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def is_plain_function(function: object) -> bool:
-    """Check whether a callable is a function that wraps no other."""
-    return type(function) is FunctionType and "__wrapped__" not in function.__dict__
+    """Check whether a callable is a function that wraps no other, and whose own signature is the whole truth."""
+    return type(function) is FunctionType and function.__dict__.keys().isdisjoint(("__wrapped__", "__signature__"))
 
 
 def find_source(function: Callable[..., Any]) -> Callable[..., Any]:

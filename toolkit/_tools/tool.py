@@ -194,7 +194,7 @@ class Tool(Generic[P, R]):
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            provider_form=getattr(find_instance(self), "provider_form", None),
+            provider_form=getattr(getattr(self.handler, "function", None), "provider_form", None),
         )
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
