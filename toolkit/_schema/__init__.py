@@ -13,7 +13,7 @@ Files, each importing only those below it:
     collisions       sets and dicts whose keys were chosen to have one hash
     python_stubs     tools as Python functions without bodies, for a model that writes code
     error_messages   error messages for a model
-    json_schema      JSON Schema as plain data, and which alternative of a union a document matches
+    json_schema      JSON Schema as plain data: its parts, references, types and nulls; what pydantic generates, cleaned
     json_text        JSON texts as models write them, and text that is safe to show
     examples         arguments in the examples of a docstring
     docstrings       descriptions, parameter texts and examples in docstrings

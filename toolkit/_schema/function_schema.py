@@ -1,4 +1,4 @@
-"""Argument and return schemas: what a tool takes and gives, as JSON Schema and as a validator; here those of functions.
+"""Argument schemas and return schemas, the base classes and those of functions: JSON Schema, validator, serializer.
 
 Usual types of parameters are written by hand, models and other classes are described once each, and what is left goes
 through pydantic together. A return annotation can make no tool unusable: one that cannot be resolved, or that pydantic
@@ -400,8 +400,8 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
 )
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
-# Types whose values need no writer of their own.
-# Tuples, since an annotation may be any object, such as a list, which has no hash.
+# Types whose values any JSON writer takes, and those of which no schema says anything. Tuples, since an annotation may be
+# any object, such as a list, which has no hash.
 _JSON = (str, int, float, bool, type(None), None, Any, list, dict)
 _UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
 

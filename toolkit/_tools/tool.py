@@ -177,6 +177,7 @@ class Tool(Generic[P, R]):
         from toolkit._messages import ToolSpec
 
         arguments, output = self.handler.argument_schema, self.handler.returns.schema
+        function = self.handler.function_handler
         try:
             to_json([self.description, arguments.schema])
         except PydanticSerializationError as error:
@@ -194,7 +195,7 @@ class Tool(Generic[P, R]):
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            provider_form=getattr(getattr(self.handler, "function", None), "provider_form", None),
+            provider_form=getattr(function and function.signature.callable, "provider_form", None),
         )
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
