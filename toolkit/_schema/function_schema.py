@@ -400,8 +400,8 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
 )
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
-# Types whose values any JSON writer takes, and those of which no schema says anything. Tuples, since an annotation may be
-# any object, such as a list, which has no hash.
+# Types whose values any JSON writer takes, and those of which no schema says anything. Tuples, since an annotation may
+# be any object, such as a list, which has no hash.
 _JSON = (str, int, float, bool, type(None), None, Any, list, dict)
 _UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
 
