@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
+from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator
 
 from toolkit._schema.collisions import refuse_collisions
 from toolkit._schema.json_schema import to_hashable
@@ -23,6 +22,9 @@ MAX_STEPS = 10_000  # steps that a schema may need for one place of a document
 MAX_CHAIN = 100  # references that follow each other
 MIN_STEPS = 20_000  # steps for any document, besides those for its length
 STEPS_PER_CHARACTER = 4
+
+# Takes a value, and returns checks that a function may call or not.
+DeferredChecks: TypeAlias = Callable[[Any], Sequence[Callable[[Any], Any]]]
 
 NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
 
@@ -42,17 +44,6 @@ class Probe:
         return self.validators[0].isinstance_python((place, value), strict=True, context=info.context)
 
 
-@dataclass(frozen=True)
-class TypeFilter:
-    """Apply a check to values of some types, and let all others pass."""
-
-    types: Collection[type]
-
-    def check(self, value: Any, inner: Callable[[Any], Any]) -> Any:
-        """Check a value, if it is of these types."""
-        return inner(value) if type(value) in self.types else value
-
-
 def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
     """Check a value, and return it unchanged."""
     check(value)
@@ -62,31 +53,6 @@ def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
 def refuse_value(_value: Any) -> NoReturn:
     """Refuse any value."""
     raise PydanticCustomError("never", "No value is allowed here")
-
-
-@dataclass(frozen=True)
-class AllowedValues:
-    """Check of `enum` and `const`."""
-
-    values: Sequence[Any]
-    known: frozenset[Any]
-
-    @classmethod
-    def of(cls, values: Sequence[Any]) -> AllowedValues:
-        """Build the check.
-
-        Raises:
-            PydanticCustomError: Too many values have one hash.
-        """
-        return cls(values, frozenset(refuse_collisions([*map(to_hashable, values)])))
-
-    def check(self, value: Any) -> Any:
-        """Return a value that is allowed."""
-        if to_hashable(value) not in self.known:
-            written = [json.dumps(each, ensure_ascii=False) for each in self.values]
-            listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
-            raise PydanticKnownError("literal_error", {"expected": listed})
-        return value
 
 
 def check_unique(value: list[Any]) -> list[Any]:
@@ -102,56 +68,13 @@ def check_unique(value: list[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class ContainsCheck:
-    """Check of `contains`, `minContains` and `maxContains`."""
-
-    probe: Probe
-    place: str
-    least: int
-    most: float
-
-    def check(self, value: list[Any], info: Any) -> list[Any]:
-        """Return a list of which the right number of items match."""
-        count = sum(self.probe.fits(self.place, item, info) for item in value)
-        if count < self.least:
-            raise PydanticCustomError(
-                "contains",
-                "List should have at least {least} items that fit its schema, not {count}",
-                {"least": self.least, "count": count},
-            )
-        if count > self.most:
-            raise PydanticCustomError(
-                "contains",
-                "List should have at most {most} items that fit its schema, not {count}",
-                {"most": self.most, "count": count},
-            )
-        return value
-
-
-@dataclass(frozen=True)
-class DependentRequired:
-    """Check of `dependentRequired`."""
-
-    needed: Mapping[str, Sequence[str]]
-
-    def check(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return an object that has the keys which its keys require."""
-        missing = [name for key, names in self.needed.items() if key in value for name in names if name not in value]
-        if missing:
-            raise ValidationError.from_exception_data(
-                "object", [{"type": "missing", "loc": (name,), "input": value} for name in dict.fromkeys(missing)]
-            )
-        return value
-
-
-@dataclass(frozen=True)
 class PatternProperties:
     """Check of the keys that `properties` does not list: by the patterns that each matches, or as additional ones."""
 
     declared: Collection[str]
     patterns: Sequence[Callable[[str], bool]]
 
-    def check(self, value: dict[str, Any], defer: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+    def check(self, value: dict[str, Any], defer: DeferredChecks) -> dict[str, Any]:
         """Return an object with these keys checked."""
         free = [key for key in value if key not in self.declared]
         matched = [[key for key in free if matches(key)] for matches in self.patterns]
@@ -162,11 +85,6 @@ class PatternProperties:
             if keys:
                 made |= check({key: made[key] for key in keys})
         return made
-
-
-def defer_check(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a check, to be called later or not at all."""
-    return check
 
 
 @dataclass(frozen=True)
@@ -202,52 +120,11 @@ class Alternatives:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
-    def check(self, value: Any, defer: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+    def check(self, value: Any, defer: DeferredChecks, info: Any) -> Any:
         """Read a value as the alternative that it matches."""
         first = self.find_first(value, info)
         checks = defer((None,) * (len(self.places) + 1))
         return checks[-1 if first is None else first](value)
-
-
-@dataclass(frozen=True)
-class NotCheck:
-    """Check of `not`."""
-
-    probe: Probe
-    place: str
-
-    def check(self, value: Any, info: Any) -> Any:
-        """Return a value that does not match."""
-        if self.probe.fits(self.place, value, info):
-            raise PydanticCustomError("not", "Input should not match what the schema excludes")
-        return value
-
-
-@dataclass(frozen=True)
-class Conditional:
-    """Check of `if`, `then` and `else`."""
-
-    probe: Probe
-    place: str
-
-    def check(self, value: Any, defer: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
-        """Read a value by `then` or `else`."""
-        then, otherwise = defer((None, None))
-        return then(value) if self.probe.fits(self.place, value, info) else otherwise(value)
-
-
-@dataclass(frozen=True)
-class DependentSchemas:
-    """Check of `dependentSchemas`."""
-
-    keys: Sequence[str]
-
-    def check(self, value: dict[str, Any], defer: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
-        """Read an object by the schemas of its keys."""
-        present = frozenset(value)
-        for key, check in zip(self.keys, defer((None,) * len(self.keys))):
-            value = check(value) if key in present else value
-        return value
 
 
 # By keyword: a test of what a number must not be, and pydantic-core's names for the error and the limit.
@@ -274,21 +151,6 @@ def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
     if type(value) is bool:
         raise PydanticKnownError("float_type")
     return check(value)
-
-
-@dataclass(frozen=True)
-class NumberBounds:
-    """Check of a number against limits, without rounding."""
-
-    limits: Sequence[tuple[str, Any]]
-
-    def check(self, value: Any) -> Any:
-        """Return a number within the limits."""
-        for keyword, limit in self.limits:
-            is_outside, kind, name = BOUNDS[keyword]
-            if is_outside(value, limit):
-                raise PydanticKnownError(kind, {name: limit})  # type: ignore[arg-type]
-        return value
 
 
 def is_multiple(value: float, step: float) -> bool:

@@ -5,29 +5,24 @@ First the writer and the building blocks, then keywords of one type each, and ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 from typing import Any, TypeAlias
 
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError, ValidationError
 
+from toolkit._schema.collisions import refuse_collisions
+from toolkit._schema.json_schema import to_hashable
 from toolkit._schema.validation.checks import (
     BOUNDS,
-    AllowedValues,
     Alternatives,
-    Conditional,
-    ContainsCheck,
-    DependentRequired,
-    DependentSchemas,
-    NotCheck,
-    NumberBounds,
+    DeferredChecks,
     PatternProperties,
     Probe,
-    TypeFilter,
     Workload,
     check_unique,
-    defer_check,
     keep_number,
     keep_value,
     refuse_value,
@@ -138,7 +133,12 @@ def write_wrap(function: Node, core: Node) -> Node:
 
 def defer_checks(cores: list[Node]) -> Node:
     """Write checks that a function may call or not, each by itself."""
-    return {"type": "tuple", "items_schema": [write_wrap(no_info(defer_check), core) for core in cores]}
+    return {"type": "tuple", "items_schema": [write_wrap(no_info(lambda _, check: check), core) for core in cores]}
+
+
+def write_filter(types: Collection[type], core: Node) -> Node:
+    """Write a check of values of some types; all others pass."""
+    return write_wrap(no_info(lambda value, check: check(value) if type(value) in types else value), core)
 
 
 def write_chain(steps: list[Node]) -> Node:
@@ -148,10 +148,23 @@ def write_chain(steps: list[Node]) -> Node:
 
 
 def write_members(values: Sequence[Any]) -> Node:
-    """Write that a value is one of `values`."""
+    """Write that a value is one of `values`.
+
+    Raises:
+        PydanticCustomError: Too many of them have one hash.
+    """
     if values and all(isinstance(each, str) for each in values):
         return {"type": "literal", "expected": values}
-    return write_after(no_info(AllowedValues.of(values).check), {"type": "any"})
+    known = frozenset(refuse_collisions([*map(to_hashable, values)]))
+
+    def check(value: Any) -> Any:
+        if to_hashable(value) not in known:
+            written = [json.dumps(each, ensure_ascii=False) for each in values]
+            listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
+            raise PydanticKnownError("literal_error", {"expected": listed})
+        return value
+
+    return write_after(no_info(check), {"type": "any"})
 
 
 def write_union(cores: list[tuple[Node, str]]) -> Node:
@@ -209,7 +222,15 @@ _INTEGRAL: Mapping[str, Callable[[Any], tuple[str, int]]] = {
 
 def _write_bounds(schema: Schema, keywords: Any) -> list[Node]:
     limits = [(keyword, schema[keyword]) for keyword in keywords if keyword in schema]
-    return [write_after(no_info(NumberBounds(limits).check), {"type": "any"})] if limits else []
+
+    def check(value: Any) -> Any:
+        for keyword, limit in limits:
+            is_outside, kind, name = BOUNDS[keyword]
+            if is_outside(value, limit):
+                raise PydanticKnownError(kind, {name: limit})  # type: ignore[arg-type]
+        return value
+
+    return [write_after(no_info(check), {"type": "any"})] if limits else []
 
 
 def _write_string(_writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
@@ -251,8 +272,19 @@ def _write_contains(writer: KeywordWriter, schema: Schema, place: str) -> list[N
         return []
     inner = writer.probe_at(join_pointer(place, "contains"))
     writer.work.add(place, deeper=[inner])
-    check = ContainsCheck(writer.probe, inner, schema.get("minContains", 1), schema.get("maxContains", inf))
-    return [write_after(with_info(check.check), {"type": "any"})]
+    least, most = schema.get("minContains", 1), schema.get("maxContains", inf)
+
+    def check(value: list[Any], info: Any) -> list[Any]:
+        count = sum(writer.probe.fits(inner, item, info) for item in value)
+        if not least <= count <= most:
+            limit = f"at least {least}" if count < least else f"at most {most}"
+            known = {"limit": limit, "count": count}
+            raise PydanticCustomError(
+                "contains", "List should have {limit} items that fit its schema, not {count}", known
+            )
+        return value
+
+    return [write_after(with_info(check), {"type": "any"})]
 
 
 def _write_object(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
@@ -266,10 +298,19 @@ def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
         core["keys_schema"] = write_wrap(
             no_info(keep_value), writer.write_deeper(place, schema["propertyNames"], "propertyNames")
         )
-    steps = [core] if len(core) > 1 else []
-    if "dependentRequired" in schema:
-        steps = [write_after(no_info(DependentRequired(schema["dependentRequired"]).check), core)]
-    return steps
+    if "dependentRequired" not in schema:
+        return [core] if len(core) > 1 else []
+
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        needed = [name for key, names in schema["dependentRequired"].items() if key in value for name in names]
+        missing = dict.fromkeys(name for name in needed if name not in value)
+        if missing:
+            raise ValidationError.from_exception_data(
+                "object", [{"type": "missing", "loc": (name,), "input": value} for name in missing]
+            )
+        return value
+
+    return [write_after(no_info(check), core)]
 
 
 def _write_constants(schema: Schema) -> list[Node]:
@@ -397,7 +438,7 @@ def _write_types(writer: KeywordWriter, schema: Schema, place: str) -> list[Node
 def _write_guarded(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     """Write the constraints of a schema without `type`: each holds for values of its own type."""
     return [
-        write_wrap(no_info(TypeFilter(types).check), write_chain(KINDS[kind](writer, schema, place)))
+        write_filter(types, write_chain(KINDS[kind](writer, schema, place)))
         for kind, (keywords, types) in CONSTRAINTS.items()
         if schema.keys() & keywords
     ]
@@ -465,7 +506,13 @@ def _name_alternative(schema: Any, number: int) -> str:
 def _write_not(writer: KeywordWriter, _schema: Schema, place: str) -> Node:
     inner = writer.probe_at(join_pointer(place, "not"))
     writer.work.add(place, here=[inner])
-    return write_after(with_info(NotCheck(writer.probe, inner).check), {"type": "any"})
+
+    def check(value: Any, info: Any) -> Any:
+        if writer.probe.fits(inner, value, info):
+            raise PydanticCustomError("not", "Input should not match what the schema excludes")
+        return value
+
+    return write_after(with_info(check), {"type": "any"})
 
 
 def _write_if(writer: KeywordWriter, schema: Schema, place: str) -> Node:
@@ -474,16 +521,25 @@ def _write_if(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     cores = [
         writer.write_here(place, schema[each], each) if each in schema else {"type": "any"} for each in ("then", "else")
     ]
-    return write_wrap(with_info(Conditional(writer.probe, inner).check), defer_checks(cores))
+
+    def check(value: Any, defer: DeferredChecks, info: Any) -> Any:
+        then, otherwise = defer((None, None))
+        return then(value) if writer.probe.fits(inner, value, info) else otherwise(value)
+
+    return write_wrap(with_info(check), defer_checks(cores))
 
 
 def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     schemas = schema["dependentSchemas"]
     cores = [writer.write_here(place, each, "dependentSchemas", key) for key, each in schemas.items()]
-    return write_wrap(
-        no_info(TypeFilter({dict}).check),
-        write_wrap(no_info(DependentSchemas(list(schemas)).check), defer_checks(cores)),
-    )
+
+    def check(value: dict[str, Any], defer: DeferredChecks) -> dict[str, Any]:
+        present = frozenset(value)
+        for key, check_by in zip(schemas, defer((None,) * len(schemas))):
+            value = check_by(value) if key in present else value
+        return value
+
+    return write_filter({dict}, write_wrap(no_info(check), defer_checks(cores)))
 
 
 # Keywords that read a value, and refuse what is no JSON.
