@@ -104,7 +104,7 @@ def test_reference_has_every_public_name() -> None:
     modules = {f"toolkit.{entry.stem}" for entry in entries if entry.stem[0] != "_" and entry.suffix in ("", ".py")}
     names = {
         f"{name}.{each}"
-        for name in ("toolkit", "toolkit.builtin", "toolkit.durable", "toolkit.stores")
+        for name in ("toolkit", "toolkit.builtin", "toolkit.durable", "toolkit.stores", "toolkit.testing")
         for each in vars(importlib.import_module(name))["__all__"]
         if each not in errors.__all__
     }
