@@ -25,8 +25,7 @@ from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, Type
 from toolkit._schema.function_schema import ReturnType
 from toolkit._schema.json_schema import inline_root
 from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
-from toolkit._schema.validation.references import SchemaDocument as Parts
-from toolkit._schema.validation.references import bundle
+from toolkit._schema.validation.references import SchemaDocument, bundle
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope
 from toolkit._tools.shared_values import META_SCHEMAS
@@ -65,7 +64,7 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
     """
     origin = f"Tool.from_schema({name!r})"
     with name_origin(origin):
-        document = Parts.load(schema)
+        document = SchemaDocument.load(schema)
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
         properties, fields = _split_properties(document.root, whole)
         _check_name(name, fields)
@@ -103,7 +102,9 @@ def _parse_required(required: Any) -> tuple[str, ...]:
     return tuple(key for key in META if key in names)
 
 
-def _make_interface(origin: str, document: Parts, whole: dict[str, Any], fields: Mapping[str, Any]) -> Declaration:
+def _make_interface(
+    origin: str, document: SchemaDocument, whole: dict[str, Any], fields: Mapping[str, Any]
+) -> Declaration:
     """Make two documents of the schema: the parameters, and the output."""
     description, required = whole.pop("description", ""), whole.get("required")
     if not isinstance(description, str):
@@ -161,14 +162,16 @@ def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:
     origin = f"Tool.from_models({name!r})"
     with name_origin(origin):
         built = DocumentSchema(_load_object(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
-        returns = ReturnDocument(bundle(Parts.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
+        returns = (
+            ReturnDocument(bundle(SchemaDocument.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
+        )
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
     return check_declaration(made)
 
 
 def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
-    document = Parts.load(given)
+    document = SchemaDocument.load(given)
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
         raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')

@@ -8,11 +8,11 @@ UnboundHandler    a declared tool whose activity is not bound yet: refuses each 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from inspect import Parameter as Written
 from typing import Any, TypeAlias, get_origin
 
 from pydantic_core import from_json, to_json
@@ -110,8 +110,8 @@ class CallArguments(dict[str, Any]):
         return CallArguments(value) if isinstance(value, dict) else value
 
 
-_POSITIONAL = (Written.POSITIONAL_ONLY, Written.POSITIONAL_OR_KEYWORD)
-_REST = (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_REST = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 def value_types(accepted: ArgumentSchema) -> Mapping[str, Any]:
@@ -355,7 +355,7 @@ class BoundHandler(DeclaredHandler):
 
         It is the function's only one, or the first of call, tool and context, and none of the interface is called so.
         """
-        named = [p.name for p in self.parameters if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
+        named = [p.name for p in self.parameters if p.kind not in _REST]
         alone = len(named) == 1 == len(self.parameters) and named[0] not in self.value_names
         return named[0] if alone else ""
 
@@ -391,7 +391,7 @@ class BoundHandler(DeclaredHandler):
     def missing(self) -> tuple[str, ...]:
         """Parameters that the function needs and the declaration lacks."""
         known = (self.single_parameter,) if self.single_parameter else self.value_names
-        needed = (p.name for p in self.parameters if p.is_required and p.kind is not Written.VAR_KEYWORD)
+        needed = (p.name for p in self.parameters if p.is_required and p.kind is not inspect.Parameter.VAR_KEYWORD)
         return tuple(name for name in needed if name not in known)
 
     @cached_property
@@ -412,7 +412,7 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def _rest(self) -> str:
-        return next((p.name for p in self.parameters if p.kind is Written.VAR_KEYWORD), "")
+        return next((p.name for p in self.parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
 
     def _fit(self, values: dict[str, Any]) -> dict[str, Any]:
         """Arrange values for the function.

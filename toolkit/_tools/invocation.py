@@ -19,12 +19,10 @@ from toolkit._messages import ToolResult, replace_surrogates
 from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
 from toolkit._tools.foreign_values import LEFT_OUT
 from toolkit._tools.functions import Action, collect
-from toolkit._tools.handlers import Handler
 from toolkit._tools.results import explain, holds_parts, is_special, log_exception, make_writer, render, write_value
 from toolkit.errors import FatalError, InvalidArguments
 
-# Types of values that `write` needs no look at, and their writers where there is no return annotation; these may raise.
-_USUAL = (int, float, bool, dict, type(None))
+# Writers of values without a serializer of their annotation; they may raise.
 _QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: replace_surrogates}
 
 Invoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], ToolResult]
@@ -47,18 +45,14 @@ class Invocation:
     """
 
     def __init__(self, tool: Any) -> None:
-        self.name: str = tool.name
-        self.handler: Handler = tool.handler
-        self.relay: tuple[type[BaseException], ...] = tool.relay
-        self._tool, name, handler = tool, self.name, self.handler
-        self.parser = ArgumentParser(name, handler.argument_schema)
+        self._tool, handler = tool, tool.handler
+        self.parser = ArgumentParser(tool.name, handler.argument_schema)
         self.is_async = handler.is_async
-        # The function, if it takes values by keyword as they are; and the writers of usual values, by type.
+        # The function, if it takes values by keyword as they are; and writers of values by type, see `_render`.
         self._function, to_json = handler.plain_function, handler.returns.to_json
         self.emits = self._function is None
         self.write = make_writer(to_json) if to_json else write_value
-        self._writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
-        self._writers[dict] = self._write_dict
+        self._writers: dict[type, Callable[[Any], str]] = {dict: self._write_dict}
         if to_json is None:
             self._writers.update(_QUICK)
         self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
@@ -169,7 +163,7 @@ class Invocation:
     def _log(self, result: ToolResult) -> ToolResult:
         """Log the exception of a failed call without a run, and return the result."""
         if result.exception is not None:
-            log_exception(self.name, result.exception)
+            log_exception(self._tool.name, result.exception)
         return result
 
     def explain_error(self, error: BaseException) -> ToolResult:
@@ -177,7 +171,7 @@ class Invocation:
         if (fatal := _find_fatal(error)) is not None:
             raise fatal
         _add_remedy(error)
-        return explain(error, self.name, self.handler.raises, self.relay)
+        return explain(error, self._tool.name, self._tool.handler.raises, self._tool.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler without a loop or a run and return its value; for a process or an executor."""
@@ -232,7 +226,8 @@ class Invocation:
 
     @cached_property
     def _action(self) -> Action:
-        return self.handler.make_action(self._tool)
+        action: Action = self._tool.handler.make_action(self._tool)
+        return action
 
 
 # What sqlite3 raises where a connection is used on another thread, and what to do about that.

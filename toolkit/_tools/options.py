@@ -252,7 +252,7 @@ def _is_gate(value: object) -> bool:
     return callable(value) or isinstance(value, classmethod)  # which is callable once it is bound
 
 
-def _is_truth(value: object) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
@@ -261,8 +261,8 @@ _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
 _RULES: Mapping[str, _Rule] = {
     "effect": (lambda value: value is None or value in get_args(Effect), "'read', 'write' or 'destructive'"),
     "trust": (lambda value: value in (None, "foreign"), "'foreign'"),
-    "idempotent": (lambda value: value is None or _is_truth(value), "True or False"),
-    "exclusive": (_is_truth, "True or False"),
+    "idempotent": (lambda value: value is None or _is_bool(value), "True or False"),
+    "exclusive": (_is_bool, "True or False"),
     "timeout": (_is_time, _SECONDS),
     "retries": (lambda value: is_whole(value, 0), "a whole number, 0 or more"),
     "retry_on": (
@@ -273,12 +273,12 @@ _RULES: Mapping[str, _Rule] = {
     "executor": (lambda value: value is None or hasattr(value, "submit"), "an executor, with a method submit()"),
     "isolate": (lambda value: value in (None, "process"), "'process'"),
     "authorize": (lambda value: value is None or _is_gate(value), "a function of tool, arguments and context"),
-    "approve": (lambda value: _is_truth(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
+    "approve": (lambda value: _is_bool(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
-    "return_direct": (_is_truth, "True or False"),
+    "return_direct": (_is_bool, "True or False"),
     "namespace": (lambda value: value is None or _is_name(value), "a name of 1 to 64 letters, digits, '_' or '-'"),
-    "defer_loading": (_is_truth, "True or False"),
+    "defer_loading": (_is_bool, "True or False"),
 }
 
 # The settings of a tool without options; shared, so that decorating creates none.
