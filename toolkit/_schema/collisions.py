@@ -7,7 +7,7 @@ chosen. So core schemas of sets and of dicts with other keys are changed to look
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import PydanticCustomError
@@ -43,26 +43,26 @@ def bound_set(core: dict[str, Any]) -> dict[str, Any]:
         return core
     listed = {"type": "list", **{key: core[key] for key in _READING if key in core}}
     own = {key: value for key, value in core.items() if key not in (*_READING, "ref")}
-    return {"type": "chain", "steps": [_apply(refuse_collisions, listed), own], **_get_ref(core)}
+    return {"type": "chain", "steps": [apply_after(refuse_collisions, listed), own], **_get_ref(core)}
 
 
 def bound_dict(core: dict[str, Any]) -> dict[str, Any]:
     """Change the core schema of a dict: its keys are hidden in objects of their own hash until all are known."""
     if _is_harmless(core.get("keys_schema")):
         return core
-    keys = _apply(_Key, core.get("keys_schema", {"type": "any"}))
+    keys = apply_after(_Key, core.get("keys_schema", {"type": "any"}))
     own = {key: value for key, value in core.items() if key != "ref"}
-    return {**_apply(_unwrap, {**own, "keys_schema": keys}), **_get_ref(core)}
+    return {**apply_after(_unwrap, {**own, "keys_schema": keys}), **_get_ref(core)}
 
 
 def bound_ordered_dict(core: dict[str, Any]) -> dict[str, Any]:
     """Change the core schema of an OrderedDict."""
-    return _apply(OrderedDict, bound_dict({**core, "type": "dict"}))
+    return apply_after(OrderedDict, bound_dict({**core, "type": "dict"}))
 
 
 def bound_counter(core: dict[str, Any]) -> dict[str, Any]:
     """Change the core schema of a Counter."""
-    return _apply(Counter, bound_dict({**core, "type": "dict"}))
+    return apply_after(Counter, bound_dict({**core, "type": "dict"}))
 
 
 class _Key:
@@ -77,7 +77,8 @@ def _unwrap(wrapped: Mapping[_Key, Any]) -> dict[Any, Any]:
     return dict(zip(keys, wrapped.values()))
 
 
-def _apply(function: Any, core: Mapping[str, Any]) -> dict[str, Any]:
+def apply_after(function: Callable[[Any], Any], core: Mapping[str, Any]) -> dict[str, Any]:
+    """Change a core schema so that a function converts what it validated."""
     return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": core}
 
 

@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
-from toolkit._schema.collisions import bound_counter, bound_dict, bound_ordered_dict, bound_set
+from toolkit._schema.collisions import apply_after, bound_counter, bound_dict, bound_ordered_dict, bound_set
 from toolkit._schema.json_schema import clean, clean_all, get_generator
 
 if TYPE_CHECKING:
@@ -217,11 +217,6 @@ class JsonSchemaWriter(TypeWriter):
         self.definitions = self.definitions | definitions
 
 
-def _apply(function: Callable[[Any], Any], core: Node) -> Node:
-    """Write that a function converts a validated value."""
-    return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": core}
-
-
 class CoreSchemaWriter(TypeWriter):
     """Writer of pydantic-core's schemas."""
 
@@ -236,7 +231,7 @@ class CoreSchemaWriter(TypeWriter):
         object: {"type": "any"},
         LiteralString: {"type": "str"},
         bytes: {"type": "bytes"},
-        bytearray: _apply(bytearray, {"type": "bytes"}),
+        bytearray: apply_after(bytearray, {"type": "bytes"}),
         date: {"type": "date"},
         datetime: {"type": "datetime", "microseconds_precision": "truncate"},
         time: {"type": "time", "microseconds_precision": "truncate"},
@@ -247,7 +242,7 @@ class CoreSchemaWriter(TypeWriter):
     def write_list(self, kind: Any, item: Node) -> Node:
         """Write a list, a set, a frozenset, or an abstract type that a list can be."""
         if kind is Iterator:
-            return _apply(iter, self.write_list(list, item))
+            return apply_after(iter, self.write_list(list, item))
         if kind in (set, frozenset):
             return bound_set({"type": kind.__name__, "items_schema": item})
         return {"type": "list", "items_schema": item}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from toolkit._messages import replace_surrogates
-from toolkit._schema.json_schema import is_secret
+from toolkit._schema.json_schema import collect_references, is_secret, iterate_schemas, look_up
 from toolkit.errors import InvalidArguments, UnknownTool
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ErrorExplainer:
     def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:
         self._schema = schema
         self._signature = signature
-        self._has_secrets = _is_secret(schema["properties"], schema)
+        self._has_secrets = _is_secret(schema, schema)
         self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
 
     def explain(self, faults: Sequence[ErrorDetails]) -> str:
@@ -142,18 +142,7 @@ def format_path(location: Sequence[int | str]) -> str:
 _dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
-def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
-    """Check whether a part of a schema holds a secret, directly or behind a reference."""
-    if type(place) is dict and place.get("type") in _NEVER_SECRET:
-        return False
-    return _holds(place, is_secret) or (
-        _holds(place, lambda part: "$ref" in part) and _holds(schema.get("$defs"), is_secret)
-    )
-
-
-_NEVER_SECRET = ("integer", "number", "boolean")
-
-
-def _holds(part: Any, is_meant: Callable[[Mapping[str, Any]], bool]) -> bool:
-    inner = part.values() if type(part) is dict else part if type(part) is list else ()
-    return (type(part) is dict and is_meant(part)) or any(_holds(each, is_meant) for each in inner)
+def _is_secret(part: Any, schema: Mapping[str, Any]) -> bool:
+    """Check whether a part of a schema holds a secret, directly or behind references."""
+    reached = [part, *(look_up(schema, reference) for reference in collect_references(part, schema))]
+    return any(map(is_secret, iterate_schemas(reached)))

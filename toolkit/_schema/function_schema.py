@@ -22,6 +22,7 @@ from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
+from toolkit._schema.collisions import apply_after
 from toolkit._schema.core_schema import (
     CoreSchemaWriter,
     Fields,
@@ -378,7 +379,7 @@ def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any
             raise ValueError(f"{wrong!r} cannot be given here")
         return keywords
 
-    return {"type": "function-after", "function": {"type": "no-info", "function": check}, "schema": core}
+    return apply_after(check, core)
 
 
 def _add_text(p: Parameter, schema: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:

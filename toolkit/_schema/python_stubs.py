@@ -148,6 +148,3 @@ def _write_default(schema: Any) -> str:
     """Write a default: a plain value as it is, anything else as an ellipsis."""
     default = as_mapping(schema).get("default", ...)
     return repr(default) if isinstance(default, (str, bool, int, float, type(None))) else "..."
-
-
-__all__ = ["HEADER", "StubWriter", "is_name", "make_identifier"]
