@@ -193,8 +193,8 @@ def test_chat(start: Start) -> None:
     new = texts(page.post("new"))
 
     assert re.search(r"Weather in Lima\? get_weather \d+ ms city = \"Lima\" <b>21</b> degrees", answer)
-    assert "It is <i>warm</i>. Prompt Send New conversation" in answer
-    assert later.endswith("Really? Yes. Prompt Send New conversation")
+    assert "It is <i>warm</i>. m · 2 tokens in, 2 out Prompt Send New conversation" in answer
+    assert later.endswith("Really? Yes. m · 1 tokens in, 1 out Prompt Send New conversation")
     assert ["user", "assistant", "tool", "assistant", "user"] == [message["role"] for message in sent]
     assert "Chat Prompt Send" == new
 
@@ -212,7 +212,9 @@ def test_chat_asks_about_changes(start: Start, choice: str) -> None:
 
     assert 'waits for approval destructive {"title": "Dune"}' in texts(question) and not was_deleted
     assert "The last run has not ended. Go back, and stop it or decide." == busy
-    assert "Done. Prompt Send" in answer and (choice == "yes") == (page.folder / "deleted").exists()
+    assert (
+        "Done. m · 2 tokens in, 2 out Prompt Send" in answer and (choice == "yes") == (page.folder / "deleted").exists()
+    )
 
 
 def test_stop_a_run(start: Start) -> None:
@@ -222,7 +224,7 @@ def test_stop_a_run(start: Start) -> None:
         status, _, _ = page.request("POST", page.root + "chat", {"prompt": "Wait."})
         stopped = texts(page.post("cancel"))
 
-    assert 303 == status and "cancelled Prompt Send" in stopped
+    assert 303 == status and re.search(r"cancelled m.*Prompt Send", stopped)
 
 
 def test_chat_with_a_server_that_fails(start: Start) -> None:
@@ -233,7 +235,7 @@ def test_chat_with_a_server_that_fails(start: Start) -> None:
         answer = texts(page.post("chat", prompt="Hi again"))
 
     assert "bad key" in failed and failed.endswith("Prompt Send New conversation")
-    assert "Hello. Prompt Send" in answer
+    assert "Hello. m · 1 tokens in, 1 out Prompt Send" in answer
 
 
 def test_port_in_use(start: Start) -> None:

@@ -19,6 +19,7 @@ from toolkit.display.formatting import escape_text, format_call
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     STYLE,
+    format_tokens,
     render_code,
     render_dim,
     render_error,
@@ -32,6 +33,7 @@ from toolkit.events import (
     Event,
     LimitReached,
     RunFinished,
+    RunStarted,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -50,7 +52,7 @@ HEAD = """<!doctype html>
 @media (prefers-color-scheme:dark){{:root{{background:#16181c;color:#e6e6e6}}a{{color:#8ab4f8}}}}
 body{{margin:0 auto;padding:1em;max-width:72em;display:flex;flex-wrap:wrap;gap:1em 3em}}
 nav{{flex:1 1 14em;max-width:100%}}main{{flex:999 1 22em;min-width:0}}
-nav ul{{list-style:none;margin:.5em 0;padding:0}}nav li{{padding:.15em 0;display:flex;flex-wrap:wrap;gap:0 .5em;
+nav.tk ul{{list-style:none;margin:.5em 0;padding:0}}nav li{{padding:.15em 0;display:flex;flex-wrap:wrap;gap:0 .5em;
 align-items:baseline}}[aria-current]{{font-weight:bold}}
 h1{{font-size:1.3em;margin:0 0 .5em}}h2{{font-size:1.1em;margin:1.2em 0 .3em}}
 textarea,input,select,button{{font:inherit;max-width:100%;box-sizing:border-box}}textarea{{width:100%}}
@@ -152,12 +154,14 @@ class Site:
 def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
     """Render the events of a run as they come; what is sent can only be hidden again."""
     has_text = is_open = False
-    count = 0  # of texts
+    count, name = 0, ""  # of texts; of the model
     for event in events:
         if is_open and not isinstance(event, TextDelta):
             is_open = False
             yield "</div>"
         match event:
+            case RunStarted(model=model):
+                name = model
             case TextDelta(text=text):
                 count += not is_open
                 yield ("" if is_open else f'<div class="t" id="text-{number}-{count}">') + escape_text(text, MAX_TEXT)
@@ -172,9 +176,11 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
                 yield _hide(f"call-{approval.call.id}")
             case LimitReached(limit=limit):
                 yield render_dim(f"The limit {limit} is reached.", tag="div")
-            case RunFinished(output=output, finish_reason=reason):
+            case RunFinished(output=output, finish_reason=reason, usage=usage):
                 yield (_hide(f"text-{number}-{count}") if has_text else "") + render_markdown(output, MAX_TEXT)
                 yield "" if reason in ("stop", "paused") else render_pill(reason)
+                about = " · ".join(filter(None, (name, format_tokens(usage))))
+                yield "" if reason == "paused" else render_dim(about, tag="div")
 
 
 def _hide(name: str) -> str:
