@@ -116,12 +116,13 @@ class Activities:
             caller = run.caller
             for name in step.called:
                 caller.dispatcher.add_foreign(name)
-            is_suspect = activity.info().attempt > 1 and "ledger" not in self.runner._factory.options
+            ledger = self.runner._factory.options.get("ledger")
+            is_suspect = activity.info().attempt > 1 and ledger is None
             available = caller.available if step.available is None else frozenset(step.available)
             # What is cut from a result is lost: another worker may be asked for it.
             caller.dispatcher = replace(
                 caller.dispatcher,
-                ledger=caller.dispatcher.ledger and _StepLedger(caller.dispatcher.ledger),
+                ledger=ledger and _StepLedger(ledger),
                 suspects=(call.id,) if is_suspect else (),
                 available=available,
                 overflow=None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker as TemporalWorker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from typing_extensions import Self
 
 from toolkit._options import is_number, is_whole
@@ -21,6 +22,8 @@ from toolkit.errors import DefinitionError
 MAX_BYTES = 1_800_000
 # Seconds until another worker takes over the conversation of one that is gone.
 STICKY_SECONDS = 2.0
+# The workflow holds no state outside its object, so its modules are loaded once, not for each run.
+SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("toolkit"))
 # Seconds that running steps have when a worker is shut down.
 GRACE = 10.0
 
@@ -81,6 +84,7 @@ class Worker:
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=STICKY_SECONDS),
             "graceful_shutdown_timeout": timedelta(seconds=GRACE),
             "max_heartbeat_throttle_interval": timedelta(seconds=heartbeat / 2),
+            "workflow_runner": SANDBOX,
         }
         self._worker = TemporalWorker(
             client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **{**usual, **options}
