@@ -625,6 +625,18 @@ def test_handoff(go: Callable[..., RunResult]) -> None:
     assert ["clerk"] == [end.call.name for end in second.calls]
 
 
+def test_events_of_a_handoff() -> None:
+    """A message that goes to the sub-agent is a turn of the run, with one call, for which no model was asked."""
+    outer, session = desk(clerk("Which shelf?", "There are 7."), call("clerk", query="How many?")), Session()
+    outer.run("Books?", session=session)
+    with outer.stream("The upper one.", session=session) as events:
+        names = [type(event).__name__ for event in events if not isinstance(event, SubAgentEvent)]
+
+    first = ["RunStarted", "TurnStarted", "TurnFinished", "ToolCallStarted", "ToolCallFinished", "ResultsAdded"]
+    assert [*first, "RunFinished"] == names
+    assert () == events.result.responses
+
+
 def test_handoff_by_messages() -> None:
     """A history in OpenAI's form hands a conversation on as a session does."""
     worker = clerk("There are 7.")

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, FatalError, File, Image, Toolbox, ToolContext, ToolError, tool
 from toolkit.approvers import approve_all
+from toolkit.builtin import provider_tool
 from toolkit.cli import main
 from toolkit.serve.local import parse_address
 from toolkit.serve.mcp import make_server
@@ -434,3 +435,9 @@ def test_deps_of_a_server() -> None:
 
     with pytest.raises(TypeError, match=r"who\(\) takes a ToolContext\[str\], .*: pass deps= to the server"):
         make_server([who])
+
+
+def test_tool_that_no_client_can_have() -> None:
+    """A tool that a model's provider executes cannot be served, and is refused at once."""
+    with pytest.raises(DefinitionError, match="'mcp' has none"):
+        make_server([provider_tool("web_search")])

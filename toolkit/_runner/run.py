@@ -75,6 +75,7 @@ class Run(Generic[T]):
         list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
         session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
+        handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
         result: None until the run has ended.
     """
@@ -94,6 +95,7 @@ class Run(Generic[T]):
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
     session: SessionEnd | None
     calls: dict[str, ToolCallFinished]
+    handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
     # The wire forms of the messages so far, cached by the model.
@@ -379,10 +381,10 @@ class Run(Generic[T]):
         if partial_output is not None:
             yield from partial_output.finish(response.text)
         response = self.conversation.add_response(response)
-        yield from self.caller.list_provider_calls(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
         yield turn
+        yield from self.caller.list_provider_calls(response)
         caller, refused = self.caller, {message.call_id: message.text for message in self.conversation.refusals}
         if caller.early:
             yield from caller.drop_early(but=response.calls)
@@ -398,6 +400,9 @@ class Run(Generic[T]):
             yield ResultsAdded(turn=step.turn, messages=self.conversation.refusals)
 
     async def _run_calls(self, step: RunCalls, backend: Backend) -> AsyncGenerator[Event, None]:
+        if self.handoff is not None and not step.turn:
+            yield TurnStarted(turn=0)
+            yield TurnFinished(turn=0, response=self.handoff)
         caller = self.caller
         turn = Turn(caller, step, self.conversation)
         try:

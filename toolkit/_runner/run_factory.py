@@ -153,10 +153,11 @@ class RunFactory:
             allowed = (*allowed, *(made.name for made in request.tools))
         own = None if own is None else allowed
         conversation, known = self._create_conversation(request, state, earlier, own, parent)
+        handoff: ModelResponse | None = None
         if state is None and self._tools.has_agents:
             may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
             if (handed := continue_handoff(conversation.history, may_call)) is not None:
-                conversation.add_response(ModelResponse(calls=(handed,)))
+                handoff = conversation.add_response(ModelResponse(calls=(handed,)))
         cancellation = Cancellation(parent=current_cancellation.get())
         available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
         run = Run(
@@ -185,6 +186,7 @@ class RunFactory:
             tool_choice=choice,
             allowed=allowed,
             early=options.get("early", False),
+            handoff=handoff,
             active=self.active,
             cancellation=cancellation,
             start=start,

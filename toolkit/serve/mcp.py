@@ -73,7 +73,7 @@ def make_server(
         approve: Asked about each call. By default the client's user is asked about calls that require approval.
 
     Raises:
-        DefinitionError: One of the tools cannot be a tool.
+        DefinitionError: One of the tools cannot be a tool, or no client can be sent it.
         TypeError: One of them takes `deps` of a type, and there are none, or others.
     """
     import toolkit
@@ -81,6 +81,7 @@ def make_server(
     box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
+    box.schemas("mcp")  # a tool that no client can be told of is found here
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
