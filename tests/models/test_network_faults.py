@@ -269,6 +269,56 @@ def test_socket_that_stays_open() -> None:
         assert "Hi." == asyncio.run(asyncio.wait_for(main(server), 5))
 
 
+CHAT_END = b'data: {"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+RESPONSES_END = b"""event: response.completed
+data: {"type": "response.completed", "response": {"status": "completed", "output": [{"type": "message", "content": [
+data: {"type": "output_text", "text": "Hi."}]}]}}
+
+"""
+END_OF_STREAM = pytest.mark.parametrize(
+    ("api", "end"), [("chat", CHAT_END), ("responses", RESPONSES_END)], ids=["chat", "responses"]
+)
+
+
+@END_OF_STREAM
+def test_streams_share_a_connection(api: str, end: bytes) -> None:
+    """A stream is read to its end, so that the next one has its connection."""
+    answer, used = reply.raw(end, content_type="text/event-stream"), list[Any]()
+
+    def note(response: Any) -> None:
+        used.append(response.extensions["network_stream"].get_extra_info("client_addr"))
+
+    http = openai.DefaultHttpxClient(event_hooks={"response": [note]})
+    with (
+        FakeServer([answer] * 3) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", http_client=http) as client,
+    ):
+        runner = Runner(model="fake", client=client, api=api)
+        outputs = [ran(runner, streamed=True).output for _ in range(3)]
+
+    assert (["Hi."] * 3, 3, 1) == (outputs, len(used), len(set(used)))
+
+
+@END_OF_STREAM
+def test_streams_share_a_connection_in_a_loop(api: str, end: bytes) -> None:
+    """The same holds for an async client."""
+    answer, used = reply.raw(end, content_type="text/event-stream"), list[Any]()
+
+    async def note(response: Any) -> None:
+        used.append(response.extensions["network_stream"].get_extra_info("client_addr"))
+
+    async def main(address: str) -> list[str]:
+        http = openai.DefaultAsyncHttpxClient(event_hooks={"response": [note]})
+        async with openai.AsyncOpenAI(base_url=address, api_key="test", http_client=http) as client:
+            runner = Runner(model="fake", client=client, api=api)
+            return [(await aran(runner, streamed=True)).output for _ in range(3)]
+
+    with FakeServer([answer] * 3) as server:
+        outputs = asyncio.run(main(server.base_url))
+
+    assert (["Hi."] * 3, 3, 1) == (outputs, len(used), len(set(used)))
+
+
 # -- answers that take too long
 
 

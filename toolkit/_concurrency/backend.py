@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import AbandonedJobs, Outcome, cancellation_error
+from toolkit._concurrency.threads import AbandonedJobs, Outcome
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
@@ -235,24 +235,20 @@ def _contain(kind: type[BaseException]) -> Iterator[None]:
 _END: Any = object()
 
 
-async def iterate_until(
+def iterate_until(
     backend: Backend, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation
 ) -> AsyncGenerator[T, None]:
     """Iterate over a leaf until it ends, is cancelled or its deadline passes.
+
+    A source that ends by itself may have ended because of that: whether it was cancelled is for the caller to see.
 
     Raises:
         TimedOut: The deadline has passed.
         Cancelled: It was cancelled.
     """
     if cancellation.deadline is None:
-        items = backend.iterate(source, is_async=is_async, cancellation=cancellation)
-    else:
-        items = _pump(backend, source, cancellation, is_async=is_async)
-    async with aclosing(items):
-        async for item in items:
-            yield item
-    if cancellation:  # the source may have ended because of it
-        raise cancellation_error(cancellation)
+        return backend.iterate(source, is_async=is_async, cancellation=cancellation)
+    return _pump(backend, source, cancellation, is_async=is_async)
 
 
 async def _pump(

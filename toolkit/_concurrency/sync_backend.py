@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -63,10 +63,17 @@ class SyncBackend:
     ) -> AsyncGenerator[T, None]:
         """Iterate over a leaf."""
         try:
-            while (item := await self._step(partial(pull, source), cancellation, is_async=is_async)) is not None:
-                yield item[0]
+            if not is_async:
+                async for item in source:
+                    yield item
+            else:
+                while (pulled := _await_in_loop(pull(source), cancellation)) is not None:
+                    yield pulled[0]
         finally:
-            await self._step(partial(close, source), None, is_async=is_async)
+            if is_async:
+                _await_in_loop(close(source), None)
+            else:
+                await close(source)
 
     async def run_all(
         self,
@@ -120,11 +127,6 @@ class SyncBackend:
     def start(self, job: CoroutineFunction[T]) -> Handle[T]:
         """Start a job on a thread."""
         return _JobHandle(job, self.abandoned)
-
-    async def _step(self, job: CoroutineFunction[T], cancellation: Cancellation | None, *, is_async: bool) -> T:
-        if is_async:
-            return unwrap_outcome(private_loop.run(partial(_capture, lambda: await_in_place(job(), cancellation))))
-        return await job()
 
     def _in_thread(self, function: Callable[[], T], cancellation: Cancellation) -> T:
         done: SimpleQueue[Outcome[T] | None] = SimpleQueue()
@@ -188,6 +190,11 @@ def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> Non
             now_idle = {number for number, wait in waits.items() if not wait.is_waiting()}
             waits = {number: wait for number, wait in waits.items() if number not in now_idle & idle}
             idle = now_idle
+
+
+def _await_in_loop(coroutine: Coroutine[Any, Any, T], cancellation: Cancellation | None) -> T:
+    """Run a coroutine in the private loop; wait for it on this thread."""
+    return unwrap_outcome(private_loop.run(partial(_capture, lambda: await_in_place(coroutine, cancellation))))
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

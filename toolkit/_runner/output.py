@@ -158,7 +158,7 @@ def _add_key(text: str) -> str:
     return text if isinstance(document, dict) else f'{{"{KEY}": {text}}}'
 
 
-_Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
 
 # A text is read anew when it has grown by an eighth: all readings together cost nine times the last one, at most.
 _SHARE = 8
@@ -183,7 +183,7 @@ class PartialOutput:
     _call: int | None = field(default=None, init=False)
     _last: tuple[Any, ...] = field(default=(), init=False)  # the value given last, if there is one
 
-    def transform(self, piece: _Delta) -> Iterator[_Delta | OutputDelta]:
+    def transform(self, piece: Delta) -> Iterator[Delta | OutputDelta]:
         """Pass on a delta; where it belongs to the answer, add or substitute `OutputDelta`."""
         if isinstance(piece, ToolArgumentsDelta) and self.output.is_call(piece.name):
             yield from self.feed(piece.text, piece.index)

@@ -20,6 +20,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, iterate_until
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import notice_interrupts
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Stopped
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
@@ -34,7 +35,7 @@ from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import STOPPED_TEXT, CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
-from toolkit._runner.output import Output, PartialOutput
+from toolkit._runner.output import Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.session import SessionEnd
 from toolkit._runner.state import RunState
@@ -226,12 +227,13 @@ class Run(Generic[T]):
         yield TurnStarted(turn=step.turn)
         started = time.time()
         response: ModelResponse | None = None
-        partial_output = PartialOutput(self.output) if self.caller.streams else None
+        partial_output = PartialOutput(self.output) if self.caller.streams and self.output.spec else None
         # A last turn may come after the run's time.
         deadline = self.caller.deadline if step.with_tools else self.cancellation
         try:
             with self._limit_time(step, deadline) as cancellation:
                 request = await self._make_request(step, backend, cancellation)
+                _log_request(request, model)
                 async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, ModelResponse):
@@ -310,9 +312,6 @@ class Run(Generic[T]):
             TimedOut: The time is up.
             Cancelled: The run was cancelled.
         """
-        if logger.isEnabledFor(logging.DEBUG):
-            names = [spec.name for spec in request.tools]
-            logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
         try:
             if not self.caller.streams:
                 complete = partial(model.complete, request)
@@ -324,8 +323,10 @@ class Run(Generic[T]):
             async with aclosing(source) as pieces:
                 async for piece in pieces:
                     yield piece
-                    if self.cancellation:
-                        raise Cancelled  # noqa: TRY301  as if the wait raised it
+                    if cancellation:
+                        break
+            if cancellation:
+                raise cancellation_error(cancellation)
         except (TimedOut, Cancelled) as error:
             if cancellation:
                 raise
@@ -361,7 +362,7 @@ class Run(Generic[T]):
                 ) from error
 
     def _transform_piece(
-        self, piece: Piece, step: CallModel, partial_output: PartialOutput | None, backend: Backend
+        self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
         """Turn a piece of a response into events; start a call that is ready, if it may start early."""
         caller = self.caller
@@ -371,7 +372,9 @@ class Run(Generic[T]):
                 if call is not None:
                     caller.start_early(call, step.turn, backend)
                     yield caller.make_start(call)
-        elif partial_output is not None and not isinstance(piece, ModelResponse):
+        elif partial_output is None:
+            yield piece
+        else:
             yield from partial_output.transform(piece)
 
     def _add_response(
@@ -485,6 +488,12 @@ class Run(Generic[T]):
             unread=self.caller.queue.close(),
             abandoned=len(self._abandoned),
         )
+
+
+def _log_request(request: ModelRequest, model: Model) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        names = [spec.name for spec in request.tools]
+        logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
 
 
 def _log_call(event: Event) -> None:

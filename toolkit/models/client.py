@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -66,6 +67,10 @@ KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
 MAX_POOLS = 16
 MAX_OPEN = 16
 MAX_CONNECTIONS = 1000 // MAX_POOLS
+
+# Seconds for a stream to end after its last event, so that the next request can have its connection; most servers send
+# both at once.
+END_WAIT = 0.02
 
 # What some servers put in front of an answer; no event and no JSON begins with it.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -163,8 +168,7 @@ class ServerModel:
         """
         reply = await self._send(request, stream=False)
         with translate_errors(self.client, self.name):
-            builder = self.builder.from_reply(reply)
-        return self._build_response(builder, request)
+            return self._build_response(self.builder.from_reply(reply), request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer a request in pieces; the last one is the whole answer.
@@ -172,31 +176,24 @@ class ServerModel:
         Raises:
             ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
         """
-        builder = self.builder()
-        async with aclosing(self._read_pieces(request, builder)) as batches:
-            async for pieces in batches:
-                for piece in pieces:
-                    yield piece
-        response = self._build_response(builder, request)
-        if response.text and not self.dialect.has_public_text(request):
-            yield TextDelta(response.text)
-        yield response
-
-    async def _read_pieces(self, request: ModelRequest, builder: ResponseBuilder) -> AsyncGenerator[list[Piece], None]:
-        """Fill a builder, and yield the pieces of each chunk."""
+        builder, is_public = self.builder(), self.dialect.has_public_text(request)
         chunks = await self._send(request, stream=True, **self.streaming)
-        is_public = self.dialect.has_public_text(request)
         with translate_errors(self.client, self.name):
             async with aclosing(_read_stream(chunks, request.cancellation)) as stream:
                 async for chunk in stream:
-                    pieces = list(builder.add_chunk(chunk))
-                    yield pieces if is_public else [piece for piece in pieces if not isinstance(piece, TextDelta)]
-                    if request.early:
-                        yield [*self._list_ready(builder, request)]
+                    for piece in builder.add_chunk(chunk):
+                        if is_public or not isinstance(piece, TextDelta):
+                            yield piece
+                    for ready in self._list_ready(builder, request) if request.early else ():
+                        yield ready
                     if builder.is_complete:
                         break
             if not builder.finish_reason:
                 raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
+            response = self._build_response(builder, request)
+        if response.text and not is_public:
+            yield TextDelta(response.text)
+        yield response
 
     def _list_ready(self, builder: ResponseBuilder, request: ModelRequest) -> Iterator[CallReady]:
         """Decode completed calls of tools; the call that is the output belongs to none."""
@@ -264,9 +261,7 @@ class ServerModel:
 
     def _build_response(self, builder: ResponseBuilder, request: ModelRequest) -> ModelResponse:
         content = replace_surrogates("".join(builder.text))
-        with translate_errors(self.client, self.name):
-            received = builder.build_calls()
-        text, calls = self.dialect.parse_reply(content, received, request.all_tools)
+        text, calls = self.dialect.parse_reply(content, builder.build_calls(), request.all_tools)
         if request.output:
             text, calls = extract_output(text, calls, request.output, self.dialect.parse_reply)
         return ModelResponse(
@@ -330,20 +325,51 @@ def _find_client(create: Any) -> Any:
 
 @cache
 def _make_stream_class(*, is_async: bool) -> type[Any]:
-    """Make the class of streams without the events that have no data, which the package takes for broken JSON."""
+    """Make the class of streams that are read to their end, where the package closes the connection at the last event.
+
+    They leave out the events without data, which the package takes for broken JSON.
+    """
     import openai
 
     class EventStream(openai.Stream[object]):
         def _iter_events(self) -> Iterator[Any]:
-            return (event for event in super()._iter_events() if event.data.strip())
+            events = super()._iter_events()
+            for event in events:
+                if _may_read_on(event, self.response):
+                    with _limit_reads(self.response), suppress(Exception):
+                        next(events, None)
+                if event.data.strip():
+                    yield event
 
     class AsyncEventStream(openai.AsyncStream[object]):
         async def _iter_events(self) -> AsyncIterator[Any]:
-            async for event in super()._iter_events():
+            events = super()._iter_events()
+            async for event in events:
+                if _may_read_on(event, self.response):
+                    with _limit_reads(self.response), suppress(Exception):
+                        await anext(events, None)
                 if event.data.strip():
                     yield event
 
     return AsyncEventStream if is_async else EventStream
+
+
+def _may_read_on(event: Any, response: httpx2.Response) -> bool:
+    """Return whether an event is the last of a stream, on a connection that it does not share."""
+    is_last = event.data.startswith("[DONE]") or event.event == "response.completed"
+    return is_last and _find_connection(response) is not None
+
+
+@contextmanager
+def _limit_reads(response: httpx2.Response) -> Iterator[None]:
+    """Give all reads of a response's connection END_WAIT together."""
+    connection, end = _find_connection(response), time.monotonic() + END_WAIT
+    read = connection.read
+    connection.read = lambda size, timeout=None: read(size, max(0.0, end - time.monotonic()))  # noqa: ARG005
+    try:
+        yield
+    finally:
+        del connection.read  # what is left is that of its class
 
 
 def _make_connection_error(error: Exception, request: Any) -> Exception:
@@ -474,14 +500,18 @@ def close_on_cancel(cancellation: Cancellation | None, response: httpx2.Response
 
 def _shut_down(response: httpx2.Response) -> None:
     """Shut down a connection, unless others may use it: if it was given back, or HTTP/2 shares it."""
-    if response.is_closed or response.extensions.get("http_version") not in (b"HTTP/1.1", b"HTTP/1.0"):
-        return
-    stream: Any = response.extensions.get("network_stream")
+    stream = _find_connection(response)
     connection = stream.get_extra_info("socket") if stream is not None else None
     if isinstance(connection, socket.socket):
         with suppress(OSError):
             # Closing it would not wake its reader; a TLS socket's own shutdown would take its state from the reader.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _find_connection(response: httpx2.Response) -> Any:
+    """Return the connection of a response that is being read; None where HTTP/2 shares it, or there is none."""
+    is_alone = not response.is_closed and response.extensions.get("http_version") in (b"HTTP/1.1", b"HTTP/1.0")
+    return response.extensions.get("network_stream") if is_alone else None
 
 
 def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
