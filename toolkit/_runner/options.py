@@ -230,6 +230,7 @@ _RULES: Mapping[str, _Rule] = {
     "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
     "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
+    "max_parallel": (_accept, lambda value: is_whole(value, 1), "a whole number of calls, at least 1"),
     "max_result": (is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
 }
 
@@ -246,14 +247,19 @@ Decisions: TypeAlias = Mapping[str, Verdict]
 NO_DECISIONS: Decisions = MappingProxyType({})
 
 
-class RunOptions(TypedDict, total=False):
+class ResumeOptions(TypedDict, total=False):
+    """Options of a run that its state does not hold; `Runner.run` says what each means."""
+
+    deps: Any
+    shared: Values
+    session: Session | None
+
+
+class RunOptions(ResumeOptions, total=False):
     """Options of a run besides the prompt and the type of its output; `Runner.run` says what each means."""
 
     messages: History
-    session: Session | None
-    deps: Any
     decisions: Decisions
-    shared: Values
     allowed_tools: Sequence[str] | None
 
 

@@ -24,7 +24,6 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
-from toolkit._options import is_whole
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repair_history
@@ -112,7 +111,7 @@ class RunFactory:
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
         self._order: Order = check_order(given.get("order", "parallel"))
-        self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
+        self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
         self._hooks = Hooks(given.get("hooks", ()))
         self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
         # What stands before the calls of a run that no other one has started.
@@ -467,9 +466,3 @@ def _list_first_messages(prompt: UserInput | None, history: History, instruction
 def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
     if timeout is not None and limits.max_seconds is not None and timeout >= limits.max_seconds:
         raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({limits.max_seconds:g} s).")
-
-
-def _check_max_parallel(value: Any) -> int:
-    if is_whole(value, 1):
-        return value
-    raise ValueError(f"max_parallel={value!r} is not a whole number of calls, at least 1.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
@@ -22,6 +22,7 @@ from toolkit._runner.options import (
     RUN_HINTS,
     Decisions,
     Prompt,
+    ResumeOptions,
     RunnerOptions,
     RunOptions,
     RunRequest,
@@ -31,13 +32,11 @@ from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import SQLiteRuns
-from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
-from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.errors import ConversationError
 from toolkit.models import Model
@@ -294,31 +293,21 @@ class Runner(Controls):
         state: RunState | str,
         decisions: Decisions = ...,
         *,
-        deps: Any = None,
         output_type: type[T] = ...,
-        shared: Values = None,
-        session: Session | None = None,
+        **given: Unpack[ResumeOptions],
     ) -> RunResult[T]: ...
     @overload
     def resume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = ...,
-        *,
-        deps: Any = None,
-        output_type: Any,
-        shared: Values = None,
-        session: Session | None = None,
+        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
     ) -> RunResult[Any]: ...
+    @spell_options(ResumeOptions, {}, RUN_HINTS)
     def resume(
         self,
         state: RunState | str,
         decisions: Decisions = NO_DECISIONS,
         *,
-        deps: Any = None,
         output_type: Any = str,
-        shared: Values = None,
-        session: Session | None = None,
+        **given: Unpack[ResumeOptions],
     ) -> RunResult[Any]:
         """Resume a run from its saved state, in this process or another.
 
@@ -337,9 +326,8 @@ class Runner(Controls):
             ApprovalError: A decision is for a call that does not wait.
             TypeError: It is neither a state nor a text.
         """
-        return self.run(
-            self._read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared, session=session
-        )
+        _check_options(given, ResumeOptions)
+        return self.run(self._read(state), output_type=output_type, decisions=decisions, **given)
 
     @overload
     async def aresume(
@@ -347,36 +335,25 @@ class Runner(Controls):
         state: RunState | str,
         decisions: Decisions = ...,
         *,
-        deps: Any = None,
         output_type: type[T] = ...,
-        shared: Values = None,
-        session: Session | None = None,
+        **given: Unpack[ResumeOptions],
     ) -> RunResult[T]: ...
     @overload
     async def aresume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = ...,
-        *,
-        deps: Any = None,
-        output_type: Any,
-        shared: Values = None,
-        session: Session | None = None,
+        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
     ) -> RunResult[Any]: ...
+    @spell_options(ResumeOptions, {}, RUN_HINTS)
     async def aresume(
         self,
         state: RunState | str,
         decisions: Decisions = NO_DECISIONS,
         *,
-        deps: Any = None,
         output_type: Any = str,
-        shared: Values = None,
-        session: Session | None = None,
+        **given: Unpack[ResumeOptions],
     ) -> RunResult[Any]:
         """Do what `resume` does, in the running event loop."""
-        return await self.arun(
-            self._read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared, session=session
-        )
+        _check_options(given, ResumeOptions)
+        return await self.arun(self._read(state), output_type=output_type, decisions=decisions, **given)
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
@@ -535,10 +512,9 @@ class Runner(Controls):
         return RunState.from_json(state)
 
 
-def _check_options(given: RunOptions) -> None:
-    """Refuse options that no run has."""
-    if not RunOptions.__annotations__.keys() >= given.keys():
-        refuse_unknown_options(given, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
+def _check_options(given: Mapping[str, Any], known: type = RunOptions) -> None:
+    if not known.__annotations__.keys() >= given.keys():
+        refuse_unknown_options(given, ("prompt", "output_type", *known.__annotations__), RUN_HINTS)
 
 
 def _refuse_session(given: RunOptions) -> None:

@@ -176,8 +176,8 @@ class ServerModel:
         Raises:
             ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
         """
-        builder, is_public = self.builder(), self.dialect.has_public_text(request)
-        chunks = await self._send(request, stream=True, **self.streaming)
+        builder, chunks = self.builder(), await self._send(request, stream=True, **self.streaming)
+        is_public = self.dialect.has_public_text(request)  # now that it is known whether the output is a call
         with translate_errors(self.client, self.name):
             async with aclosing(_read_stream(chunks, request.cancellation)) as stream:
                 async for chunk in stream:
