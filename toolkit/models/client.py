@@ -336,7 +336,7 @@ def _make_stream_class(*, is_async: bool) -> type[Any]:
             events = super()._iter_events()
             for event in events:
                 if _may_read_on(event, self.response):
-                    with _limit_reads(self.response), suppress(Exception):
+                    with suppress(Exception), _limit_reads(self.response):
                         next(events, None)
                 if event.data.strip():
                     yield event
@@ -346,7 +346,7 @@ def _make_stream_class(*, is_async: bool) -> type[Any]:
             events = super()._iter_events()
             async for event in events:
                 if _may_read_on(event, self.response):
-                    with _limit_reads(self.response), suppress(Exception):
+                    with suppress(Exception), _limit_reads(self.response):
                         await anext(events, None)
                 if event.data.strip():
                     yield event
@@ -362,14 +362,20 @@ def _may_read_on(event: Any, response: httpx2.Response) -> bool:
 
 @contextmanager
 def _limit_reads(response: httpx2.Response) -> Iterator[None]:
-    """Give all reads of a response's connection END_WAIT together."""
+    """Give all further reads of a response END_WAIT together."""
     connection, end = _find_connection(response), time.monotonic() + END_WAIT
     read = connection.read
-    connection.read = lambda size, timeout=None: read(size, max(0.0, end - time.monotonic()))  # noqa: ARG005
+
+    def read_in_time(size: int, timeout: float | None = None) -> Any:
+        # Once the response is closed, another thread may have the connection.
+        return read(size, timeout if response.is_closed else max(0.0, end - time.monotonic()))
+
+    connection.read = read_in_time
     try:
         yield
     finally:
-        del connection.read  # what is left is that of its class
+        if connection.read is read_in_time:
+            del connection.read  # what is left is that of its class
 
 
 def _make_connection_error(error: Exception, request: Any) -> Exception:
