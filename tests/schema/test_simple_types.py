@@ -20,7 +20,7 @@ from typing_extensions import Doc, NamedTuple, TypedDict
 
 from tests.properties import examples
 from toolkit._schema.core_schema import CoreSchemaWriter, JsonSchemaWriter, Unusual, adapt_to_json, generate_fields
-from toolkit._schema.json_schema import clean, clean_all, get_generator
+from toolkit._schema.json_schema import clean, get_generator
 
 
 class Color(enum.Enum):
@@ -107,7 +107,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     whole: Any = TypedDict("whole", keys)  # type: ignore[misc]  # noqa: UP013  keys known at run time only
     whole.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     made = TypeAdapter(whole).json_schema(schema_generator=get_generator())
-    return clean(made["properties"]["it"]), clean_all(made.get("$defs", {}))
+    return clean(made["properties"]["it"]), {name: clean(each) for name, each in made.get("$defs", {}).items()}
 
 
 @examples(300)

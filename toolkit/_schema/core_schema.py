@@ -34,7 +34,7 @@ from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_js
 from typing_extensions import LiteralString, TypedDict
 
 from toolkit._schema.collisions import apply_after, bound_counter, bound_dict, bound_ordered_dict, bound_set
-from toolkit._schema.json_schema import clean, clean_all, get_generator
+from toolkit._schema.json_schema import clean, get_generator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -360,7 +360,8 @@ class Fields:
             for name, core in self.cores.items()
         ]
         schemas, definitions = get_generator()().generate_definitions(inputs)
-        return {name: clean(schemas[name, "validation"]) for name in self.cores}, clean_all(definitions)
+        described = {name: clean(schemas[name, "validation"]) for name in self.cores}
+        return described, {name: clean(schema) for name, schema in definitions.items()}
 
 
 def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Fields:

@@ -41,11 +41,6 @@ def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Clean schemas by name."""
-    return {name: clean(schema) for name, schema in definitions.items()}
-
-
 @cache
 def get_generator() -> type[GenerateJsonSchema]:
     """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""

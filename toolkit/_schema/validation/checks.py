@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -65,26 +65,6 @@ def check_unique(value: list[Any]) -> list[Any]:
             )
         seen.add(known)
     return value
-
-
-@dataclass(frozen=True)
-class PatternProperties:
-    """Check of the keys that `properties` does not list: by the patterns that each matches, or as additional ones."""
-
-    declared: Collection[str]
-    patterns: Sequence[Callable[[str], bool]]
-
-    def check(self, value: dict[str, Any], defer: DeferredChecks) -> dict[str, Any]:
-        """Return an object with these keys checked."""
-        free = [key for key in value if key not in self.declared]
-        matched = [[key for key in free if matches(key)] for matches in self.patterns]
-        known = {key for keys in matched for key in keys}
-        groups = [*matched, [key for key in free if key not in known]]
-        made = dict(value)
-        for keys, check in zip(groups, defer((None,) * len(groups))):
-            if keys:
-                made |= check({key: made[key] for key in keys})
-        return made
 
 
 @dataclass(frozen=True)

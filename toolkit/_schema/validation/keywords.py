@@ -19,7 +19,6 @@ from toolkit._schema.validation.checks import (
     BOUNDS,
     Alternatives,
     DeferredChecks,
-    PatternProperties,
     Probe,
     Workload,
     check_unique,
@@ -188,14 +187,6 @@ def write_any_json() -> Node:
 Schema = dict[str, Any]
 
 
-def _write_null(_writer: KeywordWriter, _schema: Schema, _place: str) -> list[Node]:
-    return [{"type": "none"}]
-
-
-def _write_boolean(_writer: KeywordWriter, _schema: Schema, _place: str) -> list[Node]:
-    return [{"type": "bool"}]
-
-
 def _write_integer(_writer: KeywordWriter, schema: Schema, _place: str) -> list[Node]:
     native = {name: limit for keyword, limit in _list_limits(schema) for name, limit in [_INTEGRAL[keyword](limit)]}
     core = {"type": "function-before", "function": no_info(to_integer), "schema": {"type": "int", **native}}
@@ -344,10 +335,23 @@ def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
         {"type": "dict", "keys_schema": texts, "values_schema": _write_matched(writer, place, each)}
         for each in patterns
     ]
+
+    def check(value: dict[str, Any], defer: DeferredChecks) -> dict[str, Any]:
+        """Check the keys that `properties` does not list: by the patterns that each matches, or as additional ones."""
+        free = [key for key in value if key not in fields]
+        matched = [[key for key in free if matches(key)] for matches in patterns.values()]
+        known = {key for keys in matched for key in keys}
+        groups = [*matched, [key for key in free if key not in known]]
+        made = dict(value)
+        for keys, check_by in zip(groups, defer((None,) * len(groups))):
+            if keys:
+                made |= check_by({key: made[key] for key in keys})
+        return made
+
     return [
         core,
         write_wrap(
-            no_info(PatternProperties(frozenset(fields), list(patterns.values())).check),
+            no_info(check),
             defer_checks([*cores, rest]),
         ),
     ]
@@ -381,8 +385,8 @@ def _write_matched(writer: KeywordWriter, place: str, pattern: str) -> Node:
 
 
 KINDS: Mapping[str, Callable[[KeywordWriter, Schema, str], list[Node]]] = {
-    "null": _write_null,
-    "boolean": _write_boolean,
+    "null": lambda _writer, _schema, _place: [{"type": "none"}],
+    "boolean": lambda _writer, _schema, _place: [{"type": "bool"}],
     "integer": _write_integer,
     "number": _write_number,
     "string": _write_string,

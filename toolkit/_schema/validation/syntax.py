@@ -28,29 +28,13 @@ def _is_types(value: Any) -> bool:
     return bool(names) and _is_names(names) and TYPES.keys() >= {*names}
 
 
-def _is_schemas(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_schema(value: Any) -> bool:
-    return isinstance(value, (dict, bool))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 _Shape = tuple[Callable[[Any], bool], str]
 _COUNT: _Shape = (_is_count, "a whole number, at least 0")
 _NUMBER: _Shape = (is_number, "a number")
-_SCHEMA: _Shape = (_is_schema, "one schema")
-_SCHEMAS: _Shape = (_is_schemas, "a list of schemas")
-_OBJECT: _Shape = (_is_object, "an object")
-_TEXT: _Shape = (_is_text, "a string")
+_SCHEMA: _Shape = (lambda value: isinstance(value, (dict, bool)), "one schema")
+_SCHEMAS: _Shape = (lambda value: isinstance(value, list) and bool(value), "a list of schemas")
+_OBJECT: _Shape = (lambda value: isinstance(value, dict), "an object")
+_TEXT: _Shape = (lambda value: isinstance(value, str), "a string")
 
 _SHAPES: Mapping[str, _Shape] = {
     "type": (_is_types, f"one of {', '.join(sorted(TYPES))}, or a list of these"),
@@ -97,7 +81,7 @@ def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
 
 def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
     dialect = schema.get("$schema", _DIALECTS[0])
-    if not _is_text(dialect) or not dialect.startswith(_DIALECTS):
+    if not isinstance(dialect, str) or not dialect.startswith(_DIALECTS):
         refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
     needed = schema.get("$vocabulary")
     unknown = [uri for uri, is_needed in needed.items() if is_needed] if isinstance(needed, dict) else []
