@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
+from toolkit._tools.tool import find_instance
 from toolkit.durable.activities import Activities
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.errors import DefinitionError
@@ -51,7 +52,8 @@ class Worker:
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
 
     Raises:
-        DefinitionError: The toolbox has `references`, whose values do not travel; or the runner has `max_runs`.
+        DefinitionError: The toolbox has `references`, whose values do not travel, or a sub-agent with `handoff`; or the
+            runner has `max_runs`.
         TypeError: `runner` is no Runner.
         ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
     """
@@ -115,6 +117,11 @@ def _check_arguments(
         raise DefinitionError(
             "Toolbox(references=True) keeps the results of calls in the memory of one process, and the calls of a "
             "durable run may be executed by many: leave it out."
+        )
+    if handed := [each.name for each in runner.toolbox if getattr(find_instance(each), "handoff", False)]:
+        raise DefinitionError(
+            f"as_tool({handed[0]!r}, handoff=True) takes a conversation over, of which the activity of a durable call "
+            f"knows nothing: leave handoff=True out."
         )
     if runner._factory.options.get("max_runs") is not None:
         raise DefinitionError(
