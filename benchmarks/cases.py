@@ -194,7 +194,7 @@ class Conversation:
         hold()
         took = process_time() - began
         if len(self.clock) != (due := (self.turns - 1) * self.calls * self.crowd):
-            raise SystemExit(f"{len(self.clock)} calls of the tool ran instead of {due}: what was measured is no run.")
+            raise SystemExit(f"{len(self.clock)} calls of the tool ran instead of {due}: this is not a run.")
         return took / self.turns / self.crowd
 
 

@@ -194,7 +194,7 @@ def import_cost(statement: str) -> float:
 def child(script: str) -> str:
     """Run a script in a fresh process, and return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is no part of an import after the first
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is not part of an import after the first
     done = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603
     return done.stdout.decode().strip()
 

@@ -53,5 +53,5 @@ def _span(run: Callable[[], object], clock: list[float], calls: int) -> float:
     clock.clear()
     run()
     if len(clock) != 2 * calls:
-        raise SystemExit(f"{len(clock) // 2} calls ran instead of {calls}: what was measured is no turn.")
+        raise SystemExit(f"{len(clock) // 2} calls ran instead of {calls}: what was measured is not a turn.")
     return max(clock) - min(clock)

@@ -23,7 +23,7 @@ def pay(to: str, amount: int) -> str:
 
 
 def reply(request: ModelRequest) -> ModelReply:
-    """Ask for two payments, then say what came of them."""
+    """Ask for two payments, then say the results of them."""
     results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
     return "; ".join(results) if results else [call("pay", to="Ann", amount=30), call("pay", to="Bob", amount=200)]
 

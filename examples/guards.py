@@ -28,7 +28,7 @@ class InsideOnly:
     """Forbids paths that lead out of the project."""
 
     def before_call(self, call: ToolCall, context: ToolContext[str]) -> Deny | None:
-        """Look at the arguments, as the model wrote them; where they are no JSON, the exception forbids the call."""
+        """Look at the arguments, as the model wrote them; where they are not JSON, the exception forbids the call."""
         path = PurePosixPath(json.loads(call.arguments).get("path", ""))
         if path.is_absolute() or ".." in path.parts:
             return Deny(f"{context.deps} may not leave the project")

@@ -183,7 +183,7 @@ def lookup(host: str, port: int) -> list[str]:
 
 @cache
 def is_forbidden(text: str) -> bool:
-    """Whether an address is none of the internet's: by the standard library, and by what it does not know."""
+    """Whether an address is not one of the internet's: by the standard library, and by what it does not know."""
     address = ip_address(text)
     if isinstance(address, IPv4Address):
         extra = ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4")

@@ -504,7 +504,7 @@ def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[Use
 
 
 def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none where that is no response of the model."""
+    """Return the calls of the last message; none where that is not a response of the model."""
     last = messages[-1] if messages else None
     return last.calls if isinstance(last, ModelResponse) else ()
 

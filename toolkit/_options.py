@@ -48,7 +48,7 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
 def spell_options(
     options: type, defaults: Mapping[str, Any], hints: Mapping[str, str] | None = None
 ) -> Callable[[F], F]:
-    """Show the keys of a TypedDict in a function's signature, in the place of `**options: Unpack[...]`.
+    """Show the keys of a TypedDict in a function's signature, in place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
     signature that is set here. What the function raises has a short traceback.
@@ -118,10 +118,10 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
 
 
 def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:
-    """Return whether a value is a whole number of at least `least`; True and False are none."""
+    """Return whether a value is a whole number of at least `least`; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number; True and False are none."""
+    """Return whether a value is a number; True and False are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -77,7 +77,7 @@ class Toolbox:
     Raises:
         DuplicateToolError: Two tools have one name.
         DefinitionError: One of them cannot be a tool.
-        TypeError: `tools` is no list, or there is no such option.
+        TypeError: `tools` is not a list, or there is no such option.
 
     Examples:
         >>> def add(a: int, b: int) -> int:
@@ -327,7 +327,7 @@ class Toolbox:
             update: Whether to write the file in any case.
 
         Raises:
-            DefinitionError: The tools differ; the message has one line for each difference. Or the file is no lock.
+            DefinitionError: The tools differ; the message has one line for each difference. Or the file is not a lock.
             OSError: The file cannot be read or written.
         """
         from toolkit._tools.lock import check_lock
@@ -570,7 +570,7 @@ class Toolbox:
             hint: What the refusal of a call says to the application, where there is nobody to ask.
 
         Raises:
-            TypeError: `approve` is no function.
+            TypeError: `approve` is not a function.
         """
         if approve is not None and not callable(approve):
             raise TypeError(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Characters of a call's arguments that are written at once.
 MAX_ARGUMENTS = 4_000
-# Answers that are none, until the call is rejected.
+# Unclear answers, until the call is rejected.
 MAX_TRIES = 5
 
 CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top the run"

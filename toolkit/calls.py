@@ -53,7 +53,7 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
     """
     text = strip_fence(to_json_text(reply))
     if dialect.load_reply(text) is None:
-        raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
+        raise ToolError('Invalid reply: it is not a JSON object with a list "calls". Send one whole object.')
     return _dialect(toolbox, strict=strict).parse_calls(text, [made._spec for made in toolbox])
 
 

@@ -38,7 +38,7 @@ Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
 ATTACHMENT_TOKENS = 1_000
 # Characters of a result that is cut, for each of its lines.
 LINE = 200
-# Characters of a message in a summary. What a person wrote matters more than what came of it.
+# Characters of a message in a summary. What a person wrote matters more than what followed.
 MAX_SUMMARY_LINE, MAX_USER_LINE = 200, 1_000
 # Characters of the first line of a summary, and of the note in a text without its middle.
 MAX_HEAD, MAX_NOTE = 70, 50

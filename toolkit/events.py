@@ -129,7 +129,7 @@ class ToolCallStarted:
 
     Attributes:
         title: The tool's name for people; empty without one.
-        source: Where a tool comes from that is no function here, such as an MCP server; else empty.
+        source: Where a tool comes from that is not a function here, such as an MCP server; else empty.
     """
 
     call: ToolCall
@@ -311,7 +311,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     """Convert an event to data that every JSON writer takes: a `type`, such as `toolCallFinished`, and its fields.
 
     Bytes are in base64, numbers that JSON lacks, such as NaN, are strings, and unpaired surrogates are replaced. There
-    is no inverse.
+    is not an inverse.
 
     Raises:
         TypeError: The value is not an event.

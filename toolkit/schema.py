@@ -35,8 +35,8 @@ class FromJson:
             invalid argument, with its message.
 
     Raises:
-        DefinitionError: What is annotated is no class, such as `list[float]` or a union, and `convert` is missing. It
-            is raised where the tool is described.
+        DefinitionError: What is annotated is not a class, such as `list[float]` or a union, and `convert` is missing;
+            raised where the tool is described.
 
     Examples:
         >>> from fractions import Fraction
@@ -58,8 +58,8 @@ class FromJson:
 
         if self.convert is None and (get_origin(source) or not isinstance(source, type)):
             raise DefinitionError(
-                f"FromJson({getattr(self.given, '__name__', self.given)}) annotates {source!r:.100}, which is no class "
-                "that can be called: pass a function that makes the value, FromJson(..., function)."
+                f"FromJson({getattr(self.given, '__name__', self.given)}) annotates {source!r:.100}, which is not a "
+                "class that can be called: pass a function that makes the value, FromJson(..., function)."
             )
         make = self.convert or source
 
@@ -151,7 +151,7 @@ def _list(names: Any) -> list[str]:
     if isinstance(names, (list, tuple)):
         return list(names)
     raise DefinitionError(
-        f"schema.object(): required={names!r} is not a list of names. A property that is called so is described by "
+        f"schema.object(): required={names!r} is not a list of names. A property that has that name is described by "
         f'schema.object("", {{"required": ...}}).'
     )
 

@@ -36,7 +36,7 @@ def test_schema() -> None:
     assert [made["function"]["name"] for made in sent] == [*BOX.names]
     assert sent[0]["function"]["description"] == "Add two numbers."
     assert sent[0]["function"]["parameters"] == add.parameters
-    place = sent[1]["function"]["parameters"]["properties"]["place"]  # LangChain puts it in the place of its reference
+    place = sent[1]["function"]["parameters"]["properties"]["place"]  # LangChain puts it in place of its reference
     assert place["properties"]["shelf"] == {"type": "string"}
 
 

@@ -359,6 +359,6 @@ def test_effect() -> None:
 
 
 def test_mistakes() -> None:
-    """A limit that is no number of seconds is refused."""
+    """A limit that is not a number of seconds is refused."""
     with pytest.raises(DefinitionError, match="max_seconds=0 is not a number of seconds above 0"):
         code_tool(Toolbox(TOOLS), max_seconds=0)

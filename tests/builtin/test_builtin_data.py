@@ -87,7 +87,7 @@ def test_parse_limit() -> None:
 
 
 def test_skipped_lines() -> None:
-    """Lines that hold no object are no records: they are counted apart."""
+    """Lines that hold no object are not records: they are counted apart."""
     result = call_tool("data_parse", content='{"a": 1}\nx\n[2]\n{"a": NaN}\n{"a": 3}', format="jsonl")
 
     assert {"records": [{"a": 1}, {"a": 3}], "columns": ["a"], "count": 2, "skipped": 3} == result

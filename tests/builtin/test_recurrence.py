@@ -224,7 +224,7 @@ def test_cron_agrees(zone: str) -> None:
 
 
 def changes(zone: str) -> list[float]:
-    """Some moments around each time that a zone's clocks were set, but for a day that was left out."""
+    """Some moments around each time that a zone's clocks were set, except a day that was left out."""
     place = ZoneInfo(zone)
     offsets = [
         (at, datetime.fromtimestamp(at, place).utcoffset() or timedelta()) for at in range(int(BEGIN), int(END), 3600)

@@ -50,7 +50,7 @@ HOW = (
     'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
     "and daily take none."
 )
-UNKNOWN = "The recurrence 'hourly' is none of once, daily, custom, weekly, monthly: daily was taken instead."
+UNKNOWN = "The recurrence 'hourly' is not one of once, daily, custom, weekly, monthly: daily was taken instead."
 FIRINGS = int(os.environ.get("TOOLKIT_FIRINGS", "40"))
 
 
@@ -72,7 +72,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store() -> SQLiteSchedule:
-    """A store in memory, which is one in a file but for the file."""
+    """A store in memory, which is one in a file except the file."""
     return MemorySchedule()
 
 

@@ -256,7 +256,7 @@ BYPASSES = [around.replace("%s", spelling) for around in AROUND for spelling in 
 def test_a_list_is_no_sandbox(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
     """200 other spellings of a denied command pass the list, so each command needs approval."""
     passed: list[str] = []
-    subject = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is no yes; no shell is found
+    subject = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is not a yes; no shell is found
     text = [run_and_read(subject, command) for command in ("rm -rf /nowhere", *BYPASSES)]
 
     assert (200, BYPASSES, True) == (len(BYPASSES), passed, "safety" in text[0])
@@ -304,7 +304,7 @@ def test_each_call_starts_in_the_directory(tmp_path: Path) -> None:
 
 
 def test_directory_is_open(tmp_path: Path) -> None:
-    """A link in the place of the directory leads no command elsewhere."""
+    """A link in place of the directory leads no command elsewhere."""
     (work := tmp_path / "work").mkdir()
     (tmp_path / "evil").mkdir()
     shell = shell_tool(work)
@@ -455,7 +455,7 @@ class Asker:
 
 @pytest.mark.parametrize("confirm", [Asker(), Asker().__call__], ids=["object", "function"])
 def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
-    """A promise is no answer."""
+    """A promise is not an answer."""
     with pytest.raises(DefinitionError, match="confirm= is a plain function"):
         bash_tool(tmp_path, confirm=confirm)
 

@@ -182,7 +182,7 @@ def test_description(tmp_path: Path) -> None:
 
     assert description.endswith(
         "It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. "
-        "No network, but for Unix sockets in files."
+        "No network, except Unix sockets in files."
     )
 
 

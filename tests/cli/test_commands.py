@@ -236,7 +236,7 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["list", "nothing"], 1, "There is no module 'nothing'. There is: tools.py"),
         (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
         (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
-        (["list", "tools.txt"], 1, "'tools.txt' is no Python file"),
+        (["list", "tools.txt"], 1, "'tools.txt' is not Python file"),
         (["lock", "tools.py", "--lock", "no/where.json"], 1, "no/where.json cannot be used: No such file or directory"),
         (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. There is: tools.py"),
         (["run", "tools.py", ""], 2, "write it, or pipe it in"),

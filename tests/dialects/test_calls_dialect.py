@@ -83,14 +83,14 @@ def test_schema_accepts(calls: Any) -> None:
 
 @pytest.mark.parametrize("calls", BAD, ids=str)
 def test_schema_refuses(calls: Any) -> None:
-    """A call of no tool, or with arguments that do not fit, is no reply."""
+    """A call of no tool, or with arguments that do not fit, is not a reply."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"calls": calls, "output": None}, reply_schema(SPECS))
 
 
 @pytest.mark.parametrize("calls", [[], [ADD, ADD]], ids=["none", "two"])
 def test_schema_of_exactly_one(calls: Any) -> None:
-    """Where exactly one call is asked for, none and two are no reply."""
+    """Where exactly one call is asked for, none and two are not a reply."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"calls": calls}, reply_schema(SPECS, only_one=True))
 
@@ -310,7 +310,7 @@ def test_history_in_words_with_tools() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "[1]", "null", '{"a": 1', "\ud83d"], ids=repr)
 def test_arguments_that_are_no_object(arguments: str) -> None:
-    """Arguments that are no object do not stop the conversation."""
+    """Arguments that are not an object do not stop the conversation."""
     message = ModelResponse(calls=(ToolCall(name="add", arguments=arguments),))
 
     assert (
@@ -482,7 +482,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("item", "reason"), REFUSED.values(), ids=REFUSED)
 def test_refused_items(item: str, reason: str) -> None:
-    """An item that is no call, or holds what JSON has not, is an error result; the others are run."""
+    """An item that is not a call, or holds what JSON has not, is an error result; the others are run."""
     result, _, _ = ran(f'{{"calls": [{item}, {json.dumps(ADD)}], "output": null}}', replied(output="Done."))
     wrong, right = (made.result for made in result.calls)
 

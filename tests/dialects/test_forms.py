@@ -501,7 +501,7 @@ def test_names_are_changed_for_anthropic_without_strict_mode_too() -> None:
 
 
 def test_the_root_is_always_an_object() -> None:
-    """Arguments that are no object by themselves go inside one."""
+    """Arguments that are not an object by themselves go inside one."""
     form = make_form(FOREIGN["a union"], STRICT)
 
     assert "object" == form.schema["type"]

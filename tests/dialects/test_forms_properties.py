@@ -32,7 +32,7 @@ class Sort(NamedTuple):
     documents: st.SearchStrategy[Any]
 
 
-# A default that is no value of any type here, so that leaving out differs from all that can be given.
+# A default that is not a value of any type here, so that leaving out differs from all that can be given.
 LEFT_OUT: Any = Field(default_factory=lambda: ("left out",))
 
 Parts: TypeAlias = list[tuple[str, Sort, bool]]

@@ -109,7 +109,7 @@ def test_unusual_end_is_told() -> None:
 
 
 def test_broken_arguments_are_shown_as_they_are() -> None:
-    """Arguments that are no JSON object are shown word for word."""
+    """Arguments that are not a JSON object are shown word for word."""
     text = shown([ToolCall(name="add", arguments="[1, 2]"), ToolCall(name="add", arguments="a=1")], "Oh.")
 
     assert "Call      add([1, 2])\nCall      add(a=1)\n" in text

@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "no number": (int, {"value": "five"}, {"value": "'five' is not a number"}),
     "not finite": (float, {"value": "1e999"}, {"value": "'1e999' is not a number"}),
     "too large": (Annotated[int, Field(lt=3)], {"value": "3"}, {"value": "Input should be less than 3"}),
-    "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "'c' is none of a, b"}),
+    "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "'c' is not one of a, b"}),
     "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
                                                      "column 2"}),
     "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "

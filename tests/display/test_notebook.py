@@ -413,7 +413,7 @@ def test_long_table() -> None:
 
 
 def test_text_and_error_of_a_call() -> None:
-    """A value that is no table is its text; an error has its kind and text, the exception's own text is not there."""
+    """A value that is not a table is its text; an error has its kind and text, without the exception's own."""
     box = Toolbox([add, fail])
 
     assert "3" == displayed(box.call("add", {"a": 1, "b": 2})).text

@@ -137,7 +137,7 @@ def test_long_runs(make_server: Callable[..., DevServer]) -> None:
 
 
 class Reversing(PayloadCodec):
-    """A codec in the place of encryption."""
+    """A codec in place of encryption."""
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         return [Payload(metadata={"encoding": b"reversed"}, data=p.SerializeToString()[::-1]) for p in payloads]

@@ -195,7 +195,7 @@ def test_failures(name: str, durable: Durable) -> None:
 
 
 def test_a_server_that_recovers(durable: Durable) -> None:
-    """A model's server that fails for the time being is asked again."""
+    """A model's server that fails temporarily is asked again."""
     model = ScriptedModel([ModelError("busy", 503), ModelError("gone"), "Done."])
 
     assert "Done." == asyncio.run(durable.run(Runner(model=model))).output

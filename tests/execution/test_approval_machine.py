@@ -128,7 +128,7 @@ class Approvals(RuleBasedStateMachine):
         self.world = World()
 
     def went(self, result: RunResult[Any]) -> Any:
-        """Check what came of a run; a paused one can be resumed."""
+        """Check the results of a run; a paused one can be resumed."""
         if result.state.phase != "paused":
             assert [] == calls_without_one_result(result)
             return multiple()

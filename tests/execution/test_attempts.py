@@ -424,7 +424,7 @@ def test_retry_delay() -> None:
     ids=["class", "no delay", "endless delay", "no number", "endless timeout", "async", "async partial"],
 )
 def test_invalid_retry_options(options: Any, text: str) -> None:
-    """A class alone is no rule, nor is a coroutine function, and a delay is a number of seconds."""
+    """A class alone is not a rule, nor is a coroutine function, and a delay is a number of seconds."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         tool(Flaky(0, OSError()).work, **options)
 

@@ -199,7 +199,7 @@ def test_processes() -> None:
 
 
 def test_made_defaults() -> None:
-    """What a tool itself makes for each call is no part of what was approved; what the model gives in its place is."""
+    """What a tool itself makes for each call is not part of what was approved; what the model gives in its place is."""
 
     @tool
     def book(room: str, key: Annotated[str, Field(default_factory=lambda: uuid4().hex)]) -> str:

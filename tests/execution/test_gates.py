@@ -148,7 +148,7 @@ def test_junk_of_an_authorizer_is_logged(caplog: pytest.LogCaptureFixture) -> No
     result = sent(Post(), authorize=answering(lambda: None, later=False))
 
     assert DENIED == result.text
-    assert "returned a NoneType, no bool and no Deny: the call is denied." in caplog.text
+    assert "returned a NoneType, not a bool or Deny: the call is denied." in caplog.text
 
 
 def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +156,7 @@ def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     result = sent(Post(), approve=answering(lambda: None, later=False))
 
     assert "rejected" not in (result.text or "")
-    assert "returned a NoneType, no bool and no Decision: the call is refused." in caplog.text
+    assert "returned a NoneType, not a bool or Decision: the call is refused." in caplog.text
 
 
 def cancelled_future() -> Any:

@@ -163,7 +163,7 @@ def test_file_after_close(tmp_path: Path) -> None:
 
 
 def test_file_that_is_none(tmp_path: Path) -> None:
-    """A file that is no ledger is refused when it is opened."""
+    """A file that is not a ledger is refused when it is opened."""
     (tmp_path / "calls.db").write_text("no database " * 100, encoding="utf-8")
 
     with pytest.raises(StoreError):

@@ -781,7 +781,7 @@ def test_equal_by_value() -> None:
 
 
 def test_no_json() -> None:
-    """Arguments that are no JSON are compared as they are."""
+    """Arguments that are not JSON are compared as they are."""
     turns = [[ToolCall(name="add", arguments="a=1")] for _ in range(4)]
     result = made(*turns, middleware=[repeat_guard()])
 

@@ -348,7 +348,7 @@ def test_an_escaped_mark() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "†x", "[†x", '["†x"]', '{"miles": "†x"'])
 def test_arguments_that_are_no_object(arguments: str) -> None:
-    """Arguments that are no JSON object are refused by the tool."""
+    """Arguments that are not a JSON object are refused by the tool."""
     assert "invalid_arguments" == BOX.call_many([ToolCall(name="walk", arguments=arguments)], shared={"x": 7})[0].kind
 
 

@@ -124,13 +124,13 @@ def test_cancelled() -> None:
 
 
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
-    "none": (lambda: FallbackModel([]), "is no list of models"),
-    "names": (lambda: FallbackModel(["gpt-5"]), "is no list of models"),  # type: ignore[list-item]
+    "none": (lambda: FallbackModel([]), "is not a list of models"),
+    "names": (lambda: FallbackModel(["gpt-5"]), "is not a list of models"),  # type: ignore[list-item]
     "both kinds": (
         lambda: FallbackModel([ScriptedModel([]), ScriptedModel([], is_async=True)]),
         "Some of the models are async",
     ),
-    "no model": (lambda: RateLimitedModel("gpt-5", 5), "is no model"),  # type: ignore[arg-type]
+    "no model": (lambda: RateLimitedModel("gpt-5", 5), "is not a model"),  # type: ignore[arg-type]
     "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "Give requests_per_minute="),
     "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a whole number"),
     "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "each a whole number"),  # type: ignore[arg-type]

@@ -571,7 +571,7 @@ def test_whole_call_that_comes_twice_runs_once(line: Line) -> None:
 
 
 def test_arguments_that_contain_themselves(line: Line) -> None:
-    """A fragment that equals the one before it is no repetition: objects may lie in each other."""
+    """A fragment that equals the one before it is not a repetition: objects may lie in each other."""
     deltas = [[piece("", "say", id="a", index=0)], *([piece(text, index=0)] for text in ('{"a":', '{"a":', "1}}"))]
     result = line.run(in_chunks(*deltas), reply.text("Done."), streamed=True)
 
@@ -612,7 +612,7 @@ WRONG_TYPES: dict[str, Any] = {
     "function that is false": chunk({"index": 0, "function": False}),
     "function_call": chunk(function_call="need"),
     "index": chunk(piece("", index=[0])),
-    "index that is no number": chunk(piece("", index="x")),
+    "index that is not a number": chunk(piece("", index="x")),
     "id": chunk(piece("", index=0, id=["x"])),
     "name": chunk(piece("", 5, index=0)),
     "arguments": chunk(piece(0, index=0)),
@@ -807,7 +807,7 @@ def test_many_calls(line: Line, count: int, streamed: bool) -> None:
 
 @STREAMED
 def test_more_calls_than_an_answer_can_have(line: Line, streamed: bool) -> None:
-    """A36: an answer with tens of thousands of calls is no answer."""
+    """A36: an answer with tens of thousands of calls is not an answer."""
     calls = [piece("", "ping", index=number) for number in range(10_001)]
     with pytest.raises(ModelError, match=r"more than 10,000 calls\. Its calls are discarded"):
         line.run(in_chunks(calls) if streamed else message(*calls), streamed=streamed)
@@ -817,7 +817,7 @@ def test_more_calls_than_an_answer_can_have(line: Line, streamed: bool) -> None:
 
 @STREAMED
 def test_more_objects_than_an_answer_can_have(line: Line, streamed: bool) -> None:
-    """A36: tens of thousands of objects in the arguments of one call are no arguments."""
+    """A36: tens of thousands of objects in the arguments of one call are not arguments."""
     answer = reply.calls(("need", "{}" * 20_000), split=1_000)
     result = line.run(answer, reply.text("Done."), streamed=streamed)
 
@@ -866,7 +866,7 @@ def test_choices_that_take_turns(line: Line, order: tuple[int, int]) -> None:
 @pytest.mark.parametrize("content_type", ["application/json", "text/html"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_no_completion(line: Line, body: bytes, content_type: str) -> None:
-    """A31: whatever comes with status 200 and is no completion is one kind of error."""
+    """A31: whatever comes with status 200 and is not a completion is one kind of error."""
     with pytest.raises(ModelError, match="is not a chat completion|cannot be read|malformed"):
         line.run(reply.raw(body, content_type=content_type), streamed=False)
 

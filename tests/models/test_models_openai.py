@@ -263,7 +263,7 @@ def test_client_behind_create() -> None:
 )
 def test_option_of_the_client(name: str, advice: str) -> None:
     """What is an argument of `create`, and no key of a body, is refused with what to write."""
-    with pytest.raises(TypeError, match=rf"{name}.* is no key of a request's body: .*{re.escape(advice)}"):
+    with pytest.raises(TypeError, match=rf"{name}.* is not a key of a request's body: .*{re.escape(advice)}"):
         OpenAIModel(Recorder(HI), "fake", options={name: {}})
 
 

@@ -170,7 +170,7 @@ EITHER: dict[str, tuple[str, Change]] = {
     "A16 a name that no request can carry": ("name", garble),
     "A17 arguments as an object": ("arguments", decode),
     "A18 arguments that are nothing": ("arguments", to(None, "", "  ", "null")),
-    "A19 arguments that are no object": ("arguments", to("[1]", "5", '"x"', "true", [1], 5)),
+    "A19 arguments that are not an object": ("arguments", to("[1]", "5", '"x"', "true", [1], 5)),
     "A20 arguments encoded twice": ("arguments", encode),
     "A22 arguments that are not JSON": ("arguments", garble),
     "A25 arguments cut, under any label": ("arguments", truncate),

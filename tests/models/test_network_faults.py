@@ -124,7 +124,7 @@ def test_long_wait() -> None:
 
 @pytest.mark.parametrize("wait", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "-5", "nan", "1e400", ""])
 def test_odd_wait(wait: str) -> None:
-    """F1: a wait that is no number of seconds ahead breaks nothing: the client takes its own."""
+    """F1: a wait that is not a number of seconds ahead breaks nothing: the client takes its own."""
     refusal = reply.error(429, "later", headers={"retry-after": wait, "retry-after-ms": "1"})
     with FakeServer([refusal, reply.text("Hi.")]) as server, clients_own(server, retries=1) as runner:
         assert "Hi." == ran(runner, streamed=False).output

@@ -577,7 +577,7 @@ def test_refusal(through: Any) -> None:
     ],
 )  # fmt: skip
 def test_no_answer(answer: Reply, expected: str) -> None:
-    """Whatever is no response is one error, which says what came."""
+    """Whatever is not a response is one error, which says what came."""
     with FakeServer([answer]) as server, pytest.raises(ModelError, match=expected):
         whole(server)
 

@@ -84,12 +84,12 @@ BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
         [USER, response("a"), tool_result("a")],
         (ELSEWHERE,),
     ),
-    "arguments that are no JSON": (
+    "arguments that are not JSON": (
         [response("a", arguments='{"a": '), tool_result("a")],
         [response("a"), tool_result("a")],
         ("The arguments of the call 'a' were no JSON object; they are {} now.",),
     ),
-    "arguments that are no object": (
+    "arguments that are not an object": (
         [response("a", arguments="[1]"), tool_result("a")],
         [response("a"), tool_result("a")],
         ("The arguments of the call 'a' were no JSON object; they are {} now.",),

@@ -47,7 +47,7 @@ def test_bad_signature() -> None:
 
 
 def test_result_in_the_place_of_its_parts() -> None:
-    """A result in the place of its messages or state, and one decision for all, are refused with what is taken."""
+    """A result in place of its messages or state, and one decision for all, are refused with what is taken."""
     runner = Runner([look], model=ScriptedModel([call("look")]), approve=defer)
     paused = runner.run("?")
     given: Any = paused
@@ -281,7 +281,7 @@ def test_no_answer_in_events() -> None:
 
 
 def test_client_that_is_a_module() -> None:
-    """A module, such as the openai package itself, is no client."""
+    """A module, such as the openai package itself, is not a client."""
     with pytest.raises(TypeError, match=r"is a module: write client=json.OpenAI\(\)"):
         Runner(client=json, model="m")
 
@@ -289,7 +289,7 @@ def test_client_that_is_a_module() -> None:
 @pytest.mark.parametrize("client", [OpenAI, "http://localhost:11434/v1"], ids=["class", "address"])
 def test_client_that_is_none(client: object) -> None:
     """A client's class or address is refused when the runner is made, with what to write."""
-    with pytest.raises(TypeError, match=r"is no client: write client=OpenAI\(\.\.\.\), or base_url="):
+    with pytest.raises(TypeError, match=r"is not a client: write client=OpenAI\(\.\.\.\), or base_url="):
         Runner(client=client, model="m")
 
 

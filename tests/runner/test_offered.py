@@ -45,7 +45,7 @@ def approve(_: object) -> bool:
 
 @WAYS
 def test_allowed_in_one_run(go: Go) -> None:
-    """`allowed_tools` of a run holds for that run, in the place of the runner's."""
+    """`allowed_tools` of a run holds for that run, in place of the runner's."""
     runner = Runner(
         [read, write], model=ScriptedModel([BOTH, "Done."] * 2), approve=approve, allowed_tools=["write"], early=True
     )

@@ -111,7 +111,7 @@ ALL = pytest.mark.parametrize("go", [through_run, through_arun, through_stream, 
 def served(
     *replies: Reply, go: Callable[..., Any] = through_run, dialect: RunDialectName = "chat"
 ) -> tuple[Any, list[Any]]:
-    """What came of a run over these replies, and the requests' bodies."""
+    """The results of a run over these replies, and the requests' bodies."""
     with (
         FakeServer(replies) as server,
         openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
@@ -153,7 +153,7 @@ TYPES: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.parametrize(("kind", "text", "value"), TYPES.values(), ids=TYPES)
 def test_types(kind: Any, text: str, value: Any) -> None:
-    """Whatever pydantic can validate can be an output; what is no JSON object comes under the key `result`."""
+    """Whatever pydantic can validate can be an output; what is not a JSON object comes under the key `result`."""
     assert value == Runner(model=ScriptedModel([text])).run("x", output_type=kind).output
 
 
@@ -196,7 +196,7 @@ def test_degenerate_answers(text: str) -> None:
 
 
 def test_default_without_json() -> None:
-    """A default that JSON cannot show is no part of what the model is asked for."""
+    """A default that JSON cannot show is not part of what the model is asked for."""
     model = ScriptedModel(['{"pattern": "a"}'])
     output = Runner(model=model).run("x", output_type=Search).output
     wanted = model.requests[0].output
@@ -395,7 +395,7 @@ def test_streamed_text() -> None:
 
 @ALL
 def test_calls_dialect(go: Callable[..., Any]) -> None:
-    """In the dialect 'calls' the type's schema stands in the place of the output, and in the guide."""
+    """In the dialect 'calls' the type's schema stands in place of the output, and in the guide."""
     replies = [{"calls": [{"_tool": "add", "a": 1}], "output": None}, {"calls": [], "output": json.loads(ANN)}]
     result, bodies = served(*(reply.text(json.dumps(each)) for each in replies), go=go, dialect="calls")
     schema = bodies[0]["response_format"]["json_schema"]["schema"]
@@ -614,6 +614,6 @@ def test_schema_that_is_not_met() -> None:
     ids=["type", "property", "empty", "reference"],
 )
 def test_impossible_schema(schema: Mapping[str, Any], why: str) -> None:
-    """What is no JSON Schema is refused before the model is called, with the place that is wrong."""
+    """What is not a JSON Schema is refused before the model is called, with the place that is wrong."""
     with pytest.raises(DefinitionError, match=f"is not a type that JSON can fill: .*{re.escape(why)}"):
         Runner(model=ScriptedModel([])).run("x", output_type=schema)

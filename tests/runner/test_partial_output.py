@@ -139,7 +139,7 @@ NOTHING: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("kind", "text"), NOTHING.values(), ids=NOTHING)
 def test_nothing(kind: Any, text: str) -> None:
-    """An answer that is none of the type, or none yet, gives nothing, and raises nothing."""
+    """An answer that is not one of the type, or none yet, gives nothing, and raises nothing."""
     assert [] == values(kind, *text)
 
 
@@ -151,7 +151,7 @@ def test_answer_that_came_whole() -> None:
 
 
 def test_answer_after_prose() -> None:
-    """What arrives as a call's arguments starts again: the text before it is no part of the answer."""
+    """What arrives as a call's arguments starts again: the text before it is not part of the answer."""
     partial = PartialOutput(build_output(list[int]))
     deltas = [*partial.feed("Here it is: "), *partial.feed('{"result": [1, ', 0), *partial.feed("2]}", 0)]
 
@@ -249,7 +249,7 @@ def test_stream_of_a_run(size: int) -> None:
 
 
 def test_stream_with_calls_in_between() -> None:
-    """What the model says beside its calls is no answer; a rejected answer is reported before one that fits."""
+    """What the model says beside its calls is not an answer; a rejected answer is reported before one that fits."""
     script: list[Any] = [[call("look")], '{"title": 5}', '{"result": 7}', '{"title": "Trees"}']
     with Runner([look], model=ScriptedModel(script)).stream("x", output_type=Report) as stream:
         values = [event.value for event in stream if isinstance(event, OutputDelta)]

@@ -194,7 +194,7 @@ def test_modified_after_mending(words: str) -> None:
     assert ["Bob has got 5"] == texts(runner.run("Go."))
 
 
-ALIEN = "Invalid arguments: mode was given by the approver, and is no key of the tool's schema."
+ALIEN = "Invalid arguments: mode was given by the approver, and is not a key of the tool's schema."
 
 
 @pytest.mark.parametrize(("written", "expected"), [({}, "b in mode r"), ({"m": "w"}, ALIEN)], ids=["default", "value"])
@@ -476,7 +476,7 @@ def test_ledger_knows_what_was_approved(ledger: Ledger) -> None:
 
 
 def test_ledger_of_two_processes(ledger: Ledger) -> None:
-    """With a ledger that both know, of two runners that take up one state one pays; both know what came of it."""
+    """With a ledger that both know, of two runners that take up one state one pays; both know its result."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5), ledger=ledger)
     decisions = {state.pending[0].call.id: True}

@@ -100,7 +100,7 @@ TOOLS: list[Any] = [read, wait, fail, awrite, fatal, ask, direct]
 
 @dataclass
 class Played:
-    """A run that is played by a plan: its events, and what came of it."""
+    """A run that is played by a plan: its events and its result."""
 
     plan: Plan
     events: list[Any] = field(default_factory=list)

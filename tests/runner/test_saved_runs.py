@@ -90,7 +90,7 @@ def test_a_state_is_accepted_as_before(runs: SQLiteRuns) -> None:
 
 
 def test_own_ledger_stays(runs: SQLiteRuns, tmp_path: Path) -> None:
-    """A ledger of the application's own is used in the place of the file's."""
+    """A ledger of the application's own is used in place of the file's."""
     ledger = SQLiteLedger(tmp_path / "calls.db")
     run_id = make(runs, call("write", n=1), "Done.", ledger=ledger).run("Go.").state.run_id
 

@@ -141,7 +141,7 @@ def test_json(session: Session) -> None:
     "text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "messages": [5]}', "5", "[" * 99_999]
 )
 def test_damaged_json(text: str) -> None:
-    """A text that is no session is refused."""
+    """A text that is not a session is refused."""
     with pytest.raises(ConversationError, match="This is not a session"):
         Session.from_json(text)
 

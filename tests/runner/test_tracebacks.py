@@ -148,7 +148,7 @@ def test_frames_of_a_tool(way: Callable[..., Any], broken: Any, name: str) -> No
 
 
 def test_frame_of_a_fault() -> None:
-    """An error that is none of ours keeps the frame in which it arose."""
+    """An error that is not one of ours keeps the frame in which it arose."""
     with pytest.raises(TypeError) as caught:
         Runner(model=ScriptedModel(["x"])).run(5)  # type: ignore[call-overload]
 

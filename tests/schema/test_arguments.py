@@ -521,7 +521,7 @@ CUT = {
 
 @pytest.mark.parametrize(("text", "expected"), CUT.values(), ids=CUT)
 def test_is_cut(text: str, expected: bool) -> None:
-    """A truncated JSON text is distinguished from a whole one, and from text that is no JSON."""
+    """A truncated JSON text is distinguished from a whole one, and from text that is not JSON."""
     assert expected is is_truncated(text)
 
 

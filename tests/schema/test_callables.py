@@ -327,7 +327,7 @@ def test_methods_of_special_classes(owner: Any, value: int) -> None:
 
 
 def test_members_stay() -> None:
-    """A tool in the body of an enumeration is no member of it, and an abstract one stays abstract."""
+    """A tool in the body of an enumeration is not a member of it, and an abstract one stays abstract."""
     assert [Level.HIGH] == list(Level)
     assert {"work"} == Abstract.__abstractmethods__
 

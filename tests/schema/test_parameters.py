@@ -296,7 +296,7 @@ DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "frozenset": (frozenset[int], frozenset({2, 1}), {"default": [1, 2]}),
     "NaN": (float, float("nan"), {}),
     "infinity, nested": (list[float], [float("inf")], {}),
-    "bytes that are no text": (bytes, b"\xff", {}),
+    "bytes that are not a text": (bytes, b"\xff", {}),
     "half a character": (str, "\ud800", {}),
     "object": (Any, Opaque(), {}),
     "function": (Any, len, {}),
@@ -650,7 +650,7 @@ def test_type_made_from_json() -> None:
 @pytest.mark.parametrize("annotation", [list[Opaque], Url | None, typing.Callable], ids=["list", "union", "function"])
 def test_missing_function_that_converts(annotation: Any) -> None:
     """What is no class needs a function: a list would be made of the characters of a text."""
-    with pytest.raises(DefinitionError, match="is no class .* pass a function"):
+    with pytest.raises(DefinitionError, match="is not a class .* pass a function"):
         _ = echo(Annotated[annotation, FromJson(str)]).parameters
 
 

@@ -194,7 +194,7 @@ def test_accepted(parameters: dict[str, Any], data: st.DataObject) -> None:
 @FEW
 @given(signatures(), st.data(), NAMES)
 def test_unknown_key(parameters: dict[str, Any], data: st.DataObject, extra: str) -> None:
-    """A key that is no parameter is refused by schema and call, and the body is not entered."""
+    """A key that is not a parameter is refused by schema and call, and the body is not entered."""
     seen: list[Any] = []
     made = made_of(parameters, seen)
     written = {**document_of(parameters, data.draw, set())[1], f"{extra}_unknown": 1}

@@ -42,7 +42,7 @@ MADE = {
         schema.object(description=schema.string()),
         {"type": "object", "properties": {"description": {"type": "string"}}, "required": ["description"]},
     ),
-    "object, names that are no keywords": (
+    "object, names that are not keywords": (
         schema.object("", {"required": schema.boolean(), "zip-code": schema.string(default="")}, city=schema.string()),
         {
             "type": "object",

@@ -83,7 +83,7 @@ def test_plain(text: str) -> None:
 
 
 def test_revealed() -> None:
-    """Where letters are no danger, only what is invisible is escaped."""
+    """Where letters are not a danger, only what is invisible is escaped."""
     assert "p\u0430y \\u202e\u200d" == escape_invisible("p\u0430y \u202e\u200d", keep="\u200d")
 
 

@@ -167,7 +167,7 @@ def test_left_to_pydantic(annotation: Any, writer: type[JsonSchemaWriter] | type
 
 
 def test_rebuilt_model() -> None:
-    """A model that is rebuilt is described anew."""
+    """A model that is rebuilt is described again."""
 
     class Late(BaseModel):
         value: int

@@ -297,7 +297,7 @@ NO_DECISIONS: list[Any] = [
 
 @pytest.mark.parametrize("reply", NO_DECISIONS, ids=str)
 def test_no_decision(url: str, reply: Any) -> None:
-    """Whatever is no decision decides nothing, and the question is asked again."""
+    """Whatever is not a decision decides nothing, and the question is asked again."""
 
     async def session(client: Client) -> Task:
         question = await finish(client, "clear x")

@@ -336,7 +336,7 @@ ENDS: dict[str, tuple[list[Event], str, str]] = {
 
 @pytest.mark.parametrize(("events", "reason", "outcome"), ENDS.values(), ids=ENDS)
 def test_outcomes(events: list[Event], reason: str, outcome: str) -> None:
-    """A run that was ended from outside is no success, and has no result."""
+    """A run that was ended from outside is not a success, and has no result."""
     last = encode_turn(*events, finish("Hi.", reason))[-1]
 
     assert (outcome, reason) == (last["outcome"]["type"], last["metadata"]["finishReason"])

@@ -304,8 +304,8 @@ CARDS: dict[str, tuple[Any, str]] = {
     "of another scheme": (make_card("https://127.0.0.1/rpc"), "names only 'https://127.0.0.1/rpc'"),
     "with an address that is none": (make_card("http://[::1"), "names only"),
     "without JSON-RPC": (make_card(supportedInterfaces=[]), "its card offers no JSONRPC"),
-    "no card": ([1, 2], "what it gave is no agent card"),
-    "no JSON": (b"<html>", "what it gave is no agent card"),
+    "no card": ([1, 2], "what it gave is not an agent card"),
+    "no JSON": (b"<html>", "what it gave is not an agent card"),
     "of the wrong types": (make_card(skills="count"), "cannot be reached"),
     "huge": (make_card(description="x" * 1_000_001), "it has more than 1,000,000 bytes"),
     "deep": (b'{"a":' * 100_000, "cannot be reached"),
@@ -344,7 +344,7 @@ def test_names_of_a_card() -> None:
         assert all(tool.name.startswith("a2a_liar") for tool in A2A(url, name="liar").tools)
 
 
-NONE = "The A2A agent 'liar' gave an answer that is none: "
+NONE = "The A2A agent 'liar' gave an invalid answer: "
 LIES: dict[str, tuple[dict[str, Any], str]] = {
     "no answer": ({"SendMessage": {}}, NONE),
     "no JSON": ({"SendMessage": b"{]"}, "The A2A agent 'liar' "),
@@ -454,7 +454,7 @@ def test_empty_task_id(agent: tuple[Agent, A2A], task_id: str | None) -> None:
 
 
 def test_long_stream() -> None:
-    """A stream of many small events is no flood."""
+    """A stream of many small events is not a flood."""
     pieces = [
         {
             "artifactUpdate": {

@@ -400,7 +400,7 @@ def test_server_that_dies() -> None:
 
 @pytest.mark.timeout(60)
 def test_server_that_leaves(tmp_path: Path) -> None:
-    """A server that ended between two calls is started anew for the second one, which is not lost."""
+    """A server that ended between two calls is started again for the second one, which is not lost."""
     with liar("never", str(tmp_path)) as server:
         box = Toolbox([server])
         box.call("mcp_liar_leave")
@@ -422,7 +422,7 @@ def test_refusal() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("unknown", "gave an answer that is none"),
+        ("unknown", "gave an invalid answer"),
         ("wrong", "old\nThis does not match what mcp_liar_wrong declares to return."),
         ("ask", '"message": "Elicitation not supported"'),
         ("sample", '"message": "Sampling not supported"'),
@@ -483,7 +483,7 @@ def test_names_that_lie(caplog: pytest.LogCaptureFixture) -> None:
     assert "mcp_liar_mcp_other_add" in tools
     assert 2 == len([name for name in tools.names if "xxx" in name])
     assert max(len(tool.description) for tool in tools) <= 1_000
-    assert "'echo' is left out: another one is called so" in caplog.text
+    assert "'echo' is left out: another one has that name" in caplog.text
 
 
 def test_two_servers(server: MCP) -> None:

@@ -242,7 +242,7 @@ class TestLock:
 
     def test_changed_tools(self, way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         """Tools that differ from the lock are neither offered nor called, with a warning that says how, until it is
-        written anew."""
+        written again."""
         path = tmp_path / "liar.lock.json"
         with lie(way, lock=path) as server:
             names = [tool.name for tool in server.tools]

@@ -301,7 +301,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (None, {}, "no NoneType, but data"),
         (b"{}", {}, "no bytes, but data"),
         (GET, {"auth": "s3cret"}, "^auth= is keys by names of security schemes"),
-        (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter is called so.*exclude=\\['x'\\]"),
+        (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter has that name.*exclude=\\['x'\\]"),
         (operation({}, path="@evil.example/"), {}, "begins with '/'"),
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
         (operation({}, path="/x?y=1"), {}, "neither"),

@@ -281,7 +281,7 @@ def test_forms_with_brackets(arguments: dict[str, Any], form: str) -> None:
     ids=["given", "not given", "of answers"],
 )
 def test_key_of_another_member(arguments: dict[str, Any]) -> None:
-    """A key of a free object in a form is none of the form's other members, present or not."""
+    """A key of a free object in a form is not one of the form's other members, present or not."""
     asked: list[httpx2.Request] = []
     result = box(PAY, asked).call("PostCustomers", arguments)
 

@@ -241,7 +241,7 @@ def test_keys_of_an_object_are_no_key(style: str, name: str, written_so: str) ->
 
 
 def test_a_step_up_beside_a_literal() -> None:
-    """A value is no step up for servers that cut a segment at its first semicolon either."""
+    """A value is not a step up for servers that cut a segment at its first semicolon either."""
     made = tool(parameter("path"), path="/u/{color};v=1/c")
 
     assert "refused" == get_part("path", WIRE.send_call(made, {"color": ".."}))

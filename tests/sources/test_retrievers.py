@@ -97,7 +97,7 @@ def test_nothing_found() -> None:
 
 
 def test_no_passage() -> None:
-    """What has no content is no passage, and the call fails."""
+    """What has no content is not a passage, and the call fails."""
     assert (
         "search error: the search gave what has no content"
         == retriever_tool(lambda query: [5], "x").invoke({"query": "cats"}).text
@@ -137,7 +137,7 @@ def test_prefetch(search: Callable[[str], Any], is_async: bool) -> None:
 
 
 def test_one_search_for_a_prompt() -> None:
-    """A prompt is searched for once in its run, and a message that follows an answer anew."""
+    """A prompt is searched for once in its run, and a message that follows an answer again."""
     queries: list[str] = []
 
     def search(query: str) -> Iterable[str]:

@@ -113,7 +113,7 @@ class Server:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.spoil: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
-        self.content = ""  # of an answer that is no answer
+        self.content = ""  # of an answer that is not an answer
         server = self
 
         class Handler(BaseHTTPRequestHandler):

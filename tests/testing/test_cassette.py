@@ -209,7 +209,7 @@ def test_secrets_are_not_written(path: Path, options: Any) -> None:
 
 
 def test_scrub_takes_away_what_changes(path: Path) -> None:
-    """A day in a prompt that `scrub` removes is no difference."""
+    """A day in a prompt that `scrub` removes is not a difference."""
     options: Any = {"scrub": lambda text: re.sub(r"\d{4}-\d\d-\d\d", "DATE", text)}
     record(path, "Fine.", prompt="Today is 2030-01-01.", **options)
 
@@ -281,7 +281,7 @@ def test_ids_of_a_server_are_replayed(path: Path) -> None:
     ("arguments", "options", "error", "message"),
     [
         ((), {}, ScriptError, 'Record it: Cassette(path, model, mode="record")'),
-        (("gpt",), {}, TypeError, "'gpt' is no model. Pass one: Cassette("),
+        (("gpt",), {}, TypeError, "'gpt' is not a model. Pass one: Cassette("),
         ((), {"mode": "all"}, ValueError, 'is not "record", "replay" or "auto"'),
         ((ScriptedModel([]),), {"mode": "record", "secrets": "abc"}, TypeError, "secrets= takes a list"),
     ],
@@ -422,5 +422,5 @@ def test_other_files(tmp_path: Path, content: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(content, encoding="utf-8")
 
-    with pytest.raises(ValueError, match=re.escape(f"{path} is no cassette: ")):
+    with pytest.raises(ValueError, match=re.escape(f"{path} is not a cassette: ")):
         Cassette(path)

@@ -173,7 +173,7 @@ def test_latent_tools_stay() -> None:
 
 
 def test_override_comes_back() -> None:
-    """A test may give its own answer in the place of the made-up one."""
+    """A test may give its own answer in place of the made-up one."""
     box = dry_run(TOOLS)
     with box.override("order", lambda item, count: Order(number=7, item=item)):
         assert Order(number=7, item="tea") == box.call("order", {"item": "tea"}).value

@@ -594,7 +594,7 @@ FAULTS = [
     ("format without a schema", body(response_format={"type": "json_schema"}), "response_format.json_schema.name"),
     ("strict is text", body(tools=[{**ADD, "function": {"name": "add", "strict": "yes"}}]), "tools[0].function.strict"),
     (
-        "parameters are no object",
+        "parameters are not an object",
         body(tools=[{**ADD, "function": {"name": "add", "parameters": {"type": "string", "properties": {}}}}]),
         "tools[0].function.parameters",
     ),

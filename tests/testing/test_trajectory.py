@@ -125,7 +125,7 @@ def test_async_run() -> None:
 @pytest.mark.parametrize("expected", ["add", ONE, None, [1], [("add", {"a": 1})], [None]])
 def test_expected_is_a_list_of_calls(expected: Any) -> None:
     """A single call, and anything that is none, is refused with the right form."""
-    with pytest.raises(TypeError, match="is no list of expected calls, such as"):
+    with pytest.raises(TypeError, match="is not a list of expected calls, such as"):
         assert_calls(run(ONE), expected)
 
 

@@ -197,7 +197,7 @@ def test_function_of_a_call(function: Callable[..., Any], in_box: bool) -> None:
 
 
 def test_argument_that_a_call_does_not_have() -> None:
-    """An attribute that is no argument is an AttributeError that lists those that there are."""
+    """An attribute that is not an argument is an AttributeError that lists those that there are."""
     box = Toolbox([ROUTE])
     box.bind("route", lambda call: call.via)
     exception = box.call("route", {"to": {}}).exception
@@ -326,7 +326,7 @@ def test_explicit_activity_that_is_not_there() -> None:
 
 
 def test_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A choice may look at the environment, each time anew."""
+    """A choice may look at the environment, each time again."""
     box = Toolbox([mail()])
     box.bind("smtp", lambda recipient, subject: {"sent": recipient == "ann"})
     box.bind("mock", lambda call: {"sent": True})

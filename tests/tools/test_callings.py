@@ -163,13 +163,13 @@ def test_round_trip(call: ToolCall) -> None:
     ],
 )  # fmt: skip
 def test_invalid_json(text: str) -> None:
-    """Text that is no call raises ValueError."""
+    """Text that is not a call raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
         ToolCall.from_json(text)
 
 
 def test_call_of_wrong_types() -> None:
-    """A call whose arguments are no text is refused when it is written."""
+    """A call whose arguments are not a text is refused when it is written."""
     with pytest.raises(TypeError, match=r"arguments=\{'n': 1\} is not text"):
         ToolCall(name="a", arguments=cast("Any", {"n": 1})).to_json()
 
@@ -231,7 +231,7 @@ NO_REPLIES: list[Any] = ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": ['
 @pytest.mark.parametrize("text", NO_REPLIES, ids=lambda text: str(text)[:12])
 def test_no_reply(text: Any) -> None:
     """A text that lists no calls is refused, with a message for the model."""
-    with pytest.raises(ToolError, match='Invalid reply: it is no JSON object with a list "calls"'):
+    with pytest.raises(ToolError, match='Invalid reply: it is not a JSON object with a list "calls"'):
         parse_calls(Toolbox([weather]), text)
 
 
@@ -273,7 +273,7 @@ def test_no_number_in_a_reply() -> None:
 
 
 def test_invalid_items() -> None:
-    """An item that is no call has an error result in its place."""
+    """An item that is not a call has an error result in its place."""
     items = [7, None, "weather", [FOR_OSLO], {"_tool": None}, {}, FOR_OSLO]
     box = Toolbox([weather])
 
@@ -507,20 +507,20 @@ def test_calls_of_a_cancelled_task(verb: str, given: list[Any]) -> None:
 
 
 OTHERS: dict[str, tuple[str, Any, str]] = {
-    "a dict": ("all", [{"name": "weather"}], r"is no ToolCall: ToolCall\.from_dict\(data\)"),
-    "a text": ("all", ["weather"], r"'weather' is no ToolCall"),
+    "a dict": ("all", [{"name": "weather"}], r"is not a ToolCall: ToolCall\.from_dict\(data\)"),
+    "a text": ("all", ["weather"], r"'weather' is not a ToolCall"),
     "one call for many": ("all", OSLO, r"Calls come in a list, so write \[ToolCall"),
     "arguments as a dict": (
         "all", [ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"}))], r"so write json\.dumps\(\{'city'",
     ),
-    "a dict among many": ("first", [OSLO, {}], r"\{\} is no ToolCall"),
+    "a dict among many": ("first", [OSLO, {}], r"\{\} is not a ToolCall"),
 }  # fmt: skip
 
 
 @both_ways
 @pytest.mark.parametrize(("wait", "given", "text"), OTHERS.values(), ids=OTHERS)
 def test_invalid_calls(go: Way, wait: str, given: Any, text: str) -> None:
-    """An object that is no call raises a TypeError that says how to make one."""
+    """An object that is not a call raises a TypeError that says how to make one."""
     with pytest.raises(TypeError, match=text):
         go(Toolbox([weather]), wait, given)
 

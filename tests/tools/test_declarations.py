@@ -154,7 +154,7 @@ META_FIELDS = {
 
 @pytest.mark.parametrize(("properties", "wanted"), META_FIELDS.values(), ids=META_FIELDS)
 def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> None:
-    """Meta fields of a schema are no parameters of the tool."""
+    """Meta fields of a schema are not parameters of the tool."""
     made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
 
     assert wanted == (made.activity, dict(made._meta))
@@ -199,8 +199,8 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "half a character": ({"description": "\ud800"}, "it is not JSON"),
     "description": ({"description": 5}, "description=5 is not text"),
     "properties": ({"properties": ["a"]}, r"properties=\['a'\] is not an object of schemas by name"),
-    "property": ({"properties": {"a": "string"}}, r"properties\.a is no JSON Schema: 'string'\. Write one, such as"),
-    "property without values": ({"properties": {"a": False}}, r"properties\.a is no JSON Schema: False"),
+    "property": ({"properties": {"a": "string"}}, r"properties\.a is not a JSON Schema: 'string'\. Write one, such as"),
+    "property without values": ({"properties": {"a": False}}, r"properties\.a is not a JSON Schema: False"),
     "type": ({"properties": {"a": {"type": "text"}}}, "'#/properties/a/type': type is not one of array, boolean"),
     "description inside": ({"properties": {"a": {"description": 5}}}, "'#/properties/a/description'.* not a string"),
     "pattern": ({"properties": {"a": {"pattern": "("}}}, "#/properties/a/pattern"),
@@ -221,7 +221,7 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
         "_activity is 5. It names the function that executes the tool",
     ),
     "activity, several": ({"properties": {"_activity": {"enum": ["a", "b"]}}}, r"see Toolbox\.bindings\.choose\(\)"),
-    "output": ({"properties": {"_output": 5}}, r"properties\._output is no JSON Schema: 5"),
+    "output": ({"properties": {"_output": 5}}, r"properties\._output is not a JSON Schema: 5"),
     "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),
     "output, reference": ({"properties": {"_output": {"$ref": "#/no"}}}, "'#/properties/_output': there is nothing"),
     "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is a text"),
@@ -337,7 +337,7 @@ def test_other_parameters(keywords: dict[str, Any], is_taken: bool) -> None:
     ids=lambda keywords: ", ".join(keywords),
 )
 def test_other_keywords(keywords: dict[str, Any]) -> None:
-    """Other keywords of JSON Schema, and extensions, are no parameters."""
+    """Other keywords of JSON Schema, and extensions, are not parameters."""
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda a: a)
 
     assert 1 == made.invoke('{"a": 1}').value
@@ -691,7 +691,7 @@ def test_names_of_meta_fields_in_a_function() -> None:
 
 
 def test_context_of_a_declaration() -> None:
-    """A context is no parameter of a declared tool."""
+    """A context is not a parameter of a declared tool."""
 
     def asking(city: str, context: ToolContext) -> str: ...
 

@@ -135,7 +135,7 @@ def test_check_names_what_differs() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "tools": {"a": 1}}'])
 def test_other_texts(text: str) -> None:
-    """A text that is no fingerprint is refused."""
+    """A text that is not a fingerprint is refused."""
     with pytest.raises(DefinitionError, match="fingerprint"):
         Fingerprint.from_json(text)
 

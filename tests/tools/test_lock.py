@@ -197,7 +197,7 @@ def test_change_at_the_end_of_a_long_text(tmp_path: Path) -> None:
 
 
 def test_update(tmp_path: Path) -> None:
-    """With `update` the file is written anew."""
+    """With `update` the file is written again."""
     path = tmp_path / "lock"
     declared({}).lock(path)
     declared({"a": {}}).lock(path, update=True)
@@ -219,7 +219,7 @@ def test_no_lock(text: str, tmp_path: Path) -> None:
     """A file that is not a lock, or is damaged, is refused with what to do, and stays as it is."""
     path = tmp_path / "tools.lock.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(DefinitionError, match=r"tools.lock.json is not a lock of tools.*write it anew"):
+    with pytest.raises(DefinitionError, match=r"tools.lock.json is not a lock of tools.*write it again"):
         declared({"a": {"type": "string"}}).lock(path)
 
     assert text == path.read_text(encoding="latin-1")
@@ -229,7 +229,7 @@ def test_other_version(tmp_path: Path) -> None:
     """A file of another version is refused."""
     path = tmp_path / "lock"
     path.write_text('{"version": 2, "tools": {}}', encoding="utf-8")
-    with pytest.raises(DefinitionError, match=r"was written by another version. Delete it, and write it anew"):
+    with pytest.raises(DefinitionError, match=r"was written by another version. Delete it, and write it again"):
         declared({}).lock(path)
 
 

@@ -104,7 +104,7 @@ def call_module(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
     ids=["nothing", "empty", "constant", "bare", "delegate", "imports", "scopes", "none", "inline"],
 )
 def test_declarations(meta: Mapping[str, Any], scope: Scope | None) -> None:
-    """A schema declares the module and imports by `_module` and `_imports`, which are no parameters."""
+    """A schema declares the module and imports by `_module` and `_imports`, which are not parameters."""
     made = Tool.from_schema("t", {"type": "object", "properties": {**meta, "x": string()}})
 
     assert (scope, {"x"}) == (made._scope, made._spec.parameters["properties"].keys() - {"_output"})
@@ -142,7 +142,7 @@ def test_options() -> None:
 
 
 def test_wrong_options() -> None:
-    """An option that is no scope is refused, with the function's name."""
+    """An option that is not a scope is refused, with the function's name."""
     with pytest.raises(DefinitionError, match=r"look: _module is 5\. It is the name of a module"):
 
         @tool(module=5)  # type: ignore[call-overload, untyped-decorator]
@@ -234,7 +234,7 @@ def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDiale
 @pytest.mark.parametrize(
     ("asked", "shared", "kind", "text"),
     [
-        (("key",), SHARED, "invalid_arguments", "Invalid arguments: _imports: 'key' is none of city, trip.day."),
+        (("key",), SHARED, "invalid_arguments", "Invalid arguments: _imports: 'key' is not one of city, trip.day."),
         (("city",), {"town": 1}, "failed", "_imports: there is nothing at 'city'. There is: town"),
     ],
     ids=["not allowed", "not there"],

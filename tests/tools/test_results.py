@@ -134,7 +134,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "Decimal": (decimal.Decimal("0.10"), '"0.10"'),
     "Path": (Path("/a"), '"/a"'),
     "bytes": ("é".encode(), '"é"'),
-    "bytes that are no text": ([b"\xff"], '["_w=="]'),
+    "bytes that are not a text": ([b"\xff"], '["_w=="]'),
     "object": ({"it": Shown()}, '{"it":"shown"}'),
     "evil object inside": ({"a": 1, "it": Evil()}, '{"a":1,"it":"<Evil that cannot be written>"}'),
     "object with a long text": ([Long()], f'["{"x" * 9_999}…"]'),
@@ -307,7 +307,7 @@ def test_parts(value: Any, text: str, images: tuple[Image, ...], files: tuple[Fi
 
 @pytest.mark.parametrize("kind", [Image, File])
 def test_invalid_parts(kind: type[Any]) -> None:
-    """A path is no picture, and a word no media type: making one raises an error at once."""
+    """A path is not a picture, and a word no media type: making one raises an error at once."""
     with pytest.raises(TypeError, match=r"takes the bytes of a file, as Path.read_bytes\(\) returns them, not 'a.png'"):
         kind("a.png")
     with pytest.raises(ValueError, match="'png' is not a media type"):

@@ -204,7 +204,7 @@ def test_replace() -> None:
 
 
 def test_add_or_replace() -> None:
-    """Tools may be added in the place of those of their names, or behind the others."""
+    """Tools may be added in place of those of their names, or behind the others."""
     box = Toolbox([add, double])
     box.add(tool(name="add")(later), lookup, replace=True)
 

@@ -741,7 +741,7 @@ def test_fatal(is_async: bool) -> None:
 
 
 def test_interrupt() -> None:
-    """Ctrl-C is no result."""
+    """Ctrl-C is not a result."""
     made = tool(lambda: os.kill(os.getpid(), signal.SIGINT), name="work")
 
     with pytest.raises(KeyboardInterrupt):
@@ -872,7 +872,7 @@ def test_endless_generator(is_async: bool) -> None:
 
 
 class Numbers:
-    """Async values that are no generator."""
+    """Async values that are not a generator."""
 
     def __init__(self) -> None:
         self.left = MAX_ITEMS + 1

@@ -102,7 +102,7 @@ class Backend(Protocol):
             width: Jobs that run at the same time.
             channel: From `channel()`. Its items are given as they come, between the values; with a single job on the
                 caller's thread, after that has ended.
-            cancellation: Abandons the jobs that have not ended, but for one on the caller's thread. It is cancelled
+            cancellation: Abandons the jobs that have not ended, except one on the caller's thread. It is cancelled
                 when the iteration is left. Async leaves have a moment to return what they have, which is not given.
             own_thread: Whether a single job gets a thread of its own too.
 

@@ -53,7 +53,7 @@ class Cancellation:
         return bool(self.reason)
 
     def restart(self, seconds: float | None) -> None:
-        """Set the deadline anew, counted from now; None leaves that of the parent."""
+        """Set the deadline again, counted from now; None leaves that of the parent."""
         latest = None if self._parent is None else self._parent.deadline
         own = None if seconds is None else time.monotonic() + seconds
         self.deadline = own if latest is None else latest if own is None else min(own, latest)

@@ -305,7 +305,7 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def canonical_text(arguments: str) -> str:
-    """Return arguments so written that equal objects are equal texts; what is no whole object stays as it is."""
+    """Return arguments so written that equal objects are equal texts; what is not a whole object stays as it is."""
     try:
         document = json.loads(arguments)
     except (ValueError, RecursionError):

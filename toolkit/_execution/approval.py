@@ -99,7 +99,7 @@ class ApprovalRequest:
     def render_arguments(self, indent: int | None = None) -> str:
         """Write the arguments as JSON: what the model wrote, completed by the defaults in the tool's schema.
 
-        Secrets are asterisks. A default that the tool makes anew for each call is not shown.
+        Secrets are asterisks. A default that the tool makes for each call is not shown.
 
         Args:
             indent: Spaces of indentation; None writes one line.
@@ -291,7 +291,7 @@ async def _get_decision(
         cancellation.close()
     if type(verdict) not in (Decision, bool):
         kind = type(verdict).__name__
-        logger.error("The approver %r returned a %s, no bool and no Decision: the call is refused.", approver, kind)
+        logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
         raise Unanswered(INCOMPLETE)
     return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
 

@@ -139,6 +139,6 @@ async def authorize(
         cancellation.close()
     if type(verdict) not in (bool, Deny):
         kind = type(verdict).__name__
-        logger.error("The authorizer %r returned a %s, no bool and no Deny: the call is denied.", authorizer, kind)
+        logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
     if verdict is not True:
         raise Denied(DENIED + format_reason(verdict.reason if type(verdict) is Deny else ""))

@@ -1,7 +1,7 @@
 """Digests of calls and of tools' definitions, which bind an approval or a record to one call.
 
 A digest is the same in every process, whatever the order of keys. It covers what the model wrote, so a default that the
-tool makes anew for each call is no part of it.
+tool makes for each call is not part of it.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
         raise InvalidArguments(f"{hidden} was changed by the approver, and a secret in it is hidden.")
     known = {*raw, *request.tool.parameters.get("properties", ())}
     if raw.keys() - arguments.keys() and (alien := next((name for name in arguments if name in same - known), None)):
-        raise InvalidArguments(f"{alien} was given by the approver, and is no key of the tool's schema.")
+        raise InvalidArguments(f"{alien} was given by the approver, and is not a key of the tool's schema.")
     return {name: raw[name] if name in same else arguments[name] for name in arguments if name in {*changed, *raw}}
 
 

@@ -241,7 +241,7 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
 def _check_call(call: ToolCall) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise TypeError(
-            f"{call!r:.100} is no ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
+            f"{call!r:.100} is not a ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
             f"and toolkit.calls.parse_calls(toolbox, reply) makes those of a reply."
         )
     if not isinstance(call.arguments, str):

@@ -54,7 +54,7 @@ def _choose(written: Any, schema: Any, root: Mapping[str, Any]) -> Mapping[str, 
 
 
 def _list_members(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List the members of a union, and of unions in it; a schema that is no union stands for itself."""
+    """List the members of a union, and of unions in it; a schema that is not a union stands for itself."""
     resolved = resolve_reference(as_mapping(schema), root)
     for keyword in ("anyOf", "oneOf"):
         if keyword in resolved:
@@ -91,7 +91,7 @@ def shorten_middle(text: str, most: int) -> str:
     """Replace the middle of a long text by a note with its length and its SHA-256."""
     if len(text) <= most:
         return text
-    import hashlib  # slow to load, and seldom used
+    import hashlib  # slow to load, and rarely used
 
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"

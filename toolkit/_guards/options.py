@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_type(name: str, value: T, *types: type) -> T:
-    """Check that a value has one of these types; True and False are no numbers.
+    """Check that a value has one of these types; True and False are not numbers.
 
     Raises:
         DefinitionError: It has another type.

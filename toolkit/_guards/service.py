@@ -101,7 +101,7 @@ def check_base_url(parameter: str, url: str) -> str:
     """Check the address of a service, and return it without a slash at its end.
 
     Raises:
-        DefinitionError: It is not an address of HTTP, or a path cannot follow it; the message names the parameter.
+        DefinitionError: It is not an HTTP address, or a path cannot follow it; the message names the parameter.
     """
     if not _is_http_url(url):
         raise DefinitionError(f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'.")
@@ -121,7 +121,7 @@ def _is_http_url(url: object) -> bool:
 
 
 def clean_text(text: object) -> str:
-    """Write a service's text on one line, cut at `MAX_TEXT`, with invisible characters escaped; "" if it is no text.
+    """Write a service's text on one line, cut at `MAX_TEXT`, with invisible characters escaped; "" if it is not a text.
 
     Anyone who can write to the service may have hidden instructions for the model there.
     """

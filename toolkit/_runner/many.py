@@ -15,14 +15,14 @@ from toolkit._runner.options import Prompt
 from toolkit._runner.result import RunResult
 from toolkit._runner.stream import RunHandle
 
-# What became of each prompt: its result, or the exception that left its run.
+# The outcome of each prompt: its result, or the exception that left its run.
 Outcomes: TypeAlias = list[RunResult[Any] | Exception]
 
 
 def run_all(
     start: Callable[[Prompt], RunHandle[Any]], prompts: Iterable[Prompt], max_parallel: int, *, progress: bool
 ) -> Outcomes:
-    """Run prompts in the background, and return what became of them, in their order.
+    """Run prompts in the background, and return their outcomes, in order.
 
     An exception that leaves this function, KeyboardInterrupt included, cancels the runs.
 
@@ -74,7 +74,7 @@ async def arun_all(
         for number, prompt in waiting:
             try:
                 outcomes[number] = await run(prompt)
-            except Exception as error:  # noqa: BLE001  it is what became of the prompt
+            except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
                 outcomes[number] = error
             _report(outcomes, progress=progress)
 
@@ -99,7 +99,7 @@ def _check_parallel(max_parallel: object) -> None:
 def _collect(begun: RunHandle[Any] | Exception) -> RunResult[Any] | Exception:
     try:
         return begun if isinstance(begun, Exception) else begun.result()
-    except Exception as error:  # noqa: BLE001  it is what became of the prompt
+    except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
         return error
 
 

@@ -27,7 +27,7 @@ from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.middleware import Middleware
 
-# Keys of a request that the Runner decides on, and those that are no part of its body.
+# Keys of a request that the Runner decides on, and those that are not part of its body.
 RESERVED = frozenset(
     {
         "background",

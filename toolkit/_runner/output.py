@@ -160,7 +160,7 @@ def _add_key(text: str) -> str:
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
 
-# A text is read anew when it has grown by an eighth: all readings together cost nine times the last one, at most.
+# A text is read again when it has grown by an eighth: all readings together cost nine times the last one, at most.
 _SHARE = 8
 
 
@@ -198,7 +198,7 @@ class PartialOutput:
         Args:
             text: The piece.
             call: Index of the call whose arguments it belongs to; None for the text. A piece from another place than
-                the one before starts the answer anew.
+                the one before starts the answer again.
         """
         if not self.output.spec:
             return

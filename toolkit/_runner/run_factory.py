@@ -137,7 +137,7 @@ class RunFactory:
             TypeError: A tool takes `deps` of a type, and there are none, or others.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
-            TypeError: `session` is no Session, or there are `messages`, too.
+            TypeError: `session` is not a Session, or there are `messages`, too.
         """
         options, start, parent = self.options, time.monotonic(), _find_parent()
         state = request.prompt if isinstance(request.prompt, RunState) else None

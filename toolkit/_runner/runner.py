@@ -161,7 +161,7 @@ class Runner(Controls):
             shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
                 toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
                 several runs can share it.
-            allowed_tools: As for the Runner, in the place of its own; kept in the state.
+            allowed_tools: As for the Runner, in place of its own; kept in the state.
 
         Raises:
             DefinitionError: `output_type` has no JSON form.
@@ -237,7 +237,7 @@ class Runner(Controls):
         output_type: Any = str,
         **given: Unpack[RunOptions],
     ) -> list[RunResult[Any] | Exception]:
-        """Run many prompts, and return what became of them, in their order: a result, or the exception of a failed run.
+        """Run many prompts, and return their outcomes, in order: a result, or the exception of a failed run.
 
         Interrupting it cancels the runs.
 

@@ -28,7 +28,7 @@ class Session:
 
     A run with `session=` goes on from its messages, and adds its own when it ends: also when it was cancelled or
     reached a limit. It adds nothing while it waits for approval, and nothing where an exception leaves it. The
-    instructions of the runner are no part of it.
+    instructions of the runner are not part of it.
 
     Args:
         messages: The first messages: those of a result, or a history in OpenAI's form. A broken history is repaired.

@@ -296,7 +296,7 @@ class EarlyCall:
 
 
 class Turn:
-    """The calls of one response and what came of them.
+    """The calls of one response and their results.
 
     Attributes:
         batches: The calls in the batches that run one after the other.

@@ -379,7 +379,7 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
     from pydantic import ConfigDict, TypeAdapter
 
     arguments = TypedDict("arguments", dict(types))  # type: ignore[misc]  # noqa: UP013  keys known at run time only
-    # A class that pydantic does not know is no error yet: of a union, the other members can be described.
+    # A class that pydantic does not know is not an error yet: of a union, the other members can be described.
     config = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
     arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
     adapter = TypeAdapter(arguments)
@@ -390,7 +390,7 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
 
 
 def get_key(name: str, core: Node) -> str:
-    """Find the name of a field in JSON: its alias or, of several, the first that is no path.
+    """Find the name of a field in JSON: its alias or, of several, the first that is not a path.
 
     Raises:
         TypeError: All are paths into the document, of which JSON Schema has no notion.

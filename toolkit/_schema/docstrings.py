@@ -280,7 +280,7 @@ def _match_field(match: re.Match[str], indent: int, parameters: frozenset[str]) 
 
 
 def _is_behind(section: _Section, line: str, below: str, parameters: frozenset[str]) -> bool:
-    """Decide whether a line that is no heading lies behind the end of a section."""
+    """Decide whether a line that is not a heading lies behind the end of a section."""
     if entry := _match_entry(section, line, parameters):
         section.has_entry = True
         if section.kind == "parameters" and parameters.issuperset(entry.names):
@@ -467,6 +467,6 @@ def _fold(lines: Sequence[str]) -> str:
 
 
 def _find_fences(lines: Sequence[str]) -> set[int]:
-    """Number the lines inside Markdown fences, the closing one included; a fence that is never closed is none."""
+    """Number the lines inside Markdown fences, with the closing one; a fence that is never closed does not count."""
     fences = [number for number, line in enumerate(lines) if ("```" in line or "~~~" in line) and _FENCE.match(line)]
     return {number for start, end in zip(fences[::2], fences[1::2]) for number in range(start + 1, end + 1)}

@@ -29,7 +29,7 @@ def _find_calls(example: str, name: str, parameters: Sequence[str]) -> Iterator[
 
 
 def _parse_doctest(example: str) -> ast.AST:
-    """Parse the lines behind the prompts of a doctest; what is no Python is an empty module."""
+    """Parse the lines behind the prompts of a doctest; what is not Python is an empty module."""
     lines = (line.lstrip() for line in example.splitlines())
     code = "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
     try:
@@ -44,7 +44,7 @@ def _is_call_of(call: ast.AST, name: str) -> bool:
 
 
 def _read_literals(call: Any, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Read the arguments of a call; None where one is no literal, or has no name."""
+    """Read the arguments of a call; None where one is not a literal, or has no name."""
     nodes = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
     if len(call.args) > len(parameters) or None in nodes:
         return None

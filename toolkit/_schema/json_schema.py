@@ -36,7 +36,7 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop titles, which repeat names, and defaults that are no JSON."""
+    """Drop titles, which repeat names, and defaults that are not JSON."""
     cleaned: dict[str, Any] = map_schemas(schema, _clean_node)
     return cleaned
 
@@ -48,7 +48,7 @@ def get_generator() -> type[GenerateJsonSchema]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
-        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set anew
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
 
         def is_instance_schema(self, schema: IsInstanceSchema) -> JsonSchemaValue:
             name = getattr(schema["cls"], "__qualname__", schema["cls"])
@@ -127,7 +127,7 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title and a default that is no JSON; sort a default that was a set."""
+    """Drop the title and a default that is not JSON; sort a default that was a set."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)

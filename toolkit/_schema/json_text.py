@@ -112,7 +112,7 @@ def load_json(text: str) -> Any:
     """Load a JSON text leniently: NaN and lone surrogates stay in, for `dump_json` to write and a tool to refuse.
 
     Raises:
-        ValueError: It is no JSON, or too deep.
+        ValueError: It is not JSON, or too deep.
     """
     from_json(_HALF.sub(r"\\u00", replace_surrogates(text)))  # which limits the depth
     return json.loads(text)

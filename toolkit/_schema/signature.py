@@ -331,7 +331,7 @@ def is_declaration(function: object) -> bool:
 
     `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
     wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
-    annotated with None is none: it does all that it declares.
+    annotated with None is complete: it does all that it declares.
     """
     if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
         return False
@@ -386,7 +386,7 @@ def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_signature(function: Callable[..., Any]) -> bool:
-    """Check whether a callable has a signature of its own, and is no object with `__call__` alone."""
+    """Check whether a callable has a signature of its own, and is not an object with `__call__` alone."""
     if isinstance(function, (type, partial)) or inspect.isroutine(function):
         return True
     return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")

@@ -56,7 +56,7 @@ class Bindings:
         return tuple(name for name, function in self.functions.items() if function)
 
     def bind(self, activity: str, function: Callable[..., Any]) -> None:
-        """Bind a function, in the place of one that is bound under the same name.
+        """Bind a function, in place of one that is bound under the same name.
 
         Raises:
             DefinitionError: The function cannot be called, or the name is empty.

@@ -66,7 +66,7 @@ def _read_array(value: Any) -> Any:
     """Read the values of an array or of a scalar of NumPy's kind; summarise a large array."""
     if getattr(value.dtype, "kind", "") in ("M", "m") and not value.shape:
         return str(value)  # `item` would give a number of nanoseconds
-    if value.dtype == "longdouble":  # whose items are no numbers of Python's
+    if value.dtype == "longdouble":  # whose items are not numbers of Python's
         value = value.astype("float64")
     if hasattr(value, "item") and not value.shape:
         return value.item()

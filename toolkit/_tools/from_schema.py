@@ -31,7 +31,7 @@ from toolkit._tools.scope import Scope, parse_scope
 from toolkit._tools.shared_values import META_SCHEMAS
 from toolkit.errors import DefinitionError
 
-# Keys whose value may be a plain value, in the place of a schema with a constant.
+# Keys whose value may be a plain value, in place of a schema with a constant.
 _PLAIN_KEYS = frozenset({TOOL, ACTIVITY, MODULE, IMPORTS})
 # Synonyms, from a later version of the format.
 _SYNONYMS = {"_delegate": MODULE, "_scopes": IMPORTS}
@@ -94,7 +94,7 @@ def _check_schema(key: str, value: Any) -> Any:
         return {}
     if isinstance(value, dict) or key in (*_PLAIN_KEYS, *_SYNONYMS):
         return value
-    raise DefinitionError(f'properties.{key} is no JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
+    raise DefinitionError(f'properties.{key} is not a JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
 
 
 def _parse_required(required: Any) -> tuple[str, ...]:

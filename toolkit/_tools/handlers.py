@@ -328,7 +328,7 @@ class BoundHandler(DeclaredHandler):
         """Convert values from the declaration's types to the function's.
 
         Raises:
-            TypeError: They do not agree, which is no fault of the model's.
+            TypeError: They do not agree, which is not a fault of the model's.
         """
         fitted = self._fit(values)
         plain = self._fit(to_plain_values(self.interface.argument_schema, values, by_alias=bool(self.single_parameter)))
@@ -353,7 +353,7 @@ class BoundHandler(DeclaredHandler):
     def single_parameter(self) -> str:
         """The parameter that takes all values as one; empty if each has its own.
 
-        It is the function's only one, or the first of call, tool and context, and none of the interface is called so.
+        It is the function's only one, or the first of call, tool and context, and none of the interface has that name.
         """
         named = [p.name for p in self.parameters if p.kind not in _REST]
         alone = len(named) == 1 == len(self.parameters) and named[0] not in self.value_names

@@ -207,7 +207,7 @@ class Invocation:
         """
         text = self.write(value)
         if (LEFT_OUT in text or '"media_type":"' in text) and holds_parts(value):  # looking at each item takes longer
-            raise TypeError("a picture is no text")
+            raise TypeError("a picture is not a text")
         return text
 
     def _render(self, value: Any) -> ToolResult:

@@ -44,7 +44,7 @@ def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *,
     Raises:
         OSError: The file cannot be read or written.
         DefinitionError: The tools differ; the message has one line for each difference, such as
-            `add: parameters.b is required now (narrowed)`. Or the file is no lock.
+            `add: parameters.b is required now (narrowed)`. Or the file is not a lock.
     """
     if update or not Path(path).exists():
         write_lock(path, tools)
@@ -52,7 +52,7 @@ def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *,
         lines = "\n".join(f"  {name}: {line}" for name, found in differences.items() for line in found)
         raise DefinitionError(
             f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
-            f"If they are right, write it anew: lock(..., update=True), or `toolkit lock --update`."
+            f"If they are right, write it again: lock(..., update=True), or `toolkit lock --update`."
         )
 
 
@@ -80,7 +80,7 @@ def compare_tools(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DefinitionError(
             f"{os.fspath(path)} is not a lock of tools, or is damaged: {type(error).__name__}. Restore it; or delete "
-            "it, and write it anew."
+            "it, and write it again."
         ) from None
     return {name: lines for name, lines in found.items() if lines}
 
@@ -110,7 +110,7 @@ def _read_lock(path: str | os.PathLike[str]) -> dict[str, Any]:
     data = json.loads(Path(path).read_text(encoding="utf-8"))
     tools: dict[str, Any] = data["tools"]
     if data["version"] != VERSION:
-        raise DefinitionError(f"{os.fspath(path)} was written by another version. Delete it, and write it anew.")
+        raise DefinitionError(f"{os.fspath(path)} was written by another version. Delete it, and write it again.")
     if not all(isinstance(each["digest"], str) for each in tools.values()):
         raise TypeError
     return tools
@@ -203,7 +203,7 @@ def _describe_choices(path: str, gone: Collection[str], added: Collection[str]) 
 
 
 def _compare_alternatives(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """Compare schemas of which one holds: those that are equal but for their texts, and a single changed one."""
+    """Compare schemas of which one holds: those that are equal except their texts, and a single changed one."""
     before, now = ({json.dumps(_drop_texts(each), sort_keys=True): each for each in side} for side in (old, new))
     gone, added = before.keys() - now.keys(), now.keys() - before.keys()
     pairs = [(before[key], now[key]) for key in before if key in now]

@@ -87,7 +87,7 @@ def write_safely(write: Callable[[Any], str], value: Any) -> str:
 
 
 def _flatten(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions in nested groups, in order; an exception that is no group yields itself."""
+    """Yield the exceptions in nested groups, in order; an exception that is not a group yields itself."""
     waiting = [error]
     for _ in range(100 * MAX_LEAVES):  # a hand-made group may contain itself
         if not waiting:

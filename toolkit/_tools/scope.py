@@ -74,7 +74,7 @@ class Scope:
             return allowed
         unknown = next((name for name in asked if name not in allowed), None)
         if unknown is not None:
-            raise InvalidArguments(f"{IMPORTS}: {unknown[:100]!r} is none of {', '.join(allowed)}.")
+            raise InvalidArguments(f"{IMPORTS}: {unknown[:100]!r} is not one of {', '.join(allowed)}.")
         return asked
 
 

@@ -59,7 +59,7 @@ class SharedValues:
         return given
 
     def set(self, path: str, value: Any, instance: str = "") -> None:
-        """Store a value in the place of one at the same path; objects on the way are created.
+        """Store a value in place of one at the same path; objects on the way are created.
 
         Args:
             path: At most 32 names with dots between.

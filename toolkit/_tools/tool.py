@@ -55,7 +55,7 @@ def safe_name(name: str) -> str:
     legal = (legal.strip("_") if legal != name else legal) or "tool"
     if len(legal) <= 64 and len(plain) >= len(name):
         return legal
-    import hashlib  # it takes longer to load than all of this module, and is seldom needed
+    import hashlib  # it takes longer to load than all of this module, and is rarely needed
 
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{legal[:55]}_{digest}"

@@ -155,7 +155,7 @@ def to_smolagents(
 
     Raises:
         ImportError: smolagents is not installed.
-        DefinitionError: One of the tools cannot be a tool, or its name is no name in Python.
+        DefinitionError: One of the tools cannot be a tool, or its name is not a name in Python.
     """
     base = load_library("smolagents", "smolagents").Tool
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)

@@ -61,7 +61,8 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
         [{'type': 'web_search', 'search_context_size': 'low'}]
     """
     if name not in get_args(ProviderToolName):
-        raise DefinitionError(f"provider_tool({name!r}) is none of {', '.join(map(repr, get_args(ProviderToolName)))}.")
+        names = ", ".join(map(repr, get_args(ProviderToolName)))
+        raise DefinitionError(f"provider_tool({name!r}) is not one of {names}.")
     given = {**USUAL.get(name, {}), **settings}
     if (needed := REQUIRED.get(name, "")) and not given.get(needed):
         raise DefinitionError(f"provider_tool({name!r}) needs {needed}=[...].")

@@ -79,7 +79,7 @@ Approve = Annotated[
 ]
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
-UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file anew.")]
+UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file again.")]
 Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
 Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
 SessionName = Annotated[

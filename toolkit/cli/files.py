@@ -77,7 +77,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
-        raise DefinitionError(f"{str(path)!r} is no Python file: the name of one ends with .py.")
+        raise DefinitionError(f"{str(path)!r} is not Python file: the name of one ends with .py.")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it
@@ -91,7 +91,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _is_other_file(path: Path) -> bool:
-    """Return whether a path that might be the name of a module is a file, or a directory that is no package."""
+    """Return whether a path that might be the name of a module is a file, or a directory that is not a package."""
     return path.is_file() or (path.is_dir() and not (path / "__init__.py").is_file())
 
 

@@ -95,14 +95,14 @@ class Site:
         return f'<li><a href="{self.root}{path}"{current}>{escape(name)}</a>{mark}</li>'
 
     def render_tool(self, form: Form, result: str = "") -> Iterator[str]:
-        """Render a tool: its form, what came of the last call, and its definition."""
+        """Render a tool: its form, the results of the last call, and its definition."""
         tool = form.tool
         yield f"<h1>{escape(tool.name)}</h1>{form}{result}<h2>Definition</h2>{render_tool(tool)}"
         schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
         yield render_folded("JSON Schema", f'<pre tabindex="0">{escape_text(schema, MAX_TEXT)}</pre>')
 
     def render_result(self, result: ToolResult) -> str:
-        """Render what came of a call; of an exception also its message, for the person who wrote the tool."""
+        """Render the results of a call; of an exception also its message, for the person who wrote the tool."""
         error = result.exception
         detail = f"{type(error).__name__}: {error}" if result.kind == "failed" and error else ""
         return f"<h2>Result</h2>{render_tool_result(result)}{render_dim(detail, tag='div')}"

@@ -317,7 +317,7 @@ class Choice(Control):
         chosen = [text for text in texts if text]
         unknown = next((text for text in chosen if text not in self._options_by_key), None)
         if unknown is not None:
-            raise ValueError(f"{shorten(unknown, MAX_LABEL)!r} is none of {', '.join(self._options_by_key)}")
+            raise ValueError(f"{shorten(unknown, MAX_LABEL)!r} is not one of {', '.join(self._options_by_key)}")
         values = [self._options_by_key[text] for text in chosen]
         if self.takes_many:
             return values if values or self.is_required or self.schema.get("default") else NOTHING

@@ -22,7 +22,7 @@ MARGIN = 10  # columns: the widest label and a space
 LINES = 20  # of one text
 MAX_TEXT = 10_000  # characters of one result
 MAX_ARGUMENT = 80  # characters
-# C0 but for tab and newline, C1, and what changes the direction of text.
+# C0 except tab and newline, C1, and what changes the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
 _COLOURS: Mapping[str, str] = {

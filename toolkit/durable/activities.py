@@ -179,7 +179,7 @@ class Activities:
                 own.check(Fingerprint.from_json(fingerprint))
 
     def _fingerprint(self) -> Fingerprint:
-        """Return the runner's fingerprint; it is made anew where its tools have changed."""
+        """Return the runner's fingerprint; it is made again where its tools have changed."""
         tools = tuple(self.runner.toolbox.snapshot().values())
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
             self.known[:] = [(tools, self.runner.fingerprint())]

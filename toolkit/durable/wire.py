@@ -1,7 +1,7 @@
 """The messages between client, workflow and activities: plain data, written as JSON by the engine's converter.
 
 States, responses and approvals stand in it as this library's own JSON, so that they are read as strictly as anywhere.
-The annotations are no texts, as the engine resolves them for each payload.
+The annotations are not texts, as the engine resolves them for each payload.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class Worker:
         task_queue: Name of the queue; clients use the same.
         deps: Given to tools as `ToolContext.deps`.
         heartbeat: Seconds without news after which the server gives a step to another worker, at least 1.
-        attempts: How often a step is tried where its worker dies, or the model's server fails for the time being.
+        attempts: How often a step is tried where its worker dies, or the model's server fails temporarily.
         max_bytes: The longest conversation, and the largest result, in bytes of JSON.
         tool_queues: Task queues by name of tool: the calls of such a tool wait for a worker of that queue, such as one
             with a GPU. All workers of a runner get the same. A tool's rate is limited by giving its workers
@@ -54,7 +54,7 @@ class Worker:
     Raises:
         DefinitionError: The toolbox has `references`, whose values do not travel, or a sub-agent with `handoff`; or the
             runner has `max_runs`.
-        TypeError: `runner` is no Runner.
+        TypeError: `runner` is not a Runner.
         ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
     """
 

@@ -16,7 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads anew for each run
+    import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
@@ -232,7 +232,7 @@ class RunWorkflow:
                 conversation.add_response(response)
 
     async def _run_calls(self, step: RunCalls, plan: wire.Plan, conversation: Conversation) -> None:
-        """Run the open calls but for those that wait for a decision."""
+        """Run the open calls except those that wait for a decision."""
         waiting, state = self._pending, conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         called = sorted({message.name for message in state.messages if isinstance(message, ToolMessage)})
@@ -258,7 +258,7 @@ class RunWorkflow:
         self._add_results(step, conversation, waiting)
 
     def _add_results(self, step: RunCalls, conversation: Conversation, waiting: dict[str, PendingApproval]) -> None:
-        """Add what came of the calls to the conversation, and end the run where one of them does."""
+        """Add the results of the calls to the conversation, and end the run where one of them does."""
         outcomes = [self._results[call.id] for call in step.calls if call.id in self._results]
         self._results = {}
         for outcome in outcomes:
@@ -350,7 +350,7 @@ class RunWorkflow:
         return SKIPPED_TEXT if self._queue.has_steering else ""
 
     def _record_results(self, conversation: Conversation) -> None:
-        """Record what came of the calls before the run was ended in the middle of a turn."""
+        """Record the results of the calls before the run was ended in the middle of a turn."""
         known = {result.call_id for result in conversation.state.results}
         messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])

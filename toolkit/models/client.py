@@ -49,7 +49,7 @@ ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
 MAX_ANSWER = 64 * 2**20
 MAX_EVENT = 16 * 2**20
 
-# Arguments of the package's `create` that are no keys of a body -> what to write.
+# Arguments of the package's `create` that are not keys of a body -> what to write.
 CLIENT_OPTIONS = {
     "extra_body": "write the keys in it beside the others.",
     "extra_headers": "set them on the client, client.with_options(default_headers=...).",
@@ -118,7 +118,7 @@ class ServerModel:
         options: Further keys of each request's body, such as `temperature`.
 
     Raises:
-        TypeError: An option is none of the body, but of the client; or one that each request has of its own.
+        TypeError: An option belongs to the client, not to a request's body; or each request sets it.
     """
 
     builder: ClassVar[type[ResponseBuilder]]
@@ -283,7 +283,7 @@ def select_options(options: Mapping[str, Any]) -> dict[str, Any]:
         TypeError: One is an argument of the package's `create`, and no key of a request's body.
     """
     for name in options.keys() & CLIENT_OPTIONS.keys():
-        raise TypeError(f"options={{{name!r}: ...}} is no key of a request's body: {CLIENT_OPTIONS[name]}")
+        raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: {CLIENT_OPTIONS[name]}")
     openai = sys.modules.get("openai")  # where it was not imported, nothing is of its types
     return {
         name: value
@@ -410,7 +410,7 @@ def _list_transport_errors() -> tuple[type[Exception], ...]:
 
 
 def _parse_text(reply: Any) -> Any:
-    """Parse an answer that the client left as it was, whatever its media type; return it where it is no JSON."""
+    """Parse an answer that the client left as it was, whatever its media type; return it where it is not JSON."""
     with suppress(TypeError, ValueError):
         return json.loads(reply)
     return reply

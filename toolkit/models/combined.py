@@ -34,7 +34,7 @@ class FallbackModel:
         models: The models: OpenAIModel, ResponsesModel or any other, all sync or all async.
 
     Raises:
-        TypeError: There is none, one is no model, or some are sync and others async.
+        TypeError: There is none, one is not a model, or some are sync and others async.
 
     Examples:
         >>> from toolkit import ModelError, Runner
@@ -51,7 +51,7 @@ class FallbackModel:
     def __post_init__(self) -> None:
         models = self.models
         if isinstance(models, str) or not models or not all(isinstance(each, Model) for each in models):
-            raise TypeError(f"models={models!r:.100} is no list of models, such as [OpenAIModel(client, 'name')].")
+            raise TypeError(f"models={models!r:.100} is not a list of models, such as [OpenAIModel(client, 'name')].")
         if len({each.is_async for each in models}) > 1:
             raise TypeError("Some of the models are async and others are not: give all the same kind of client.")
 
@@ -122,8 +122,8 @@ class RateLimitedModel:
             request waits. What a request will need is not known before.
 
     Raises:
-        TypeError: `model` is no model.
-        ValueError: A rate is no whole number above 0, or there is none.
+        TypeError: `model` is not a model.
+        ValueError: A rate is not a whole number above 0, or there is none.
     """
 
     model: Model
@@ -136,7 +136,7 @@ class RateLimitedModel:
     def __post_init__(self) -> None:
         rates = [rate for rate in (self.requests_per_minute, self.tokens_per_minute) if rate is not None]
         if not isinstance(self.model, Model):
-            raise TypeError(f"model={self.model!r} is no model, such as OpenAIModel(client, 'name').")
+            raise TypeError(f"model={self.model!r} is not a model, such as OpenAIModel(client, 'name').")
         if not rates or not all(is_whole(rate, 1) for rate in rates):
             raise ValueError("Give requests_per_minute= or tokens_per_minute=, each a whole number, 1 or more.")
 

@@ -97,7 +97,7 @@ class ModelChoice:
             raise TypeError(f"client={self.client!r} is a module: write client={self.client.__name__}.OpenAI().")
         if isinstance(self.client, (str, type)):
             raise TypeError(
-                f"client={self.client!r} is no client: write client=OpenAI(...), or base_url= and api_key=."
+                f"client={self.client!r} is not a client: write client=OpenAI(...), or base_url= and api_key=."
             )
         if self._is_misspelt:
             raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
@@ -181,7 +181,7 @@ class ModelChoice:
             return None
         if address and (fault := _find_address_fault("OPENAI_BASE_URL", address)):
             raise NoModelError(fault)
-        client = sync_client(address, key or "none")  # local servers seldom require a key
+        client = sync_client(address, key or "none")  # local servers rarely require a key
         return self._make_model(client, self._get_name() or _find_model(client))
 
     def _get_address(self) -> tuple[str | None, str | None]:

@@ -43,7 +43,7 @@ class OpenItem:
     Attributes:
         first: The item as it was added.
         index: Its index in the output, where the server sends one.
-        call: Position among the answer's calls, from 0, and the same for one that comes again; None if it is no call.
+        call: Position among the answer's calls, from 0, and the same if it comes again; None if it is not a call.
         parts: Text that has arrived.
         last: The final item, once it has arrived.
     """
@@ -174,7 +174,7 @@ def read_item(value: Any) -> Item | None:
     """Read an item as plain data.
 
     Raises:
-        ModelError: It is no item, or a member of a call or a message has a wrong type.
+        ModelError: It is not an item, or a member of a call or a message has a wrong type.
     """
     if read_object(value, "an item") is None:
         return None

@@ -128,5 +128,5 @@ def _message_text(message: Any) -> str:
 
 
 def _reasoning_text(message: Any) -> str:
-    """Return the reasoning, which is no part of OpenAI's own protocol, but of DeepSeek's and vLLM's."""
+    """Return the reasoning, which is not part of OpenAI's own protocol, but of DeepSeek's and vLLM's."""
     return join_text(get_member(message, "reasoning_content")) or join_text(get_member(message, "reasoning"))

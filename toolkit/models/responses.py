@@ -25,7 +25,7 @@ from toolkit.models.wire import read_arguments, read_object, read_text
 
 # Reason why a response is incomplete -> finish reason; any other reason counts as "length".
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
-# Status of a response that is no answer.
+# Status of a response that is not an answer.
 FAILED = ("failed", "cancelled", "queued", "in_progress")
 
 

@@ -93,7 +93,7 @@ class OpenCall:
         """Add a fragment, and return its part of the arguments."""
         self.id = self.id or piece.id
         if piece.name and piece.name != self.name:
-            # Two names for one call: the result is no tool's name.
+            # Two names for one call: the result is not a tool's name.
             self.name = f"{self.name.partition('|')[0]}|{piece.name}" if self.name else piece.name
         if self.is_repeated(piece):
             return ""

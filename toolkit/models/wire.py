@@ -14,9 +14,9 @@ from toolkit._dialects.base import get_member, join_text
 from toolkit._options import is_whole
 from toolkit.errors import ModelError
 
-# JSON values that are no objects; an object is a mapping, or one of the client's own.
+# JSON values that are not objects; an object is a mapping, or one of the client's own.
 _NO_OBJECTS = (str, bytes, int, float, list, tuple)
-# Characters. A longer text is no index.
+# Characters. A longer text is not an index.
 _LONGEST_INDEX = 18
 
 
@@ -40,7 +40,7 @@ def read_objects(value: Any, what: str) -> list[Any]:
     """Return the objects of a list, without those that are missing.
 
     Raises:
-        ModelError: It is no list, or something in it is no object.
+        ModelError: It is not a list, or something in it is not an object.
     """
     if value is None:
         return []
@@ -67,7 +67,7 @@ def read_content(value: Any, what: str) -> str:
     """Return the text of a content, or of its parts.
 
     Raises:
-        ModelError: It is neither a text nor a list of objects, or the text of one is none.
+        ModelError: It is neither a text nor a list of objects, or one has no text.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -81,7 +81,7 @@ def read_index(value: Any, what: str) -> int | None:
     """Return an index; some servers send it as a text.
 
     Raises:
-        ModelError: It is no whole number.
+        ModelError: It is not a whole number.
     """
     if value is None or type(value) is int:
         return value

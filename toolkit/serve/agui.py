@@ -360,7 +360,7 @@ class EventEncoder:
         return {"threadId": self.thread_id, "runId": self.run_id}
 
     def _open_part(self, kind: str, opening: AGUIEvent, closing: str) -> AGUIEvent:
-        """Remember the event that closes a part: the same keys but for the type and the role."""
+        """Remember the event that closes a part: the same keys except the type and the role."""
         identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
         self._open_parts.append((kind, {"type": closing, **identity}))
         return opening

@@ -223,7 +223,7 @@ class RemoteSource:
                 self.leave_out(name, error)
             else:
                 if made.setdefault(tool.name, tool) is not tool:
-                    self.leave_out(name, "another one is called so, too.")
+                    self.leave_out(name, "another one has that name.")
         self._tools = self._vet(tuple(made.values()))
 
     def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
@@ -231,7 +231,7 @@ class RemoteSource:
         return tools
 
     def leave_out(self, name: object, reason: object) -> None:
-        """Warn that what is listed under a name is no tool here."""
+        """Warn that what is listed under a name is not a tool here."""
         logger.warning("%r: the %s %s is left out: %s", self, self._what, shorten(repr(name), MAX_TITLE), reason)
 
     def _declare(

@@ -196,7 +196,7 @@ class _Selection:
         """Return the passages that count.
 
         Raises:
-            Failed: Something among them is no passage.
+            Failed: Something among them is not a passage.
         """
         parsed = map(_parse_passage, passages)
         return [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]

@@ -229,7 +229,7 @@ class _Forks:
         if any(lost is database or lost.path == path != MEMORY for lost in self.lost):
             raise StoreError(
                 f"{Path(path).name} was in use for too long while this process was forked, and cannot be used in it: "
-                "use it in the process that forked, or start this one anew."
+                "use it in the process that forked, or start this one again."
             )
 
     def _before(self) -> None:

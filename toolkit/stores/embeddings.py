@@ -158,7 +158,7 @@ class OpenAIEmbeddings:
 
 def _make_client() -> openai.OpenAI:
     base_url, key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
-    no_key: Any = "none" if base_url else None  # private servers seldom require a key
+    no_key: Any = "none" if base_url else None  # private servers rarely require a key
     return sync_client(base_url, key or no_key)
 
 

@@ -44,7 +44,7 @@ VERSION = 1
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "items", "model", "provider_call_id", "timestamp"})
 UNSTABLE |= {"usage", "wire_arguments"}
 PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
-# Results that are no answer yet; the same call may have another one later.
+# Results that are not answers yet; the same call may have another one later.
 OPEN = ("cancelled", "pending", "stopped")
 
 
@@ -98,10 +98,10 @@ class Cassette:
     As a hook alone it needs no model.
 
     Args:
-        path: The file, in JSON. It holds what was sent and answered, but for what is scrubbed: no address, no headers.
+        path: The file, in JSON. It holds what was sent and answered, except what is scrubbed: no address, no headers.
         model: The model that is recorded; not needed to replay, or to record the results of tools alone.
-        mode: "replay" asks no model; "record" asks it for everything, and writes the file anew; "auto" asks it for what
-            is not in the file, and adds that.
+        mode: "replay" asks no model; "record" asks it for everything, and writes the file again; "auto" asks it for
+            what is not in the file, and adds that.
         secrets: Secret texts that are not written, found as `redact` finds them.
         patterns: Regular expressions of further such texts.
         scrub: Changes every text that is written or compared: takes away what differs from day to day, for example. It
@@ -109,8 +109,8 @@ class Cassette:
 
     Raises:
         ScriptError: There is no file to replay.
-        TypeError: `model` is no model.
-        ValueError: The file is no cassette, or there is no such mode.
+        TypeError: `model` is not a model.
+        ValueError: The file is not a cassette, or there is no such mode.
 
     Examples:
         >>> import tempfile
@@ -138,7 +138,7 @@ class Cassette:
             raise ValueError(f'mode={mode!r} is not "record", "replay" or "auto".')
         if not isinstance(model, Model) and model is not None:
             raise TypeError(
-                f'{model!r:.100} is no model. Pass one: Cassette("path.json", OpenAIModel(client, "name")).'
+                f'{model!r:.100} is not a model. Pass one: Cassette("path.json", OpenAIModel(client, "name")).'
             )
         self.path = Path(path)
         self.mode = mode
@@ -252,13 +252,13 @@ class Cassette:
             for record in self._requests.records:
                 check_fields(_read_response(record))
                 if not isinstance(record["request"]["messages"], list):
-                    raise TypeError("the messages of a request are no list")  # noqa: TRY301  as above
+                    raise TypeError("the messages of a request are not a list")  # noqa: TRY301  as above
             for record in self._calls.records:
                 ToolResult.from_json(json.dumps(record["result"]))
                 _ = record["call"]["name"], record["call"]["arguments"]
             self._name = self._name or str(data["model"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{self.path} is no cassette: {type(error).__name__}: {error}") from error
+            raise ValueError(f"{self.path} is not a cassette: {type(error).__name__}: {error}") from error
         for track in (self._requests, self._calls):
             track.unused = [*range(len(track.records))]
 

@@ -81,7 +81,7 @@ def _first(branches: Sequence[Any], root: Any, opened: frozenset[str]) -> Any:
 
 
 def _join(schemas: Sequence[Any]) -> Any:
-    """Join schemas that all apply; where two have one keyword, the later one counts, but for what lists names."""
+    """Join schemas that all apply; where two have one keyword, the later one counts, except what lists names."""
     if False in schemas:
         return False
     joined: dict[str, Any] = {}

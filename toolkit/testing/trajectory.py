@@ -36,7 +36,7 @@ def assert_calls(
 
     Raises:
         AssertionError: The run made other calls. The message has both lists side by side.
-        TypeError: `expected` is no list of names and calls, or `result` is no result of a run.
+        TypeError: `expected` is not a list of names and calls, or `result` is not a result of a run.
 
     Examples:
         >>> from toolkit import Runner
@@ -70,7 +70,7 @@ def _check_expected(expected: Any) -> list[ExpectedCall]:
     wanted: list[Any] = [*expected] if is_list else [expected]
     wrong = [want for want in wanted if not isinstance(want, (str, ToolCall))] if is_list else wanted
     if wrong:
-        raise TypeError(f'{wrong[0]!r:.100} is no list of expected calls, such as ["add", call("add", a=1)].')
+        raise TypeError(f'{wrong[0]!r:.100} is not a list of expected calls, such as ["add", call("add", a=1)].')
     return wanted
 
 

@@ -112,7 +112,7 @@ def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: 
     concerns = is_number(document) if kind is float else isinstance(document, kind)
     try:
         return not concerns or test(document, bound)
-    except (TypeError, ValueError, re.error):  # a bound that is none, a pattern that Python does not read
+    except (TypeError, ValueError, re.error):  # a bound that is not a number, a pattern that Python does not read
         return True
 
 

@@ -66,7 +66,7 @@ from toolkit._schema.json_schema import (
 
 Schema: TypeAlias = Mapping[str, Any]
 
-# The key of a root that is no object, in the object that all providers require.
+# The key of a root that is not an object, in the object that all providers require.
 ROOT = "arguments"
 # How often one definition is repeated inside itself where references are inlined; what lies deeper is JSON text.
 MAX_DEPTH = 3
@@ -519,7 +519,7 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite a union to `anyOf`, which is no different from `oneOf` where a document is of one alternative alone."""
+    """Rewrite a union to `anyOf`, which is not different from `oneOf` where a document is of one alternative alone."""
     listed = schema.get("anyOf", schema.get("oneOf"))
     others = [choice for choice in listed if choice not in (False, _NULL)]
     has_null = _NULL in listed

@@ -546,7 +546,7 @@ def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     return write_filter({dict}, write_wrap(no_info(check), defer_checks(cores)))
 
 
-# Keywords that read a value, and refuse what is no JSON.
+# Keywords that read a value, and refuse what is not JSON.
 _READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
     "const": _write_constant,
     "enum": _write_enum,

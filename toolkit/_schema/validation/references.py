@@ -62,7 +62,7 @@ class SchemaDocument:
         """Copy a schema, and find its identifiers and anchors.
 
         Raises:
-            DefinitionError: It is no JSON, or too large.
+            DefinitionError: It is not JSON, or too large.
         """
         root = _copy(schema)
         named = list(_iterate_named(root))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# Suffixes of files that are no SSH keys, though their names begin with `id_`.
+# Suffixes of files that are not SSH keys, though their names begin with `id_`.
 _NO_KEYS = (
     *(
         "pub",

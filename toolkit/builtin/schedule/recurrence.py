@@ -270,4 +270,4 @@ def explain_unknown(recurrence: str | None) -> str:
     """Return a line which says that an unknown recurrence was replaced; empty for a known one."""
     if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
         return ""
-    return f"\nThe recurrence {recurrence!r} is none of {', '.join(RECURRENCES)}: daily was taken instead."
+    return f"\nThe recurrence {recurrence!r} is not one of {', '.join(RECURRENCES)}: daily was taken instead."

@@ -92,7 +92,7 @@ def shell_tool(
         timeout: Seconds for a command if the model does not say, 300 at most; 0 or less is 30. Ending its processes
             takes a moment more, and up to 10 seconds more if they resist.
         max_output: Bytes of output that the model gets, half from the beginning and half from the end.
-        deny: Texts that a command may not contain, in upper or lower case. It stops accidents; it is no sandbox.
+        deny: Texts that a command may not contain, in upper or lower case. It stops accidents; it is not a sandbox.
         **more: See `CommandOptions`: `confirm`, `approve`, `error_on_exit`, `env`, `limits`, `sandbox`.
 
     Raises:
@@ -118,7 +118,7 @@ def bash_tool(
         root: The directory.
         timeout: Seconds for a command; ending its processes takes up to 10 more.
         max_output: Bytes of stdout, and of stderr, that the model gets.
-        deny: Texts that a command may not contain, letter for letter. It stops accidents; it is no sandbox.
+        deny: Texts that a command may not contain, letter for letter. It stops accidents; it is not a sandbox.
         **more: See `CommandOptions`: `confirm`, `approve`, `error_on_exit`, `env`, `limits`, `sandbox`.
 
     Raises:

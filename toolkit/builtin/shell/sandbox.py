@@ -77,7 +77,7 @@ class Sandbox:
     @property
     def description(self) -> str:
         """The sandbox, described for a model."""
-        network = "The network can be reached" if self.network else "No network, but for Unix sockets in files"
+        network = "The network can be reached" if self.network else "No network, except Unix sockets in files"
         return (
             f"It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. {network}."
         )

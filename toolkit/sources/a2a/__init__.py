@@ -80,7 +80,7 @@ class A2A(RemoteSource):
 
     Its card is fetched when its tools are first needed. Each skill is a tool that takes a message; one without skills
     has a tool `ask`. The names of its tools begin with `a2a_` and its own name. A call follows the agent's task to its
-    end. Each call is a conversation of its own, but for answers to a question of the agent.
+    end. Each call is a conversation of its own, except answers to a question of the agent.
 
     Args:
         url: Address of the agent: its card is beneath it at `.well-known/agent-card.json`.
@@ -163,7 +163,7 @@ class A2A(RemoteSource):
         return self._declare(skill.id, PARAMETERS, Any, call, declaration)
 
     async def _call(self, tool: str, skill: str, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
-        """Send a message, and return what became of it.
+        """Send a message, and return its outcome.
 
         Raises:
             Failed: The agent cannot be reached, was lost, or refused the message.
@@ -198,7 +198,7 @@ class A2A(RemoteSource):
         if isinstance(error, A2AError) and cause is None:
             return f"The A2A agent {self.name!r} refused the call: {shorten(error.message, MAX_ERROR)}"
         reason = str(error) if isinstance(error, WrongAnswerError) else type(cause or error).__name__
-        return f"The A2A agent {self.name!r} gave an answer that is none: {reason}."
+        return f"The A2A agent {self.name!r} gave an invalid answer: {reason}."
 
     @property
     def _place(self) -> str:

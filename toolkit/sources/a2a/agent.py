@@ -34,7 +34,7 @@ class WrongCardError(Exception):
 
 
 class WrongAnswerError(ValueError):
-    """An answer that is none; its text has nothing of the agent's."""
+    """An invalid answer; the text has nothing of the agent's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Address:
         """Check an address, which may be that of the card itself, and the token for it.
 
         Raises:
-            DefinitionError: It is not an address of HTTP, or the token is no word, or there are two.
+            DefinitionError: It is not an HTTP address, or the token is not a word, or there are two.
         """
         given = dict(headers or {})
         if token is not None:
@@ -194,7 +194,7 @@ def describe(error: BaseException) -> str:
     if isinstance(cause, httpx.HTTPStatusError):
         return describe_status(cause.response.status_code)
     if isinstance(error, AgentCardResolutionError) and not isinstance(cause, httpx.HTTPError):
-        return "what it gave is no agent card."
+        return "what it gave is not an agent card."
     return f"{type(cause).__name__}{find_reason(cause)}."
 
 

@@ -75,7 +75,7 @@ class Exchange:
 
         Raises:
             A2AError: The agent refused the message, or cannot be reached.
-            ValueError: Its answer is none.
+            ValueError: Its answer is invalid.
         """
         message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[Part(text=text)])
         message.metadata.update({"skillId": skill})

@@ -19,13 +19,13 @@ SIGN_IN = (
     "[The agent needs a sign-in that this program does not have. Tell the user. Once that is done, call {tool} again "
     "with task_id={id!r}.]"
 )
-# What became of a task that has no result, and what a model can do.
+# The outcome of a task that has no result, and what a model can do.
 FAILURES: Mapping[int, str] = {
     TaskState.TASK_STATE_FAILED: "The agent failed at the task. Change the message, or go on without it.",
     TaskState.TASK_STATE_REJECTED: "The agent rejected the task. Ask for something else, or go on without it.",
     TaskState.TASK_STATE_CANCELED: "The agent cancelled the task, without a result.",
 }
-EXACT = 2**53  # beyond, floats are no exact whole numbers
+EXACT = 2**53  # beyond, floats are not exact whole numbers
 NOTHING = "The agent has done the task, and gave no output."
 
 

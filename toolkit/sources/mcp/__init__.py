@@ -304,9 +304,7 @@ class MCP(RemoteSource):
                 raise Failed(LOST.format(name=self.name)) from error
             raise Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}") from error
         except ValueError as error:
-            raise Failed(
-                f"The MCP server {self.name!r} gave an answer that is none: {type(error).__name__}."
-            ) from error
+            raise Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.") from error
 
 
 # Its options besides those of `@tool`.

@@ -201,7 +201,7 @@ class Session:
 
         Raises:
             MCPError: The server refused, did not answer in time, or is gone.
-            ValueError: Its answer is no result.
+            ValueError: Its answer is not a result.
         """
         session, running = self._client.result().session, _RunningCall(context, sampling=sampling)
 

@@ -91,7 +91,7 @@ class ErrorOutput:
         """Open it.
 
         Args:
-            hidden: What stands in the place of each text that is not shown.
+            hidden: What stands in place of each text that is not shown.
         """
         receiving, sending = os.pipe()
         self.file = os.fdopen(sending, "wb")

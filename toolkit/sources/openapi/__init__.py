@@ -187,7 +187,7 @@ class _Service:
         if operation.method in IDEMPOTENT:
             defaults["idempotent"] = True
 
-        async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore, so none is called so
+        async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore, so none has that name
             return await sender.send(operation.label, builder.build(_arguments))
 
         declaration: Any = {

@@ -102,7 +102,7 @@ def _parse(text: str) -> Any:
     try:
         return from_json(text)
     except ValueError as error:
-        raise DefinitionError(f"The OpenAPI document begins as JSON and is none: {error}.") from error
+        raise DefinitionError(f"The OpenAPI document begins as JSON and is invalid: {error}.") from error
 
 
 def _check_version(root: Mapping[str, Any]) -> None:
@@ -362,9 +362,9 @@ def check_server_url(url: str) -> str:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise DefinitionError(f"The base address {url!r} is none: {error}.") from error
+        raise DefinitionError(f"The base address {url!r} is invalid: {error}.") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise DefinitionError(f"The base address {url!r} is none of the form 'https://host/path'. Pass base_url=.")
+        raise DefinitionError(f"The base address {url!r} is not one of the form 'https://host/path'. Pass base_url=.")
     if parsed.userinfo or not {"?", "#"}.isdisjoint(url):
         raise DefinitionError("The base address has a user, a query or a fragment: leave it out; auth= takes the keys.")
     return url

@@ -52,10 +52,10 @@ class RequestBuilder:
         names = {each.spec.name for each in self.inputs.parameters if each.place == "path"}
         missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
         if missing is not None:
-            raise DefinitionError(f"the path has {{{missing}}}, and no parameter is called so. Declare it there.")
+            raise DefinitionError(f"the path has {{{missing}}}, and no parameter has that name. Declare it there.")
         if not LITERAL.fullmatch(TEMPLATE.sub("x", self.path)):
             raise DefinitionError(
-                "the path is none: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
+                "the path is invalid: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
             )
         for each in self.inputs.parameters:
             if each.place == "header":
