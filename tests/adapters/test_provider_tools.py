@@ -205,7 +205,7 @@ def test_other_runners(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "why"),
     [
-        ("web", {}, "none of 'web_search', 'file_search', 'code_interpreter'"),
+        ("web", {}, "not one of 'web_search', 'file_search', 'code_interpreter'"),
         ("file_search", {}, "needs vector_store_ids"),
         ("web_search", {"filters": {1j}}, "no JSON can carry"),
     ],

@@ -413,7 +413,7 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
         ("/v1", "base_url='https://...'"),
         ("https://{r}.example", "no default for 'r'"),
         ("ftp://a.example", "https://host/path"),
-        ("https://a.example:x", "is none: "),
+        ("https://a.example:x", "is invalid: "),
         ("https://me:secret@a.example", "auth= takes the keys"),
         ("https://a.example/?key=1", "a query"),
         ("https://a.example/?", "a query"),

@@ -6,11 +6,13 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolkit._concurrency.tasks import GRACE
+from toolkit._concurrency.threads import LONGEST_WAIT
 
 if TYPE_CHECKING:
     import asyncio
@@ -92,7 +94,7 @@ class PrivateLoop:
         try:
             start = partial(_submit, watched, loop)
             waits = loop_waits.get()
-            return (waits.add(start) if waits else start()).result()
+            return _get_result(waits.add(start) if waits else start())
         except CancelledError as error:
             if self._loop is loop:
                 raise  # the coroutine cancelled itself, or its batch has ended
@@ -131,6 +133,16 @@ class PrivateLoop:
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
+
+
+def _get_result(future: Future[T]) -> T:
+    """Wait for a future on this thread."""
+    from concurrent import futures
+
+    while not future.done():
+        with suppress(futures.TimeoutError):
+            future.result(LONGEST_WAIT)
+    return future.result()
 
 
 def _submit(job: _LoopJob[T], loop: asyncio.AbstractEventLoop) -> Future[T]:

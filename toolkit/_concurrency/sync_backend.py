@@ -15,11 +15,13 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, run_in_task
 from toolkit._concurrency.threads import (
+    LONGEST_WAIT,
     AbandonedJobs,
     Job,
     Outcome,
     ThreadPool,
     cancellation_error,
+    get_item,
     get_unless_cancelled,
     on_cancel,
     time_left,
@@ -155,7 +157,8 @@ class _JobHandle(Generic[T]):
 
     async def wait(self) -> T:
         """Wait for its value, on this thread."""
-        self._has_ended.wait()
+        while not self._has_ended.wait(LONGEST_WAIT):
+            pass
         return unwrap_outcome(self._outcome)
 
     def cancel(self) -> None:
@@ -213,9 +216,7 @@ def _drain(events: SimpleQueue[Any]) -> Iterator[Any]:
 
 
 def _get(events: SimpleQueue[Any], cancellation: Cancellation | None) -> Any:
-    item = None
-    with suppress(Empty):
-        item = events.get(timeout=time_left(cancellation))
+    item = get_item(events, time_left(cancellation))
     if item is None and cancellation is not None:
         raise cancellation_error(cancellation)
     return item

@@ -16,6 +16,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit.errors import Cancelled, TimedOut
 
+# Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it.
+LONGEST_WAIT = 1.0
+
 Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 
 
@@ -206,9 +209,19 @@ def get_unless_cancelled(
     queue: SimpleQueue[T | None], cancellation: Cancellation | None, seconds: float | None = None
 ) -> T | None:
     """Wait on this thread for an item of a queue; None when the time is up or the wait is cancelled."""
-    with on_cancel(cancellation, lambda: queue.put(None)), suppress(Empty):
-        return queue.get(timeout=time_left(cancellation, seconds))
-    return None
+    with on_cancel(cancellation, lambda: queue.put(None)):
+        return get_item(queue, time_left(cancellation, seconds))
+
+
+def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
+    """Wait on this thread for an item of a queue; None when the time is up."""
+    if seconds is not None:
+        with suppress(Empty):
+            return queue.get(timeout=seconds)
+        return None
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=LONGEST_WAIT)
 
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
