@@ -253,16 +253,16 @@ def test_items_of_responses_are_replayed(path: Path) -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Sum."}]}
     made = {"type": "function_call", "id": "fc_1", "call_id": "c_1", "name": "add", "arguments": '{"a": 1, "b": 2}'}
 
-    async def record_stream(client: openai.AsyncOpenAI) -> tuple[Any, Usage]:
-        model = Cassette(path, ResponsesModel(client, "m"), mode="record")
-        async with Runner([add], model=model).astream("1 + 2?") as events:
-            async for _ in events:
-                pass
+    async def record_stream(base_url: str) -> tuple[Any, Usage]:
+        async with openai.AsyncOpenAI(base_url=base_url, api_key="k") as client:
+            model = Cassette(path, ResponsesModel(client, "m"), mode="record")
+            async with Runner([add], model=model).astream("1 + 2?") as events:
+                async for _ in events:
+                    pass
         return events.result.messages[1], events.result.usage
 
     with FakeServer([reply.output(thought, made), reply.text("3")]) as server:
-        client = openai.AsyncOpenAI(base_url=server.base_url, api_key="k")
-        answer, usage = asyncio.run(record_stream(client))
+        answer, usage = asyncio.run(record_stream(server.base_url))
 
     result = replay(path)
     replayed = result.messages[1]
