@@ -40,9 +40,12 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     import difflib  # only a mistake needs it
 
     unknown = next(name for name in given if name not in known)
-    near = next(iter(difflib.get_close_matches(unknown, [*hints, *known], n=1)), "")
+    near = next(iter(difflib.get_close_matches(unknown, known, n=1)), "")
+    (hint,) = difflib.get_close_matches(unknown, hints, n=1, cutoff=0.85) or [""]
     remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
-    raise TypeError(f"There is no option {unknown!r}. {remedy if near in known else hints.get(near, remedy)}") from None
+    if unknown in hints or not near:
+        remedy = hints.get(hint, remedy)
+    raise TypeError(f"There is no option {unknown!r}. {remedy}") from None
 
 
 def spell_options(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from toolkit import Runner, Toolbox, ToolContext, tool
 from toolkit._dialects.catalog import DIALECTS
@@ -142,3 +143,42 @@ def test_chains_of_references_take_linear_time(kind: str, name: str) -> None:
     form.decode({"x": document})
 
     assert time.process_time() - begin < 5  # seconds; exponential ones take minutes
+
+
+class First(BaseModel):
+    kind: Literal["a"]
+    size: int = 1
+
+
+class Second(BaseModel):
+    kind: Literal["b"]
+    size: int = 1
+
+
+class Third(BaseModel):
+    kind: Literal["c"]
+    size: int = 1
+
+
+class Some(BaseModel):
+    name: Literal["some"]
+    items: list[First | Second]
+
+
+class Others(BaseModel):
+    name: Literal["others"]
+    items: list[First | Third]
+
+
+def test_unions_in_the_alternatives_of_a_union() -> None:
+    """Each alternative is decoded by its own inner union, however alike they are."""
+
+    def count(value: Some | Others) -> int:
+        """Count."""
+        return sum(item.size for item in value.items)
+
+    sent = '{"value": {"name": "others", "items": [{"kind": "c", "size": null}, {"kind": "a", "size": 2}]}}'
+    with FakeServer([reply.calls(("count", sent)), reply.text("Done.")]) as server:
+        result = Runner([count], base_url=server.base_url, model="m").run("Count.")
+
+    assert "3" == result.calls[0].result.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,6 +147,14 @@ def test_wire_arguments() -> None:
 
     made, _ = repair_history([ModelResponse(calls=(call,)), ToolMessage(call_id="a", name="add", text="3")])
     assert ModelResponse(calls=(ToolCall(name="add", id="a"),)) == made[0]
+
+
+def test_arguments_that_were_encoded_twice() -> None:
+    """Arguments that some models send as a text of JSON, and that have run, are kept as the object in it."""
+    call = ToolCall(name="add", id="a", arguments=json.dumps('{"a": 1}'))
+
+    made, notes = repair_history([ModelResponse(calls=(call,)), ToolMessage(call_id="a", name="add", text="3")])
+    assert (ModelResponse(calls=(ToolCall(name="add", id="a", arguments='{"a": 1}'),)), ()) == (made[0], notes)
 
 
 def test_pure() -> None:

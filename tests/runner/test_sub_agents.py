@@ -625,6 +625,24 @@ def test_handoff(go: Callable[..., RunResult]) -> None:
     assert ["clerk"] == [end.call.name for end in second.calls]
 
 
+def test_two_handoffs_of_one_turn() -> None:
+    """Of several in one turn the first one gives the answer, and has the conversation from then on."""
+    first, second = (Runner(model=ScriptedModel([f"{name} 1", f"{name} 2"])) for name in "ab")
+    tools = [first.as_tool("a", "First.", handoff=True), second.as_tool("b", "Second.", handoff=True)]
+    outer = Runner(tools, model=ScriptedModel([[call("a", query="x"), call("b", query="y")]]))
+    session = Session()
+
+    assert ["a 1", "a 2"] == [outer.run(text, session=session).output for text in ("Go.", "And now?")]
+
+
+def test_answers_of_a_tool_that_do_not_fit() -> None:
+    """A direct answer that is not of the output type is sent back once; then the model's own answer counts."""
+    direct = tool(look, name="direct", return_direct=True)
+    model = ScriptedModel([call("direct"), '{"title": "Dune"}'])
+
+    assert Book(title="Dune") == Runner([direct], model=model).run("Go.", output_type=Book).output
+
+
 def test_events_of_a_handoff() -> None:
     """A message that goes to the sub-agent is a turn of the run, with one call, for which no model was asked."""
     outer, session = desk(clerk("Which shelf?", "There are 7."), call("clerk", query="How many?")), Session()

@@ -600,6 +600,7 @@ ENDLESS = {
     "type words": "Parameters\n---\nx : " + "a, " * scale(330_000) + "\n    X",
     "literal blocks": "Args:\n    x:\n" + "        a::\n\n" * scale(80_000),
     "one line of fields": ":param x: y " * scale(83_000),
+    "one line of spaces": "Do" + " " * scale(200_000) + "x",
     "mixed ends": "Returns:\n" + "    a\nb\n" * scale(125_000),
     "blank lines": "Args:" + "\n" * scale(200_000) + "    x: y",
     "spaces": "Args:\n    x" + " " * scale(200_000) + "y",

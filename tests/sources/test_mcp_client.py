@@ -557,6 +557,15 @@ def test_question() -> None:
         assert ["How old are you? ['years']"] * 2 == asked
 
 
+@pytest.mark.parametrize("answer", [lambda _, __: 1 / 0, lambda _, __: [1]], ids=["raises", "a list"])
+def test_question_that_is_answered_wrongly(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of the function that answers is in the log, and the question is declined: it is not the server's."""
+    with MCP(make_asking_server(), name="s", elicit=answer) as server:
+        assert "decline None" == Toolbox([server]).call("mcp_s_ask").text
+
+    assert "elicit= of an MCP server failed, so its question is declined." in caplog.text
+
+
 def test_question_without_anybody() -> None:
     """A server that asks where nobody answers gets no answer, and the call is an error."""
     with MCP(make_asking_server(), name="s") as server:

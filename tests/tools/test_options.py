@@ -204,15 +204,15 @@ def test_coroutine_functions(function: Callable[..., Any]) -> None:
 
 
 FOREIGN = {
-    "system": r"Write instructions=\.\.\.$",
-    "system_prompt": r"Write instructions=\.\.\.$",
+    "system": r"Write Runner\(\.\.\., instructions=\.\.\.\)\.$",
+    "system_prompt": r"Write Runner\(\.\.\., instructions=\.\.\.\)\.$",
     "temperature": r"request_options=\{'temperature': \.\.\.\}\.$",
     "max_tokens": r"request_options=\{'max_tokens': \.\.\.\}\.$",
     "top_p": r"request_options=\{'top_p': \.\.\.\}\.$",
     "output_type": r"runner\.run\(\.\.\., output_type=\.\.\.\)\.$",
     "tools": r"Tools are the first argument: Runner\(\[\.\.\.\]\)\.$",
-    "max_iterations": r"Write max_turns=\.\.\., or limits=Limits\(\.\.\.\)\.$",
-    "max_steps": r"Write max_turns=\.\.\., or limits=Limits\(\.\.\.\)\.$",
+    "max_iterations": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
+    "max_steps": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
     "verbose": r"runner\.stream\(prompt\) gives the events of a run\.$",
 }
 
@@ -225,7 +225,9 @@ def test_options_of_other_libraries(name: str, hint: str) -> None:
 
 
 ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "near a foreign name": (Runner, "sytem", "Write instructions="),
+    "near a foreign name": (Runner, "sytem", r"Write Runner\(\.\.\., instructions="),
+    "not so near a foreign name": (BOX.schemas, "approve", "The options are: dialect, strict"),
+    "near nothing": (tool, "retry", "Write retries="),
     "of the Runner": (RUNNING.run, "max_turns", r"It is an option of the Runner: Runner\(\.\.\., max_turns=\.\.\.\)"),
     "near one of the Runner": (RUNNING.stream, "max_turn", "It is an option of the Runner"),
     "of a request": (RUNNING.run, "temperature", r"request_options=\{'temperature'"),

@@ -414,7 +414,9 @@ class Conversation:
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
         reason = state.finish_reason if state.is_last_turn else ""
         retries = state.output_retries + 1
-        self._state = state.replace(phase="asking", finish_reason=reason, empty_responses=0, output_retries=retries)
+        self._state = state.replace(
+            phase="asking", finish_reason=reason, output=None, empty_responses=0, output_retries=retries
+        )
 
     def reach_limit(self, limit: str, used: float, most: float) -> None:
         """Ask for a last answer, end the run, or raise, as `on_limit` says.

@@ -114,7 +114,10 @@ class _UniqueIds:
 def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     """Give a call a unique id, and arguments that are an object."""
     former = _get_wire_id(call)
-    if not _is_object(call.wire_arguments or call.arguments):
+    text = call.wire_arguments or call.arguments
+    if not _is_object(text) and _is_object(inner := _read_text(text)):  # encoded twice, as some models do
+        call = replace(call, arguments=inner, wire_arguments="")
+    elif not _is_object(text):
         notes.append(f"The arguments of the call {_quote(former)} were no JSON object; they are {{}} now.")
         call = replace(call, arguments="{}", wire_arguments="")
     if (new := ids.assign(former)) != former:
@@ -161,6 +164,15 @@ def _is_object(text: str) -> bool:
         return isinstance(from_json(replace_surrogates(text), allow_inf_nan=False), dict)
     except ValueError:
         return False
+
+
+def _read_text(text: str) -> str:
+    """Return the text that a JSON text is of; empty where it is of anything else."""
+    try:
+        inner = from_json(replace_surrogates(text))
+    except ValueError:
+        return ""
+    return inner if isinstance(inner, str) else ""
 
 
 def _quote(text: str) -> str:

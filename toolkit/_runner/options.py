@@ -97,7 +97,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 # What to write for options that other libraries have.
 HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("system", "system_prompt", "system_message"), "Write instructions=..."),
+    **dict.fromkeys(("system", "system_prompt", "system_message"), "Write Runner(..., instructions=...)."),
     **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
     **{
         name: f"It belongs to one run: runner.run(prompt, {name}=...)."
@@ -105,8 +105,10 @@ HINTS: Mapping[str, str] = {
     },
     **dict.fromkeys(("tools", "functions"), "Tools are the first argument: Runner([...])."),
     "handoffs": "A runner is a tool of another one: runner.as_tool(name, description).",
-    **dict.fromkeys(("llm", "model_name"), "Write model=..."),
-    **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), "Write max_turns=..., or limits=Limits(...)."),
+    **dict.fromkeys(("llm", "model_name"), "Write Runner(..., model=...)."),
+    **dict.fromkeys(
+        ("max_iterations", "max_steps", "recursion_limit"), "Write Runner(..., max_turns=...), or limits=Limits(...)."
+    ),
     **dict.fromkeys(("timeout", "max_time"), "limits=Limits(...) has the time of a run and of a turn."),
     **dict.fromkeys(("stream", "streaming", "verbose"), "runner.stream(prompt) gives the events of a run."),
     "max_tokens": "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}.",
@@ -211,6 +213,8 @@ _FUNCTION: _Rule = (_optional(_is_function), _accept, "a function")
 _TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
 _RULES: Mapping[str, _Rule] = {
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
+    "strict": _TRUTH,
+    "request_options": (lambda value: isinstance(value, Mapping), _accept, "a dict of keys of the request"),
     "authorize": _FUNCTION,
     "approve": (
         _optional(_is_function),

@@ -218,11 +218,13 @@ def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., 
     *earlier, last = messages
     if not isinstance(last, UserMessage) or last.images or last.files:
         return None
-    for end in takewhile(lambda each: isinstance(each, ToolMessage), reversed(earlier)):
+    ends = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(earlier))]
+    for end in reversed(ends):
         made = tools.get(end.name) if isinstance(end, ToolMessage) and not end.is_error else None
-        sub_agent = find_instance(made) if made else None
-        if made and isinstance(sub_agent, SubAgent) and sub_agent.handoff:
-            return sub_agent.make_call(made.name, last)
+        if made and made.settings.return_direct:  # of several, the first one gave the answer
+            sub_agent = find_instance(made)
+            is_handoff = isinstance(sub_agent, SubAgent) and sub_agent.handoff
+            return sub_agent.make_call(made.name, last) if is_handoff else None
     return None
 
 

@@ -86,7 +86,7 @@ _MARKUP = re.compile(r"(?:^|\n) *(?:[-*+•|=~`>.]|\d)|::|\n\n")
 
 _NEWLINE = re.compile(r"\r\n?|[\f\v\x85\u2028\u2029]")
 _CONTROL = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f]")
-_INLINE_FIELD = re.compile(r" +(?=[:@](?:param|type|returns?|rtype|raises?|yields?)(?: [^:]*)?: )")
+_INLINE_FIELD = re.compile(r"(?<! ) +(?=[:@](?:param|type|returns?|rtype|raises?|yields?)(?: [^:]*)?: )")
 
 
 @dataclass(frozen=True, kw_only=True)

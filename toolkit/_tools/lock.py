@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 
@@ -49,7 +50,8 @@ def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *,
     if update or not Path(path).exists():
         write_lock(path, tools)
     elif differences := compare_tools(path, tools):
-        lines = "\n".join(f"  {name}: {line}" for name, found in differences.items() for line in found)
+        found = (f"{name}: {line}" for name, lines in differences.items() for line in lines)
+        lines = "\n".join(f"  {escape_confusable(line)}" for line in found)
         raise DefinitionError(
             f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
             f"If they are right, write it again: lock(..., update=True), or `toolkit lock --update`."

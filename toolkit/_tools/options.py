@@ -334,6 +334,7 @@ OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(("desc", "doc", "description_override"), "Write description=..."),
     **dict.fromkeys(("name_override", "tool_name"), "Write name=..."),
+    "retry": "Write retries=...",
     **dict.fromkeys(("label", "display_name"), "Write title=..."),
     **dict.fromkeys(
         ("approval", "confirm", "needs_approval", "requires_approval", "requires_confirmation"),

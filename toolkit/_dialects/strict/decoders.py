@@ -86,7 +86,7 @@ class UnionDecoder:
         root: The document that references of the alternatives point into.
     """
 
-    sent: tuple[Any, ...] = field(compare=False)
+    sent: tuple[Any, ...] = field(hash=False)
     decoders: tuple[Decoder | None, ...]
     root: Any = field(compare=False, repr=False)
 

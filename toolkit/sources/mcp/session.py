@@ -243,10 +243,13 @@ class Session:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Elicitation is not supported.")
         if not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
-        answer = await call_function(self._elicit, (params.message, params.requested_schema), AsyncBackend())
-        if answer is None:
-            return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content=dict(answer))
+        try:
+            answer = await call_function(self._elicit, (params.message, params.requested_schema), AsyncBackend())
+            if answer is not None:
+                return types.ElicitResult(action="accept", content=dict(answer))
+        except Exception:
+            logger.exception("elicit= of an MCP server failed, so its question is declined.")
+        return types.ElicitResult(action="decline")
 
     async def _on_sampling(
         self,
