@@ -104,6 +104,14 @@ def test_no_passage() -> None:
     )
 
 
+@pytest.mark.parametrize("found", ["one text", None, 5])
+def test_no_list_of_passages(found: Any) -> None:
+    """What a search gives in place of a list is named."""
+    text = retriever_tool(lambda query: found, "x").invoke({"query": "cats"}).text
+
+    assert f"search error: the search gave a {type(found).__name__} in place of a list of passages" == text
+
+
 @pytest.mark.parametrize("make", [lambda s, **o: retriever_tool(s, "docs", **o), Prefetch])
 @pytest.mark.parametrize(
     ("search", "options", "text"),

@@ -88,6 +88,8 @@ class InnerCalls:
 
 
 def _is_excluded(tool: Tool[..., Any]) -> bool:
+    if tool._spec.provider_form is not None:  # only a provider can run it
+        return True
     function = tool.handler.function_handler
     owner = find_instance((function and find_wrapped_tool(function.function)) or tool)
     return isinstance(owner, UserPrompt) or isinstance(getattr(owner, "calls", None), InnerCalls)

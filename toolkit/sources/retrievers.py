@@ -196,8 +196,10 @@ class _Selection:
         """Return the passages that count.
 
         Raises:
-            Failed: Something among them is not a passage.
+            Failed: It is not a list, or something in it is not a passage.
         """
+        if isinstance(passages, str) or not isinstance(passages, Iterable):
+            raise Failed(f"search error: the search gave a {type(passages).__name__} in place of a list of passages")
         parsed = map(_parse_passage, passages)
         return [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
 

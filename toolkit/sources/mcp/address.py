@@ -57,6 +57,8 @@ class Address:
             server = [os.fspath(word) for word in server]
         if server in ("", []):
             raise DefinitionError("MCP() takes a command, a URL or a server object; this one is empty.")
+        if server is None or isinstance(server, (int, float, Mapping)):
+            raise DefinitionError(f"MCP() takes a command, a URL or a server object, not {server!r:.100}.")
         own = ("headers", "auth") if is_url else ("env", "cwd") if isinstance(server, list) else ()
         others = [name for name, value in options.items() if value is not None and name not in own]
         if others:
