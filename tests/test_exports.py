@@ -277,3 +277,21 @@ def test_import_changes_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
 
     assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "extra"),
+    [
+        ("temporalio", "Worker", "temporal"),
+        ("temporalio", "DurableRunner", "temporal"),
+        ("psycopg", "PostgresLedger", "postgres"),
+    ],
+)
+def test_missing_extra(package: str, name: str, extra: str) -> None:
+    """A name whose package is not installed says which extra to install."""
+    code = f"import sys; sys.modules[{package!r}] = None\nfrom toolkit.durable import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert (
+        f'ImportError: {name} needs an extra: pip install "function-toolkit[{extra}]".' == done.stderr.splitlines()[-1]
+    )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
+
+NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
 
 
 def lazy_names(
-    scope: dict[str, object], homes: Mapping[str, Sequence[str]]
+    scope: dict[str, object], homes: Mapping[str, Sequence[str]], extras: Mapping[str, str] = NO_EXTRAS
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
     Args:
         scope: The package's `globals()`.
         homes: Public names by the module that defines them.
+        extras: Extras of this package by the packages that they install.
     """
     names = sorted(name for there in homes.values() for name in there)
 
@@ -21,7 +25,14 @@ def lazy_names(
         home = next((home for home, there in homes.items() if name in there), None)
         if home is None:
             raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
-        scope[name] = getattr(import_module(home), name)  # the next access bypasses `__getattr__`
+        try:
+            module = import_module(home)
+        except ModuleNotFoundError as error:
+            extra = extras.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            raise ImportError(f'{name} needs an extra: pip install "function-toolkit[{extra}]".') from error
+        scope[name] = getattr(module, name)  # the next access bypasses `__getattr__`
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names

@@ -39,4 +39,5 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
-    __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)
+    _EXTRAS = {"temporalio": "temporal", "psycopg": "postgres", "psycopg_pool": "postgres"}
+    __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES, _EXTRAS)
