@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from toolkit import ApprovalRequest, Decision, DefinitionError, Image, Limits, Runner, Tool, Toolbox, ToolError, tool
 from toolkit.approvers import ask_when, defer
-from toolkit.builtin import ask_user_tool, code_tool, plan_tool
+from toolkit.builtin import ask_user_tool, code_tool, plan_tool, provider_tool
 from toolkit.events import ToolCallUpdated
 from toolkit.schema import integer, string
 from toolkit.testing import ScriptedModel, call
@@ -362,3 +362,11 @@ def test_mistakes() -> None:
     """A limit that is not a number of seconds is refused."""
     with pytest.raises(DefinitionError, match="max_seconds=0 is not a number of seconds above 0"):
         code_tool(Toolbox(TOOLS), max_seconds=0)
+
+
+def test_tools_of_a_provider() -> None:
+    """A program has no tools that only a model's provider can run."""
+    subject = code_tool([provider_tool("web_search")])
+    result = Toolbox([subject]).call(subject.name, {"code": "await web_search()"})
+
+    assert "web_search" not in subject.description and result.is_error

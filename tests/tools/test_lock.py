@@ -242,3 +242,13 @@ def test_tampered_entry(tmp_path: Path) -> None:
     path.write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(DefinitionError, match=r"look: is written otherwise \(changed\)"):
         declared({}).lock(path)
+
+
+def test_invisible_characters_of_a_change(tmp_path: Path) -> None:
+    """A difference shows what turns the direction of text as an escape."""
+    path = tmp_path / "tools.lock.json"
+    Toolbox([Tool.from_schema("pay", {"type": "object"}, description="Pay Ann.")]).lock(path)
+
+    with pytest.raises(DefinitionError) as caught:
+        Toolbox([Tool.from_schema("pay", {"type": "object"}, description="Pay \u202ennA.")]).lock(path)
+    assert "\u202e" not in str(caught.value) and "u202e" in str(caught.value)
