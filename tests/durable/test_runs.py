@@ -84,6 +84,10 @@ def stopping(request: Any) -> Decision:
     return Decision.stop("Enough.")
 
 
+def ask_for_pay(request: Any) -> Any:
+    return defer(request) if request.name == "pay" else True
+
+
 class Halting:
     """A hook that ends the run."""
 
@@ -243,7 +247,7 @@ def test_tool_queues(durable: Durable) -> None:
 def test_approval(durable: Durable) -> None:
     """A run waits for a decision, is found by its id, and takes each decision once, however often it comes."""
     script: list[Any] = [[call("pay", amount=1), call("pay", amount=2), call("add", a=1, b=1)], "Done."]
-    runner = Runner([pay, add], model=ScriptedModel(script), approve=lambda r: defer(r) if r.name == "pay" else True)
+    runner = Runner([pay, add], model=ScriptedModel(script), approve=ask_for_pay)
 
     async def go() -> Any:
         async with await durable.worker(runner):
@@ -269,6 +273,22 @@ def test_approval(durable: Durable) -> None:
         end.result.text for end in result.calls
     ]
     assert ("Done.", "stop") == (result.output, result.finish_reason)
+
+
+def test_an_answer_beside_an_approval(durable: Durable) -> None:
+    """A result that is the answer ends the run, also where another call of its turn was decided on later."""
+    runner = Runner([report, pay], model=ScriptedModel([[call("report"), call("pay", amount=1)]]), approve=ask_for_pay)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Report and pay.")
+            status = await until(run.status, lambda status: status.pending)
+            await run.approve(status.pending[0].call.id)
+            return await run.result()
+
+    result = asyncio.run(go())
+
+    assert ("The report.", ["The report.", "paid 1"]) == (result.output, [end.result.text for end in result.calls])
 
 
 def test_changed_arguments_of_an_approval(durable: Durable) -> None:

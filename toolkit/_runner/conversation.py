@@ -4,9 +4,13 @@
 
     step         the driver                 and calls
     CallModel    calls the model            add_usage(usage), add_response(response)
-    RunCalls     runs the calls             add_results(results, pending)
+    RunCalls     runs the calls, in their   end_turn(results, pending)
+                 batches, each unless
+                 explain_skip() says why not
     Paused       saves the state            resume(), once there are decisions
     Finished     returns the answer         reject_answer(why) if it does not fit; add_messages(messages) to go on
+
+Before each step, and where there is an answer, it reads the user's messages: read_messages(queue).
 
 The phases, and every transition between them:
 
@@ -30,7 +34,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -49,6 +53,7 @@ from toolkit._messages import (
     get_last_calls,
     get_open_calls,
 )
+from toolkit._runner.control import MessageQueue
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
 from toolkit._runner.state import Phase, RunState
 from toolkit._schema.json_text import is_truncated
@@ -376,6 +381,29 @@ class Conversation:
             return ()
         return self._close_calls(results)
 
+    def end_turn(
+        self,
+        results: Sequence[ToolMessage],
+        pending: Sequence[PendingApproval] = (),
+        *,
+        is_stopped: bool,
+        find_answer: Callable[[Sequence[ToolMessage]], str | None],
+    ) -> Sequence[ToolMessage]:
+        """Add the results of a turn, and end the run where an approver has ended it, or where one is the answer.
+
+        Args:
+            results: As for `add_results`.
+            pending: As for `add_results`.
+            is_stopped: Whether an approver has ended the run.
+            find_answer: Finds the answer among the results of the whole response; None if there is none.
+        """
+        messages = self.add_results(results, pending)
+        if is_stopped:
+            self.end("stopped", text=STOPPED_TEXT)
+        elif (answer := find_answer(messages)) is not None:
+            self.end("stop", output=answer)
+        return messages
+
     def record_results(self, results: Sequence[ToolMessage]) -> None:
         """Record results of some of the open calls, while the others still have none."""
         self._state = self._state.replace(results=(*self._state.results, *results))
@@ -388,6 +416,20 @@ class Conversation:
         """
         self._expect("paused")
         self._state = self._state.replace(phase="calling")
+
+    def read_messages(self, queue: MessageQueue) -> Sequence[UserMessage]:
+        """Add the user's messages that are due now, and return them.
+
+        Before a response these are the steering ones. After an answer they are those of either kind; where there are
+        none, the queue is closed.
+        """
+        if not self.may_add_messages:
+            return ()
+        is_over = self._state.phase == "finished"
+        messages = queue.take_or_close() if is_over else queue.take_steering()
+        if messages:
+            self.add_messages(messages)
+        return messages
 
     def add_messages(self, messages: Collection[UserMessage]) -> None:
         """Add messages of the user during the run, or after an answer, from which the run then goes on.
@@ -468,6 +510,12 @@ class Conversation:
         if is_answer and not any(result.is_error for result in results):
             self._state = self._state.replace(phase="finished", finish_reason="stop")
         return results
+
+
+def explain_skip(*, is_stopped: bool, is_late: bool, is_cancelled: bool, has_steering: bool) -> str:
+    """Return why the next batch of calls does not start; "" if it does."""
+    reasons = {STOPPED_TEXT: is_stopped, LATE_TEXT: is_late, CANCELLED_TEXT: is_cancelled, SKIPPED_TEXT: has_steering}
+    return next((text for text, applies in reasons.items() if applies), "")
 
 
 def infer_finish_reason(response: ModelResponse) -> str:

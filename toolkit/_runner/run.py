@@ -29,10 +29,9 @@ from toolkit._messages import (
     ToolMessage,
     ToolResult,
     ToolSpec,
-    UserMessage,
 )
 from toolkit._runner.control import ActiveRuns
-from toolkit._runner.conversation import STOPPED_TEXT, CallModel, Conversation, Finished, Paused, RunCalls, Step
+from toolkit._runner.conversation import CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Delta, Output, PartialOutput
@@ -159,9 +158,9 @@ class Run(Generic[T]):
                 while self.result is None:
                     if self.cancellation:
                         conversation.end("cancelled")
-                    if queue.has_steering and conversation.may_add_messages:
-                        for event in self._add_messages(queue.take_steering()):
-                            yield event
+                    if queue.has_steering:
+                        for message in conversation.read_messages(queue):
+                            yield MessageAdded(message)
                     step = conversation.next(time.monotonic() - self.start)
                     if limit != conversation.limit:
                         limit = conversation.limit
@@ -431,15 +430,20 @@ class Run(Generic[T]):
 
     def _add_results(self, turn: Turn) -> Sequence[ToolMessage]:
         """Add the results of a turn to the conversation, and end the run where one of them does."""
-        messages = self.conversation.add_results(turn.messages, turn.pending)
         if (error := turn.error) is not None:
+            self.conversation.add_results(turn.messages, turn.pending)
             raise error
-        if turn.is_stopped:
-            self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif (direct := self.caller.find_direct_answer(messages)) is not None:
-            finished = self.calls.get(direct.call_id)  # its text is whole
-            self.conversation.end("stop", output=finished.result.text or "" if finished else direct.text)
-        return messages
+        return self.conversation.end_turn(
+            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=self._find_answer
+        )
+
+    def _find_answer(self, messages: Sequence[ToolMessage]) -> str | None:
+        """Find the whole text of the first result that is the answer."""
+        direct = self.caller.find_direct_answer(messages)
+        if direct is None:
+            return None
+        finished = self.calls.get(direct.call_id)
+        return finished.result.text or "" if finished else direct.text
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, since the user has added a message or the answer is not of the output type."""
@@ -454,17 +458,11 @@ class Run(Generic[T]):
         except ToolError as error:
             self.conversation.reject_answer(error.text, self.output.remedy)
             return
-        messages = self.caller.queue.take_or_close() if self.conversation.may_add_messages else []
+        messages = self.conversation.read_messages(self.caller.queue)
         if not messages:
             self._set_result(output, step.reason)
-        for event in self._add_messages(messages):
-            yield event
-
-    def _add_messages(self, messages: Sequence[UserMessage]) -> Sequence[Event]:
-        """Add the user's messages to the conversation."""
-        if messages:
-            self.conversation.add_messages(messages)
-        return [MessageAdded(message) for message in messages]
+        for message in messages:
+            yield MessageAdded(message)
 
     def _end_here(self, reason: str) -> None:
         self.conversation.end(reason)

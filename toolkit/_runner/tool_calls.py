@@ -29,14 +29,7 @@ from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
 from toolkit._messages import ModelRequest, ModelResponse, PendingApproval, ToolCall, ToolMessage, ToolResult, ToolSpec
 from toolkit._runner.control import MessageQueue
-from toolkit._runner.conversation import (
-    CANCELLED_TEXT,
-    LATE_TEXT,
-    SKIPPED_TEXT,
-    STOPPED_TEXT,
-    Conversation,
-    RunCalls,
-)
+from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
@@ -325,7 +318,14 @@ class Turn:
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         """Execute one batch; give its events as they happen, and an end for each call."""
         caller = self._caller
-        if (reason := self._skip_reason()) and not any(call.id in caller.early for call in batch):
+        deadline = caller.deadline.reason
+        reason = explain_skip(
+            is_stopped=self.is_stopped,
+            is_late=deadline == DEADLINE,
+            is_cancelled=bool(deadline),
+            has_steering=caller.queue.has_steering,
+        )
+        if reason and not any(call.id in caller.early for call in batch):
             return self._skip(batch, reason)
         execute = partial(self._execute, backend)
         if self._dependencies:
@@ -421,14 +421,6 @@ class Turn:
         if call.id in backend.running:
             return note_still_running(Cancelled())
         return Cancelled(STARTED_TEXT) if call.id in self._caller.dispatcher.started else Cancelled()
-
-    def _skip_reason(self) -> str:
-        """Return why the next batch does not start; "" if it does."""
-        if self.is_stopped:
-            return STOPPED_TEXT
-        if reason := self._caller.deadline.reason:
-            return LATE_TEXT if reason == DEADLINE else CANCELLED_TEXT
-        return SKIPPED_TEXT if self._caller.queue.has_steering else ""
 
     def _runs_alone(self, call: ToolCall) -> bool:
         tool = self._caller.tools.get(call.name)

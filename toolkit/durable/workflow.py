@@ -20,7 +20,6 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
-        REASONS_WITHOUT_ANSWER,
         ModelResponse,
         PendingApproval,
         ToolCall,
@@ -33,14 +32,12 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.control import MessageQueue
     from toolkit._runner.conversation import (
         CANCELLED_TEXT,
-        LATE_TEXT,
-        SKIPPED_TEXT,
-        STOPPED_TEXT,
         CallModel,
         Conversation,
         Finished,
         Paused,
         RunCalls,
+        explain_skip,
         refuse_call,
     )
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
@@ -74,6 +71,7 @@ class RunWorkflow:
         self._queue = MessageQueue()
         self._decided = {verdict.call_id: verdict for verdict in given.decided}
         self._results: dict[str, wire.CallOutcome] = {}
+        self._answers: dict[str, str] = {}  # results that are the answer, by call id
         self._available: Sequence[str] | None = None
         self._waited = 0.0  # seconds in which nothing but a decision was missing
         self._start = workflow.time()
@@ -184,8 +182,8 @@ class RunWorkflow:
         """Do what the conversation says until it has ended; returns the answer and the reason of the end."""
         queue = self._queue
         while True:
-            if queue.has_steering and conversation.may_add_messages:
-                conversation.add_messages(queue.take_steering())
+            if queue.has_steering:
+                conversation.read_messages(queue)
             match conversation.next(self._seconds):
                 case CallModel():
                     await self._call_model(plan, conversation)
@@ -195,11 +193,8 @@ class RunWorkflow:
                 case Paused():
                     await self._wait_for_decision(conversation)
                 case Finished() as end:
-                    may_go_on = end.reason not in REASONS_WITHOUT_ANSWER and conversation.may_add_messages
-                    messages = queue.take_or_close() if may_go_on else []
-                    if not messages:
+                    if not conversation.read_messages(queue):
                         return end.output, end.reason
-                    conversation.add_messages(messages)
 
     @property
     def _seconds(self) -> float:
@@ -246,11 +241,20 @@ class RunWorkflow:
                 conversation.add_usage(Usage(**outcome.usage))
                 raise _Halted(outcome.halt)
             self._results[call.id] = outcome
+            if outcome.output is not None:
+                self._answers[call.id] = outcome.output
 
         calls = [call for call in step.calls if call.id not in waiting]
         order = batched(plan.order) if isinstance(plan.order, int) else plan.order
         for batch in split_batches(calls, order, lambda call: plan.tools.get(call.name, _NO_PLAN).runs_alone):  # type: ignore[arg-type]  # a name from the wire
-            if reason := self._skip_reason(plan):
+            most = plan.limits.get("max_seconds")
+            reason = explain_skip(
+                is_stopped=any(outcome.is_stopped for outcome in self._results.values()),
+                is_late=most is not None and self._seconds >= most,
+                is_cancelled=False,
+                has_steering=self._queue.has_steering,
+            )
+            if reason:
                 refused = {call.id: message_to_dict(refuse_call(call, reason)) for call in batch}
                 self._results |= {call_id: wire.CallOutcome(message=message) for call_id, message in refused.items()}
             else:
@@ -267,14 +271,15 @@ class RunWorkflow:
                 for _ in range(count):
                     conversation.count_call(name, 0)
         asked = [_load_pending(each.pending) for each in outcomes if each.pending]
-        pending = [*waiting.values(), *asked]
+        pending, answers = [*waiting.values(), *asked], self._answers
         for each in asked:
             self._decided.pop(each.call.id, None)  # it has changed, and is asked about again
-        conversation.add_results([_load_result(each.message) for each in outcomes if each.message], pending)
-        if any(outcome.is_stopped for outcome in outcomes):
-            conversation.end("stopped", text=STOPPED_TEXT)
-        elif not pending and (answers := [each.output for each in outcomes if each.output is not None]):
-            conversation.end("stop", output=answers[0])
+        conversation.end_turn(
+            [_load_result(each.message) for each in outcomes if each.message],
+            pending,
+            is_stopped=any(outcome.is_stopped for outcome in outcomes),
+            find_answer=lambda messages: next((answers[m.call_id] for m in messages if m.call_id in answers), None),
+        )
 
     async def _run_call(
         self,
@@ -339,15 +344,6 @@ class RunWorkflow:
         await workflow.wait_condition(lambda: len(self._pending) < total)
         self._waited += workflow.time() - start
         conversation.resume()
-
-    def _skip_reason(self, plan: wire.Plan) -> str:
-        """Return why the next batch does not start; "" if it does."""
-        if any(outcome.is_stopped for outcome in self._results.values()):
-            return STOPPED_TEXT
-        most = plan.limits.get("max_seconds")
-        if most is not None and self._seconds >= most:
-            return LATE_TEXT
-        return SKIPPED_TEXT if self._queue.has_steering else ""
 
     def _record_results(self, conversation: Conversation) -> None:
         """Record the results of the calls before the run was ended in the middle of a turn."""
