@@ -23,14 +23,14 @@ from toolkit.testing import ScriptedModel, call
 
 
 class Recorded:
-    """A hook, and what it has reported."""
+    """A Telemetry, and what it has reported."""
 
     def __init__(self, **options: Any) -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         meters = MeterProvider([self._reader])
-        self.hook = Telemetry(tracer_provider=self.provider, meter_provider=meters, **options)
+        self.telemetry = Telemetry(tracer_provider=self.provider, meter_provider=meters, **options)
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -94,7 +94,7 @@ def test_run(way: str) -> None:
         ),
         ModelResponse(text="Done.", usage=Usage(20, 7), model="m-1", finish_reason="stop"),
     ]
-    output = run(Runner([add], model=ScriptedModel(responses), hooks=[recorded.hook]), way)
+    output = run(Runner([add], model=ScriptedModel(responses), middleware=[recorded.telemetry]), way)
 
     assert "Done." == output
     assert [
@@ -124,7 +124,7 @@ def test_content() -> None:
     quiet, full = Recorded(), Recorded(content=True)
     for recorded in (quiet, full):
         model = ScriptedModel([call("add", a=1, b=987_654_321), "It is 987654322."])
-        Runner([add], model=model, hooks=[recorded.hook]).run("What is it?")
+        Runner([add], model=model, middleware=[recorded.telemetry]).run("What is it?")
 
     assert "98765432" not in "".join(span.to_json() for span in quiet.spans)
     assert ('{"a": 1, "b": 987654321}', "987654322") == tuple(
@@ -150,7 +150,7 @@ def test_what_a_tool_does() -> None:
             return "looked"
 
     model = ScriptedModel([[call("look"), call("alook"), call("look")], "Done."])
-    Runner([look, alook], model=model, hooks=[recorded.hook]).run("Go")
+    Runner([look, alook], model=model, middleware=[recorded.telemetry]).run("Go")
 
     assert ["execute_tool alook", "execute_tool look", "execute_tool look"] == sorted(
         parent for name, parent in recorded.tree if name == "query"
@@ -160,12 +160,12 @@ def test_what_a_tool_does() -> None:
 @pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_sub_agent(way: str, is_shared: bool) -> None:  # noqa: FBT001
-    """The run of a sub-agent is inside the span of the call that started it, once, even if it has the same hook."""
+    """The run of a sub-agent is inside the span of the call that started it, once, even if it has the same one."""
     recorded = Recorded()
-    hooks = [recorded.hook] if is_shared else []
-    worker = Runner([add], model=ScriptedModel([call("add", a=1, b=2), "It is 3."], name="small"), hooks=hooks)
+    shared = [recorded.telemetry] if is_shared else []
+    worker = Runner([add], model=ScriptedModel([call("add", a=1, b=2), "It is 3."], name="small"), middleware=shared)
     script = ScriptedModel([call("clerk", query="1 + 2?"), "3."])
-    run(Runner([worker.as_tool("clerk", "Adds.")], model=script, hooks=[recorded.hook]), way)
+    run(Runner([worker.as_tool("clerk", "Adds.")], model=script, middleware=[recorded.telemetry]), way)
 
     assert [
         ("invoke_agent", ""),
@@ -193,7 +193,7 @@ def test_failed_calls() -> None:
         raise ToolError("no")
 
     script = ScriptedModel([[call("fail"), call("pay"), call("made_up")], "Done."])
-    Runner([pay, fail], model=script, hooks=[recorded.hook]).run("Go")
+    Runner([pay, fail], model=script, middleware=[recorded.telemetry]).run("Go")
     kinds = {span.name: (span.attributes or {})["error.type"] for span in recorded.spans if not span.status.is_ok}
 
     assert {
@@ -212,7 +212,7 @@ def test_failed_run(way: str) -> None:
         raise ModelError("no")
 
     with pytest.raises(ModelError):
-        run(Runner(model=ScriptedModel(refuse), hooks=[recorded.hook]), way)
+        run(Runner(model=ScriptedModel(refuse), middleware=[recorded.telemetry]), way)
 
     assert {"invoke_agent": "ModelError", "chat scripted": "ModelError"} == {
         span.name: (span.attributes or {})["error.type"] for span in recorded.spans
@@ -222,7 +222,7 @@ def test_failed_run(way: str) -> None:
 def test_stream_that_is_left() -> None:
     """A stream that is left ends its spans."""
     recorded = Recorded()
-    with Runner(model=ScriptedModel(["Hello."]), hooks=[recorded.hook]).stream("Hi") as stream:
+    with Runner(model=ScriptedModel(["Hello."]), middleware=[recorded.telemetry]).stream("Hi") as stream:
         next(iter(stream))
 
     assert ["invoke_agent"] == [span.name for span in recorded.spans]
@@ -232,7 +232,10 @@ def test_paused_run() -> None:
     """A call that waits for approval ends its span, without an error, and the run ends as paused."""
     recorded = Recorded()
     runner = Runner(
-        [tool(add, approve=True)], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer, hooks=[recorded.hook]
+        [tool(add, approve=True)],
+        model=ScriptedModel([call("add", a=1, b=2)]),
+        approve=defer,
+        middleware=[recorded.telemetry],
     )
     paused = runner.run("Go")
 

@@ -45,11 +45,11 @@ class _TracedRun:
 
 
 class Telemetry:
-    """A hook that reports runs to OpenTelemetry.
+    """A middleware that reports runs to OpenTelemetry.
 
     A run is a span `invoke_agent`, with a span `chat` for each response of the model and a span `execute_tool` for each
-    call. What a tool does is inside the span of its call, and so is the run of a sub-agent, which needs no hook of its
-    own. The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
+    call. What a tool does is inside the span of its call, and so is the run of a sub-agent, which needs none of
+    its own. The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
 
     Args:
         content: Whether spans hold what was said: the model's texts, arguments, results. They may be secret.
@@ -60,7 +60,7 @@ class Telemetry:
     Examples:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
-        >>> Runner(model=ScriptedModel(["Hello."]), hooks=[Telemetry()]).run("Hi!").output
+        >>> Runner(model=ScriptedModel(["Hello."]), middleware=[Telemetry()]).run("Hi!").output
         'Hello.'
     """
 
@@ -105,7 +105,7 @@ class Telemetry:
             _fail(run.span, type(event).__qualname__)
             self._finish_run(run_id, run)
 
-    async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
         run, start, name = self._runs.get(call_next.context.run_id), time.perf_counter(), call.name[:MAX_NAME]
         known = name if name in call_next.tools else "unknown"  # a model may make up any number of names

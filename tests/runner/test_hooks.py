@@ -122,6 +122,42 @@ def test_no_hook(hook: object, error_text: str) -> None:
         Runner(hooks=[hook])
 
 
+class Observer:
+    """A middleware that gets the events of its runs, too."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_event(self, event: object, run_id: str) -> None:
+        self.seen.append(type(event).__name__)
+
+    async def __call__(self, made: ToolCall, call_next: Next) -> ToolResult:
+        self.seen.append(made.name)
+        return await call_next(made)
+
+
+@BACKENDS
+def test_events_of_a_middleware(go: Go) -> None:
+    """A middleware that is an object may have `on_event`."""
+    observer, account = Observer(), Account()
+    go(Runner([account.pay], model=ScriptedModel([call("pay", amount=5), "Done."]), middleware=[observer]))
+
+    assert [5] == account.paid
+    assert ["RunStarted", "pay", "RunFinished"] == [
+        name for name in observer.seen if name in ("RunStarted", "pay", "RunFinished")
+    ]
+
+
+def test_async_on_event_of_a_middleware() -> None:
+    """An async `on_event` of a middleware is refused, as that of a hook is."""
+
+    class Late(Observer):
+        async def on_event(self, event: object, run_id: str) -> None: ...  # type: ignore[override]
+
+    with pytest.raises(TypeError, match="has an async on_event"):
+        Runner(middleware=[Late()])
+
+
 # -- around the model
 
 

@@ -470,6 +470,17 @@ def test_equal_middleware() -> None:
     assert ["middle", "clerk", "clerk", "count_books", "count_books"] == seen
 
 
+def test_shared_middleware() -> None:
+    """A middleware that a run and one below share runs once for each call."""
+    seen: list[str] = []
+    shared = Watch(seen)
+    middle = boss(clerk(call("count_books"), "7."), middleware=[shared])
+    top = ScriptedModel([call("middle", query="?"), "7."])
+    Runner([middle.as_tool("middle", "all")], model=top, middleware=[shared]).run("go")
+
+    assert ["middle", "clerk", "count_books"] == seen
+
+
 @BOTH_WAYS
 def test_approval_that_must_wait(go: Callable[[Runner], RunResult]) -> None:
     """A sub-agent cannot wait for an approval: its call fails, and says why."""

@@ -304,19 +304,19 @@ class TestTools:
     def test_tools_and_model(self, path: Path) -> None:
         """A replay of both runs no tool and asks no gate; the results are the recorded ones."""
         tape = Cassette(path, ScriptedModel([[CALL, CALL], "It is 3."]), mode="record")
-        Runner([add], model=tape, hooks=[tape]).run("1 + 2?")
+        Runner([add], model=tape, middleware=[tape]).run("1 + 2?")
 
         def refuse(tool: Any, arguments: Any, context: Any) -> bool:
             raise AssertionError
 
         with Cassette(path) as tape:
-            result = Runner([add], model=tape, hooks=[tape], authorize=refuse).run("1 + 2?")
+            result = Runner([add], model=tape, middleware=[tape], authorize=refuse).run("1 + 2?")
         assert ([3, 3], "It is 3.") == ([made.result.value for made in result.calls], result.output)
 
     def test_tools_alone(self, path: Path) -> None:
         """The model is live while the results are replayed, in sync and async runs."""
         tape = Cassette(path, mode="record")
-        Runner([add], model=ScriptedModel([CALL, "3"]), hooks=[tape]).run("1 + 2?")
+        Runner([add], model=ScriptedModel([CALL, "3"]), middleware=[tape]).run("1 + 2?")
 
         @tool(name="add", description="Not needed in a replay.")
         def gone(a: int, b: int) -> int:
@@ -324,18 +324,18 @@ class TestTools:
 
         with Cassette(path) as tape:
             model = ScriptedModel([CALL, "Three."], is_async=True)
-            runner = Runner([gone], model=model, hooks=[tape])
+            runner = Runner([gone], model=model, middleware=[tape])
             result = asyncio.run(runner.arun("What are 1 and 2?"))
         assert ("3", "Three.") == (result.calls[0].result.text, result.output)
 
     def test_difference(self, path: Path) -> None:
         """Another call ends the run, with the lines that differ."""
         tape = Cassette(path, mode="record")
-        Runner([add], model=ScriptedModel([CALL, "3"]), hooks=[tape]).run("1 + 2?")
+        Runner([add], model=ScriptedModel([CALL, "3"]), middleware=[tape]).run("1 + 2?")
 
         model = ScriptedModel([call("add", a=1, b=5)])
         with pytest.raises(ScriptError, match=r"The call differs from record 1 of 1(.|\n)*  -b: 2\n  \+b: 5"):
-            Runner([add], model=model, hooks=[Cassette(path)]).run("1 + 5?")
+            Runner([add], model=model, middleware=[Cassette(path)]).run("1 + 5?")
         with pytest.raises(ScriptError, match=r"1 of 1 calls in .* were not made"), Cassette(path):
             pass
 
@@ -347,9 +347,9 @@ class TestTools:
 
         script: list[Any] = [[call("fail", x=1), call("fail", x="no"), call("unknown")], "No."]
         tape = Cassette(path, ScriptedModel(script), mode="record")
-        recorded = Runner([fail], model=tape, hooks=[tape]).run("Try.")
+        recorded = Runner([fail], model=tape, middleware=[tape]).run("Try.")
         with Cassette(path) as tape:
-            replayed = Runner([fail], model=tape, hooks=[tape]).run("Try.")
+            replayed = Runner([fail], model=tape, middleware=[tape]).run("Try.")
 
         assert ["failed", "invalid_arguments", "not_found"] == [made.result.kind for made in replayed.calls]
         assert [made.result.text for made in recorded.calls] == [made.result.text for made in replayed.calls]
@@ -362,9 +362,9 @@ class TestTools:
             return [f"key {SECRET}", Image(b"cat")]
 
         tape = Cassette(path, mode="record", secrets=[SECRET])
-        Runner([draw], model=ScriptedModel([call("draw"), "Done."]), hooks=[tape]).run("Draw.")
+        Runner([draw], model=ScriptedModel([call("draw"), "Done."]), middleware=[tape]).run("Draw.")
         with Cassette(path) as tape:
-            result = Runner([draw], model=ScriptedModel([call("draw"), "Done."]), hooks=[tape]).run("Draw.")
+            result = Runner([draw], model=ScriptedModel([call("draw"), "Done."]), middleware=[tape]).run("Draw.")
 
         assert "4711" not in path.read_text(encoding="utf-8")
         assert (Image(b"cat"),) == result.calls[0].result.images
@@ -380,14 +380,14 @@ class TestTools:
 
         for calls in ([1], [1, 2], [1, 2]):
             script: list[Any] = [[call("double", x=x) for x in calls], "Done."]
-            Runner([double], model=ScriptedModel(script), hooks=[Cassette(path, mode="auto")]).run("Double.")
+            Runner([double], model=ScriptedModel(script), middleware=[Cassette(path, mode="auto")]).run("Double.")
 
         assert [1, 2] == ran
 
     def test_waiting_calls_are_not_recorded(self, path: Path) -> None:
         """A call that waits for approval has no result to record."""
         tape = Cassette(path, mode="record")
-        Runner([add], model=ScriptedModel([CALL]), hooks=[tape], approve=defer).run("1 + 2?")
+        Runner([add], model=ScriptedModel([CALL]), middleware=[tape], approve=defer).run("1 + 2?")
 
         assert not path.exists()
 

@@ -20,7 +20,7 @@ from toolkit.middleware import Middleware, Next
 logger = logging.getLogger("toolkit")
 
 _WITHHELD = "The result of {} is withheld: it could not be checked. If it has run, its effect stays."
-NAMES = ("before_model", "after_model", "before_call", "after_call", "around_call", "on_event")
+NAMES = ("before_model", "after_model", "before_call", "after_call", "on_event")
 
 T = TypeVar("T")
 Hook: TypeAlias = Callable[..., Any]
@@ -33,34 +33,36 @@ class Hooks:
         after_model(response) -> ModelResponse | None
         before_call(call, context) -> ToolCall | Deny | None
         after_call(call, result, context) -> ToolResult | None
-        around_call(call, call_next) -> ToolResult      a middleware, outside of the two above
         on_event(event, run_id) -> None                 sync; each event, or the exception that ends the run
 
     None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
     they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
     ends the run with that text as its answer. `on_event` gets the events of the runs below, too, from these runs
-    themselves; what it raises is logged.
+    themselves; what it raises is logged. A middleware that is an object may have `on_event`, too.
 
     Attributes:
         before_model: These methods of all hooks.
         after_model: These methods of all hooks.
-        middleware: The middleware that runs the call hooks, before a run's own; empty if there are none.
-        observers: The methods `on_event` of all hooks.
+        middleware: The middleware of a run: the one that runs the call hooks, and then those given.
+        observers: The methods `on_event` of all hooks and middleware.
 
     Raises:
         TypeError: An object has none of the methods, or is a class and not an instance.
     """
 
-    def __init__(self, hooks: Iterable[object] = ()) -> None:
-        given = tuple(hooks)
+    def __init__(self, hooks: Iterable[object] = (), middleware: Iterable[Middleware] = ()) -> None:
+        given, wrappers = tuple(hooks), tuple(middleware)
         for hook in given:
             _check_hook(hook)
+        for each in (*given, *wrappers):
+            _check_observer(each)
         methods = [tuple(getattr(hook, name) for hook in given if _has_method(hook, name)) for name in NAMES]
-        self.before_model, self.after_model, self._before_call, self._after_call, around, self.observers = methods
-        own = (self.around_call,) if self._before_call or self._after_call else ()
-        self.middleware: tuple[Middleware, ...] = (*around, *own)
+        self.before_model, self.after_model, self._before_call, self._after_call, observers = methods
+        self.observers = (*observers, *(each.on_event for each in wrappers if _has_method(each, "on_event")))  # type: ignore[attr-defined]
+        own = (self._run_call,) if self._before_call or self._after_call else ()
+        self.middleware: tuple[Middleware, ...] = (*own, *wrappers)
 
-    async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
+    async def _run_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""
         made = call
         try:
@@ -148,5 +150,8 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
     if not any(_has_method(hook, name) for name in NAMES):
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")
+
+
+def _check_observer(hook: object) -> None:
     if _has_method(hook, "on_event") and is_async(hook.on_event):  # type: ignore[attr-defined]
         raise TypeError(f"{hook!r} has an async on_event, which is not awaited: write it as a plain function.")

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import ismethod
 from typing import Any
 
 from typing_extensions import TypeVar
@@ -112,7 +113,7 @@ class RunFactory:
         self._has_warned = False
         self._order: Order = check_order(given.get("order", "parallel"))
         self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
-        self._hooks = Hooks(given.get("hooks", ()))
+        self._hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
         self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
         # What stands before the calls of a run that no other one has started.
         self._dispatcher = Dispatcher(
@@ -120,7 +121,7 @@ class RunFactory:
             authorizers=_list_given(given.get("authorize")),
             approvers=_list_given(given.get("approve")),
             approval_timeout=given.get("approval_timeout"),
-            middleware=(*self._hooks.middleware, *given.get("middleware", ())),
+            middleware=self._hooks.middleware,
             max_result=given.get("max_result", MAX_RESULT),
             format_error=given.get("format_error"),
             ledger=given.get("ledger"),
@@ -157,6 +158,7 @@ class RunFactory:
             may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
             if (handed := continue_handoff(conversation.history, may_call)) is not None:
                 handoff = conversation.add_response(ModelResponse(calls=(handed,)))
+        observers = parent.observers if parent else ()
         cancellation = Cancellation(parent=current_cancellation.get())
         available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
         run = Run(
@@ -179,7 +181,7 @@ class RunFactory:
                 model_choice=self.model_choice,
                 raise_errors=options.get("raise_errors", False),
                 depth=parent.depth + 1 if parent else 1,
-                observers=_add_missing(parent.observers, self._hooks.observers) if parent else self._hooks.observers,
+                observers=(*observers, *_list_new(self._hooks.observers, observers)),
             ),
             output=TEXT if request.output_type is str else build_output(request.output_type, taken=tools),
             tool_choice=choice,
@@ -297,7 +299,7 @@ class RunFactory:
         if state:
             own = self._remember(own, state, request.decisions)
         if parent:
-            own, foreign = _join_gates(own, parent.dispatcher, self._hooks), parent.dispatcher.foreign
+            own, foreign = _join_gates(own, parent.dispatcher), parent.dispatcher.foreign
         for message in conversation.history:
             if isinstance(message, ToolMessage):
                 foreign.update(message.foreign)
@@ -390,23 +392,21 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
 
 
-def _join(own: tuple[T, ...], above: tuple[T, ...]) -> tuple[T, ...]:
-    """Join a run's own gates with those of the runs above; the same one is asked once."""
-    return (*(gate for gate in own if not any(gate is each for each in above)), *above)
+def _list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
+    """Return a run's own functions that the runs above do not have. Equal ones may be different, but for methods."""
+    return tuple(
+        each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
+    )
 
 
-def _add_missing(some: tuple[T, ...], others: Iterable[T]) -> tuple[T, ...]:
-    return (*some, *(each for each in others if each not in some))
-
-
-def _join_gates(own: Dispatcher, above: Dispatcher, hooks: Hooks) -> Dispatcher:
-    """Join a run's own gates and middleware with those of the runs above."""
+def _join_gates(own: Dispatcher, above: Dispatcher) -> Dispatcher:
+    """Join a run's own gates and middleware with those of the runs above; one that both have runs once."""
     return replace(
         own,
-        authorizers=_join(own.authorizers, above.authorizers),
-        approvers=_join(own.approvers, above.approvers),
+        authorizers=(*_list_new(own.authorizers, above.authorizers), *above.authorizers),
+        approvers=(*_list_new(own.approvers, above.approvers), *above.approvers),
         approval_timeout=above.approval_timeout if own.approval_timeout is None else own.approval_timeout,
-        middleware=(*_add_missing(above.middleware, hooks.middleware), *own.middleware[len(hooks.middleware) :]),
+        middleware=(*above.middleware, *_list_new(own.middleware, above.middleware)),
     )
 
 

@@ -91,8 +91,7 @@ class Runner(Controls):
         ledger: A record of the steps of calls, so that none is executed twice, such as SQLiteLedger.
         checkpoint: A function that gets the state of a run before each of its steps and at its end, to save it, such as
             SQLiteRuns("runs.db").
-        hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`, `around_call`,
-            `on_event`.
+        hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`, `on_event`.
         middleware: Functions around each call with its gates, the first one outermost.
         order: The calls of one turn that run together: "parallel", "sequential" or `batched(n)`.
         max_parallel: How many calls run at the same time, at most.

@@ -93,9 +93,9 @@ class Cassette:
     times are not compared. A stream is replayed word by word. Leaving the `with` block in the mode "replay" raises
     `ScriptError` if records are unused.
 
-    Tools run as usual, unless the cassette is a hook of the runner, too: `hooks=[cassette]` records and replays the
-    results of calls, by the tool's name and the arguments. A replayed call asks no gate, and its value is plain data.
-    As a hook alone it needs no model.
+    Tools run as usual, unless the cassette is a middleware of the runner, too: `middleware=[cassette]` records and
+    replays the results of calls, by the tool's name and the arguments. A replayed call asks no gate, and its value is
+    plain data. As a middleware alone it needs no model.
 
     Args:
         path: The file, in JSON. It holds what was sent and answered, except what is scrubbed: no address, no headers.
@@ -202,8 +202,8 @@ class Cassette:
         finally:
             await close(pieces)
 
-    async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
-        """Answer a call from the file, or record its result. A runner with `hooks=[cassette]` calls it.
+    async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
+        """Answer a call from the file, or record its result. A runner with `middleware=[cassette]` calls it.
 
         Raises:
             ScriptError: The call is not in the file; the message has the difference.
