@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import TypedDict
 
-from toolkit import ModelError, Runner, Session, tool
-from toolkit.models import ModelRequest
+from toolkit import Image, Limits, ModelError, Prices, Runner, RunResult, Session, Usage, tool
+from toolkit.approvers import defer
+from toolkit.errors import StoreError
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 
@@ -146,12 +152,225 @@ def test_options(go: Callable[..., list[Any]]) -> None:
 def test_progress(
     go: Callable[..., list[Any]], is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progress is counted on standard error, where that is a terminal."""
+    """A bar with what is done, has failed and is left is drawn on standard error, where that is a terminal."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     go(Runner(model=ScriptedModel(answer)), ["3", "4", "5"], max_parallel=1, progress=True)
 
-    shown = "\r1 done\r2 done, 1 failed\r3 done, 1 failed\n" if is_terminal else ""
-    assert shown == capsys.readouterr().err
+    shown = [
+        "[##########....................] 1/3 done, T left",
+        "[####################..........] 2/3 done, 1 failed, T left",
+        "[##############################] 3/3 done, 1 failed, 0:00 left",
+    ]
+    lines = [re.sub(r"(?<=[12]/3 done, )(1 failed, )?\d:\d\d", r"\1T", line) for line in read_lines(capsys)]
+    assert (shown if is_terminal else []) == lines
+
+
+def read_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines that were drawn over each other."""
+    return [line.rstrip() for line in capsys.readouterr().err.split("\r") if line]
+
+
+@WAYS
+def test_progress_of_an_iterator(
+    go: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody knows how many there are, they are counted."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    go(Runner(model=ScriptedModel(answer)), iter(["3", "4"]), max_parallel=1, progress=True)
+
+    assert ["1 done", "2 done, 1 failed"] == read_lines(capsys)
+
+
+@WAYS
+def test_rate(go: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more requests begin within a minute than `rpm`, whichever runs they belong to."""
+    monkeypatch.setattr("toolkit.models.combined.MINUTE", 0.3)
+    times = list[float]()
+
+    def note(_: ModelRequest) -> str:
+        times.append(time.monotonic())
+        return "ok"
+
+    assert 6 == len(go(Runner(model=ScriptedModel(note)), ["Go"] * 6, rpm=2))
+    assert all(third - first >= 0.2 for first, third in zip(sorted(times), sorted(times)[2:]))
+
+
+@WAYS
+def test_rate_of_tokens(go: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the tokens of the last minute are used up, the next run waits."""
+    monkeypatch.setattr("toolkit.models.combined.MINUTE", 0.3)
+    start, usage = time.monotonic(), Usage(5, 5, 1)
+    model = ScriptedModel(lambda _: ModelResponse(text="ok", usage=usage))
+
+    assert 3 == len(go(Runner(model=model), ["Go"] * 3, max_parallel=1, tpm=10))
+    assert time.monotonic() - start >= 0.6
+
+
+@WAYS
+@pytest.mark.parametrize("rate", [{"rpm": 0}, {"tpm": 1.5}, {"rpm": True}])
+def test_no_rate(go: Callable[..., list[Any]], rate: dict[str, Any]) -> None:
+    """What is no rate is refused before any run starts."""
+    with pytest.raises(ValueError, match=r"[rt]pm=.* is not a whole number per minute, 1 or more"):
+        go(Runner(model=ScriptedModel([])), ["Go"], **rate)
+
+
+# -- answers in a file
+
+
+@WAYS
+def test_second_attempt(go: Callable[..., list[Any]], tmp_path: Path) -> None:
+    """A second attempt with the same file asks for what has no answer, and returns all of them, in order."""
+    asked, failing = list[str](), {"2"}
+
+    def double(request: ModelRequest) -> str:
+        text = request.messages[-1].text
+        asked.append(text)
+        if text in failing:
+            raise ModelError("overloaded")
+        return str(2 * int(text))
+
+    runner, file = Runner(model=ScriptedModel(double)), tmp_path / "answers.jsonl"
+    assert ["2", "overloaded", "6"] == list(map(str, go(runner, ["1", "2", "3"], save=file)))
+    failing.clear()
+    asked.clear()
+
+    assert ["8", "6", "4", "2"] == [each.output for each in go(runner, iter(["4", "3", "2", "1"]), save=file)]
+    assert ["2", "4"] == sorted(asked)
+
+
+@WAYS
+def test_whole_results(go: Callable[..., list[Any]], tmp_path: Path) -> None:
+    """A result from the file has its typed answer, its messages and calls, its usage and its cost."""
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    reply = ModelResponse(text='{"result": 3}', usage=Usage(1_000_000, 0, 1))
+    model = ScriptedModel([[call("add", a=1, b=2)], reply])
+    runner = Runner([add], model=model, limits=Limits(prices=Prices(input=2.0, output=0.0)))
+    options: dict[str, Any] = {"output_type": int, "save": tmp_path / "answers.jsonl"}
+    (first,), (second,) = (go(runner, ["1 + 2?"], **options) for _ in range(2))
+
+    facts = [
+        (each.output, each.messages, each.usage, each.cost, each.model, each.finish_reason, each.state)
+        for each in (first, second)
+    ]
+    assert facts[0] == facts[1]
+    assert (3, 2.0, "3") == (second.output, second.cost, second.calls[0].result.text)
+
+
+@WAYS
+def test_same_prompts(go: Callable[..., list[Any]], tmp_path: Path) -> None:
+    """Of equal prompts each has an answer of its own."""
+    runner, file = Runner(model=ScriptedModel(["a", "b", "c"])), tmp_path / "answers.jsonl"
+    go(runner, ["x"] * 2, save=file, max_parallel=1)
+
+    assert ["a", "b", "c"] == [each.output for each in go(runner, ["x"] * 3, save=file, max_parallel=1)]
+
+
+@WAYS
+def test_pictures(go: Callable[..., list[Any]], tmp_path: Path) -> None:
+    """Prompts with attachments are told apart by their content."""
+    runner, file = Runner(model=ScriptedModel(["a", "b", "c"])), tmp_path / "answers.jsonl"
+    prompts = [["Look", Image(data, "image/png")] for data in (b"1", b"2", b"3")]
+    go(runner, prompts[:2], save=file, max_parallel=1)
+
+    assert ["b", "c"] == [each.output for each in go(runner, prompts[1:], save=file, max_parallel=1)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.6, 0.999])
+def test_torn_line(share: float, tmp_path: Path) -> None:
+    """A last line that was cut off, wherever, costs this one answer; the file is continued, and read again."""
+    file = tmp_path / "answers.jsonl"
+    runner = Runner(model=ScriptedModel(lambda request: f"é{request.messages[-1].text}"))
+    runner.map(["1", "2"], save=file, max_parallel=1)
+    first, second = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + second[: int(len(second) * share)])
+
+    assert ["é1", "é2", "é3"] == [each.output for each in results(runner.map(["1", "2", "3"], save=file))]
+    rested = Runner(model=ScriptedModel([]))
+    assert ["é1", "é2", "é3"] == [each.output for each in results(rested.map(["1", "2", "3"], save=file))]
+
+
+def results(outcomes: list[RunResult[Any] | Exception]) -> list[RunResult[Any]]:
+    """Return outcomes that are all results."""
+    assert [] == [each for each in outcomes if isinstance(each, Exception)]
+    return [each for each in outcomes if not isinstance(each, Exception)]
+
+
+def test_killed_process(tmp_path: Path) -> None:
+    """A process that dies in the middle loses what was running, and nothing else."""
+    file, program = tmp_path / "answers.jsonl", tmp_path / "program.py"
+    program.write_text(KILLED, encoding="utf-8")
+    assert 9 == subprocess.run([sys.executable, program, file], check=False, timeout=60).returncode
+    asked = list[str]()
+
+    def note(request: ModelRequest) -> str:
+        asked.append(request.messages[-1].text)
+        return "late"
+
+    outcomes = results(Runner(model=ScriptedModel(note)).map(map(str, range(6)), save=file))
+    assert ["early"] * 3 + ["late"] * 3 == [each.output for each in outcomes]
+    assert ["3", "4", "5"] == sorted(asked)
+
+
+KILLED = """
+import os, sys
+from toolkit import Runner
+from toolkit.testing import ScriptedModel
+
+def answer(request):
+    if request.messages[-1].text == "3":
+        os._exit(9)
+    return "early"
+
+Runner(model=ScriptedModel(answer)).map(map(str, range(6)), max_parallel=1, save=sys.argv[1])
+"""
+
+
+def test_what_is_no_answer(tmp_path: Path) -> None:
+    """A run that waits for approval, or was cancelled, has no answer; nor has one of another type than is asked for."""
+
+    @tool(approve=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    file = tmp_path / "answers.jsonl"
+    runner = Runner([pay], model=ScriptedModel([[call("pay")], "42", '{"result": 7}']), approve=defer)
+    assert ["paused"] == [each.finish_reason for each in results(runner.map(["Go"], save=file))]
+    assert ["42"] == [each.output for each in results(runner.map(["Go"], save=file))]
+    assert [42] == [each.output for each in results(runner.map(["Go"], save=file, output_type=int))]
+    assert [{"result": 7}] == [each.output for each in results(runner.map(["Go"], save=file, output_type=Seven))]
+
+
+class Seven(TypedDict):
+    """An answer that "42" is not."""
+
+    result: int
+
+
+@WAYS
+def test_other_file(go: Callable[..., list[Any]], tmp_path: Path) -> None:
+    """Another file is refused, and left as it is; and so is what is no file."""
+    file = tmp_path / "notes.txt"
+    file.write_text("Buy milk.", encoding="utf-8")
+    with pytest.raises(StoreError, match=r"Line 1 of .*notes.txt' is not an answer that map\(\) has saved"):
+        go(Runner(model=ScriptedModel([])), ["1"], save=file)
+    with pytest.raises(StoreError, match="cannot be opened: No such file or directory"):
+        go(Runner(model=ScriptedModel([])), ["1"], save=tmp_path / "none" / "answers.jsonl")
+
+    assert "Buy milk." == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+def test_private_file(tmp_path: Path) -> None:
+    """Conversations are for their owner alone."""
+    Runner(model=ScriptedModel(["a"])).map(["1"], save=tmp_path / "answers.jsonl")
+
+    assert 0o600 == (tmp_path / "answers.jsonl").stat().st_mode & 0o777
 
 
 def test_interrupted() -> None:

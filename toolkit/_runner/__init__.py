@@ -9,6 +9,7 @@ Files, each importing only those below it:
     run_factory    creates the runs of a runner
     sub_agent      a runner as a tool of another one
     many           many prompts, some of them at the same time
+    answers        the answers to many prompts in a file
     options        the options of a runner and of a run
     stream         the events of a run as an iterator, and the handle of a run in the background
     saved_runs     the steps of runs in a SQLite file

@@ -4,82 +4,84 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sized
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from toolkit._options import is_whole
+from toolkit._runner.answers import Answers
 from toolkit._runner.options import Prompt
 from toolkit._runner.result import RunResult
 from toolkit._runner.stream import RunHandle
+from toolkit.models import Model
+from toolkit.models.combined import RateLimitedModel
 
-# The outcome of each prompt: its result, or the exception that left its run.
-Outcomes: TypeAlias = list[RunResult[Any] | Exception]
+# The outcome of a prompt: its result, or the exception that left its run.
+Outcome: TypeAlias = "RunResult[Any] | Exception"
+
+# Characters of the bar, and of its line.
+WIDTH, LINE = 30, 75
 
 
-def run_all(
-    start: Callable[[Prompt], RunHandle[Any]], prompts: Iterable[Prompt], max_parallel: int, *, progress: bool
-) -> Outcomes:
-    """Run prompts in the background, and return their outcomes, in order.
+def run_all(start: Callable[[Prompt], RunHandle[Any]], batch: Batch) -> list[Outcome]:
+    """Run the prompts of a batch in the background, and return their outcomes, in order.
 
     An exception that leaves this function, KeyboardInterrupt included, cancels the runs.
 
     Args:
         start: Starts a run.
-        prompts: The prompts.
-        max_parallel: How many runs are active at the same time, at most.
-        progress: Whether to count on standard error, where that is a terminal.
+        batch: The prompts.
     """
-    _check_parallel(max_parallel)
-    waiting, ended = enumerate(prompts), SimpleQueue[int]()
-    active, outcomes = dict[int, RunHandle[Any] | Exception](), dict[int, RunResult[Any] | Exception]()
+    waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()
+    active = dict[int, tuple[Prompt, RunHandle[Any]]]()
     try:
         while True:
-            for number, prompt in islice(waiting, max_parallel - len(active)):
+            for number, prompt in islice(waiting, batch.max_parallel - len(active)):
                 try:
-                    active[number] = handle = start(prompt)
-                except Exception as error:  # noqa: BLE001, PERF203  it is the outcome of the prompt
-                    active[number] = error
+                    if batch.skip(number, prompt):
+                        ended.put(number)
+                        continue
+                    handle = start(prompt)
+                except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
+                    batch.add(number, prompt, error)
                     ended.put(number)
                 else:
+                    active[number] = prompt, handle
                     handle.call_when_done(partial(ended.put, number))
-            if not active:
+            if not active and ended.empty():
                 break
             number = ended.get()
-            outcomes[number] = _collect(active.pop(number))
-            _report(outcomes, progress=progress)
+            if number in active:
+                prompt, handle = active.pop(number)
+                batch.add(number, prompt, _get_outcome(handle))
     finally:
-        for begun in active.values():
-            if isinstance(begun, RunHandle):
-                begun.cancel()
-        _end_report(progress=progress)
-    return [outcomes[number] for number in sorted(outcomes)]
+        for _, handle in active.values():
+            handle.cancel()
+        batch.end()
+    return batch.list_outcomes()
 
 
-async def arun_all(
-    run: Callable[[Prompt], Awaitable[RunResult[Any]]],
-    prompts: Iterable[Prompt],
-    max_parallel: int,
-    *,
-    progress: bool,
-) -> Outcomes:
+async def arun_all(run: Callable[[Prompt], Awaitable[RunResult[Any]]], batch: Batch) -> list[Outcome]:
     """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
-    _check_parallel(max_parallel)
-    waiting = enumerate(prompts)
-    outcomes = dict[int, RunResult[Any] | Exception]()
+    waiting = enumerate(batch.prompts)
 
     async def work() -> None:
         for number, prompt in waiting:
             try:
-                outcomes[number] = await run(prompt)
+                if batch.skip(number, prompt):
+                    continue
+                outcome: Outcome = await run(prompt)
             except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
-                outcomes[number] = error
-            _report(outcomes, progress=progress)
+                outcome = error
+            batch.add(number, prompt, outcome)
 
     try:
-        workers = [asyncio.ensure_future(work()) for _ in range(max_parallel)]
+        workers = [asyncio.ensure_future(work()) for _ in range(batch.max_parallel)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -87,29 +89,112 @@ async def arun_all(
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
     finally:
-        _end_report(progress=progress)
-    return [outcomes[number] for number in sorted(outcomes)]
+        batch.end()
+    return batch.list_outcomes()
 
 
-def _check_parallel(max_parallel: object) -> None:
-    if not is_whole(max_parallel, 1):
-        raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
+@dataclass
+class Batch:
+    """Prompts, and their outcomes so far.
+
+    Args:
+        prompts: The prompts.
+        max_parallel: How many runs are active at the same time, at most.
+        answers: The answers of an earlier attempt, and those to come.
+        progress: Whether to show a bar on standard error, where that is a terminal or a notebook.
+
+    Raises:
+        ValueError: `max_parallel` is below 1.
+    """
+
+    prompts: Iterable[Prompt]
+    max_parallel: int
+    answers: Answers | None
+    progress: bool
+    _outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _skipped: int = 0
+    _begun: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.max_parallel, 1):
+            raise ValueError(f"max_parallel={self.max_parallel!r} is not a whole number of runs, 1 or more.")
+        self.progress = self.progress and (sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel"))
+
+    def skip(self, number: int, prompt: Prompt) -> bool:
+        """Take over the saved answer to a prompt; False if there is none."""
+        saved = self.answers.take(prompt) if self.answers else None
+        if saved is None:
+            return False
+        self._outcomes[number] = saved
+        self._skipped += 1
+        self._report()
+        return True
+
+    def add(self, number: int, prompt: Prompt, outcome: Outcome) -> None:
+        """Add the outcome of a prompt, and save it.
+
+        Raises:
+            StoreError: It cannot be saved.
+        """
+        self._outcomes[number] = outcome
+        if self.answers:
+            self.answers.save(prompt, outcome)
+        self._report()
+
+    def list_outcomes(self) -> list[Outcome]:
+        """List the outcomes in the order of their prompts."""
+        return [self._outcomes[number] for number in sorted(self._outcomes)]
+
+    def end(self) -> None:
+        """End the line of the bar."""
+        if self.progress:
+            sys.stderr.write("\n")
+
+    def _report(self) -> None:
+        if not self.progress:
+            return
+        done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
+        failed = sum(isinstance(outcome, Exception) for outcome in self._outcomes.values())
+        parts = [f"{done}/{total} done" if total else f"{done} done", f"{failed} failed" if failed else ""]
+        if total and done > self._skipped:
+            seconds = (time.monotonic() - self._begun) / (done - self._skipped) * (total - done)
+            parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02} left")
+        bar = f"[{'#' * (WIDTH * done // total):.<{WIDTH}}] " if total else ""
+        sys.stderr.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # over a longer one
+        sys.stderr.flush()
 
 
-def _collect(begun: RunHandle[Any] | Exception) -> RunResult[Any] | Exception:
+def _get_outcome(handle: RunHandle[Any]) -> Outcome:
     try:
-        return begun if isinstance(begun, Exception) else begun.result()
+        return handle.result()
     except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
         return error
 
 
-def _report(outcomes: dict[int, Any], *, progress: bool) -> None:
-    if progress and sys.stderr.isatty():
-        failed = sum(isinstance(outcome, Exception) for outcome in outcomes.values())
-        sys.stderr.write(f"\r{len(outcomes)} done{f', {failed} failed' if failed else ''}")
-        sys.stderr.flush()
+class Rate:
+    """A rate that the requests of many runs keep together.
 
+    Args:
+        rpm: Requests per minute; None for any number.
+        tpm: Tokens per minute, as for RateLimitedModel; None for any number.
 
-def _end_report(*, progress: bool) -> None:
-    if progress and sys.stderr.isatty():
-        sys.stderr.write("\n")
+    Raises:
+        ValueError: One is not a whole number above 0.
+    """
+
+    def __init__(self, rpm: int | None, tpm: int | None) -> None:
+        for name, rate in (("rpm", rpm), ("tpm", tpm)):
+            if rate is not None and not is_whole(rate, 1):
+                raise ValueError(f"{name}={rate!r} is not a whole number per minute, 1 or more.")
+        self._rpm, self._tpm = rpm, tpm
+        self._lock = threading.Lock()
+        self._limited: RateLimitedModel | None = None
+
+    def limit(self, model: Model) -> Model:
+        """Return the model with the rate; for the same model the same one each time."""
+        if self._rpm is None and self._tpm is None:
+            return model
+        with self._lock:
+            if self._limited is None or self._limited.model is not model:
+                self._limited = RateLimitedModel(model, self._rpm, self._tpm)
+            return self._limited

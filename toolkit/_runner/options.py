@@ -26,6 +26,7 @@ from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.middleware import Middleware
+from toolkit.models import Model
 
 # Keys of a request that the Runner decides on, and those that are not part of its body.
 RESERVED = frozenset(
@@ -271,12 +272,23 @@ class RunOptions(ResumeOptions, total=False):
 RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
 
 
+class Manner(TypedDict, total=False):
+    """The way in which a run is followed; `RunRequest` says what each means."""
+
+    streams: bool
+    in_background: bool
+    limit_rate: Callable[[Model], Model]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """The task of one run, and the way in which it is followed.
 
     Attributes:
         tools: Tools that the run has besides those of its runner.
+        streams: Whether somebody listens to its events.
+        in_background: Whether it may abandon a model or a call that it waits for.
+        limit_rate: Makes the model of the run keep a rate; the model as it is by default.
     """
 
     prompt: Prompt
@@ -290,3 +302,4 @@ class RunRequest:
     tools: Sequence[Tool[..., Any]] = ()
     streams: bool = False
     in_background: bool = False
+    limit_rate: Callable[[Model], Model] | None = None

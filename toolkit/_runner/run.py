@@ -75,6 +75,7 @@ class Run(Generic[T]):
         list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
         session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
+        limit_rate: Makes the model keep a rate, where there is one.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
         result: None until the run has ended.
@@ -95,6 +96,7 @@ class Run(Generic[T]):
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
     session: SessionEnd | None
     calls: dict[str, ToolCallFinished]
+    limit_rate: Callable[[Model], Model] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
@@ -114,10 +116,8 @@ class Run(Generic[T]):
     async def step(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Do one step of the conversation, for a driver that keeps the conversation elsewhere, and leave the run."""
         self._abandoned = backend.abandoned
-        is_async = isinstance(backend, AsyncBackend)
         try:
-            choice = self.caller.model_choice
-            model = await choice.async_model() if is_async else choice.sync_model()
+            model = await self._choose_model(backend)
             async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
                 async for event in events:
                     yield event
@@ -148,10 +148,8 @@ class Run(Generic[T]):
     async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
         conversation, queue, limit = self.conversation, self.caller.queue, ""
-        is_async = isinstance(backend, AsyncBackend)
-        with self._ending(), notice_interrupts() if is_async else nullcontext():
-            choice = self.caller.model_choice
-            model = await choice.async_model() if is_async else choice.sync_model()
+        with self._ending(), notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext():
+            model = await self._choose_model(backend)
             self._model = model.name
             yield RunStarted(run_id=conversation.run_id, model=model.name)
             try:
@@ -179,6 +177,11 @@ class Run(Generic[T]):
             await self._save(result, backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
+
+    async def _choose_model(self, backend: Backend) -> Model:
+        choice = self.caller.model_choice
+        model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
+        return self.limit_rate(model) if self.limit_rate else model
 
     async def _save(self, result: RunResult[T], backend: Backend) -> None:
         if self.session is not None and not result.is_paused:

@@ -194,6 +194,7 @@ class RunFactory:
             checkpoint=options.get("checkpoint"),
             list_tools=list_tools if options.get("refresh") == "iteration" else None,
             session=SessionEnd(request.session, len(earlier), known) if request.session else None,
+            limit_rate=request.limit_rate,
             calls=restore_calls(state) if state else {},
         )
         self.active.add(run)

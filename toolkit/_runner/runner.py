@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,15 +13,17 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._options import check_methods, refuse_unknown_options, spell_options
+from toolkit._runner.answers import Answers
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
-from toolkit._runner.many import arun_all, run_all
+from toolkit._runner.many import Batch, Rate, arun_all, run_all
 from toolkit._runner.options import (
     DEFAULTS,
     NO_DECISIONS,
     RUN_DEFAULTS,
     RUN_HINTS,
     Decisions,
+    Manner,
     Prompt,
     ResumeOptions,
     RunnerOptions,
@@ -232,6 +235,9 @@ class Runner(Controls):
         prompts: Iterable[Prompt],
         *,
         max_parallel: int = 8,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        save: str | os.PathLike[str] | None = None,
         progress: bool = False,
         output_type: Any = str,
         **given: Unpack[RunOptions],
@@ -243,13 +249,18 @@ class Runner(Controls):
         Args:
             prompts: The prompts; an iterable is read as far as runs can start.
             max_parallel: How many runs are active at the same time, at most.
-            progress: Whether to count on standard error, where that is a terminal.
+            rpm: Requests per minute of all these runs together, at most; those of sub-agents do not count.
+            tpm: Tokens per minute, after which a request waits, as RateLimitedModel does.
+            save: File of the answers, in JSON Lines. Each is added as soon as it is there, and a prompt that has an
+                answer in the file is not run again. Nothing but the prompt is compared.
+            progress: Whether to show a bar on standard error, where that is a terminal or a notebook.
             output_type: As for `run`.
             **given: Further options of `run`, for each of them; no `session`, which is for one run at a time.
 
         Raises:
-            ValueError: `max_parallel` is below 1.
+            ValueError: `max_parallel` is below 1, or a rate is.
             TypeError: There is no such option.
+            StoreError: `save` cannot be read or written, or is another file.
 
         Examples:
             >>> from toolkit.testing import ScriptedModel
@@ -257,13 +268,13 @@ class Runner(Controls):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
-        _check_options(given)
-        _refuse_session(given)
+        limit_rate = Rate(rpm, tpm).limit
+        batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
         return run_all(
-            lambda prompt: self.start(prompt, output_type=output_type, **given),
-            prompts,
-            max_parallel,
-            progress=progress,
+            lambda prompt: RunHandle(
+                self._create(prompt, output_type, given, streams=True, in_background=True, limit_rate=limit_rate)
+            ),
+            batch,
         )
 
     @spell_options(RunOptions, RUN_DEFAULTS)
@@ -272,18 +283,18 @@ class Runner(Controls):
         prompts: Iterable[Prompt],
         *,
         max_parallel: int = 8,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        save: str | os.PathLike[str] | None = None,
         progress: bool = False,
         output_type: Any = str,
         **given: Unpack[RunOptions],
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
-        _check_options(given)
-        _refuse_session(given)
+        limit_rate = Rate(rpm, tpm).limit
+        batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
         return await arun_all(
-            lambda prompt: self.arun(prompt, output_type=output_type, **given),
-            prompts,
-            max_parallel,
-            progress=progress,
+            lambda prompt: self._create(prompt, output_type, given, limit_rate=limit_rate).finish(AsyncBackend()), batch
         )
 
     @overload
@@ -487,13 +498,25 @@ class Runner(Controls):
         cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)
 
-    def _create(
-        self, prompt: Prompt, output_type: Any, given: RunOptions, *, streams: bool = False, in_background: bool = False
-    ) -> Run[Any]:
+    def _create(self, prompt: Prompt, output_type: Any, given: RunOptions, **manner: Unpack[Manner]) -> Run[Any]:
         _check_options(given)
-        return self._factory.create(
-            RunRequest(prompt=prompt, output_type=output_type, streams=streams, in_background=in_background, **given)
-        )
+        return self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given, **manner))
+
+    def _make_batch(
+        self,
+        prompts: Iterable[Prompt],
+        max_parallel: int,
+        save: str | os.PathLike[str] | None,
+        output_type: Any,
+        given: RunOptions,
+        *,
+        progress: bool,
+    ) -> Batch:
+        _check_options(given)
+        if given.get("session") is not None:
+            raise TypeError("session= is for one run at a time: give each prompt a run of its own.")
+        answers = None if save is None else Answers(save, output_type, self.limits)
+        return Batch(prompts, max_parallel, answers, progress)
 
     def _read(self, state: RunState | str) -> RunState:
         if isinstance(state, RunState):
@@ -514,8 +537,3 @@ class Runner(Controls):
 def _check_options(given: Mapping[str, Any], known: type = RunOptions) -> None:
     if not known.__annotations__.keys() >= given.keys():
         refuse_unknown_options(given, ("prompt", "output_type", *known.__annotations__), RUN_HINTS)
-
-
-def _refuse_session(given: RunOptions) -> None:
-    if given.get("session") is not None:
-        raise TypeError("session= is for one run at a time: give each prompt a run of its own.")
