@@ -19,8 +19,8 @@ from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
-from toolkit._dialects.base import Dialect, DialectName
-from toolkit._dialects.catalog import DIALECTS, find_dialect
+from toolkit._dialects.base import Dialect
+from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls

@@ -16,29 +16,49 @@ ROOM = ROOT / "toolkit" / "builtin"
 PAGE = (ROOT / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
 
 
+def is_public_list(node: ast.Assign) -> bool:
+    """Return whether an assignment is that of `__all__`."""
+    return [ast.unparse(target) for target in node.targets] == ["__all__"]
+
+
+def is_tool(node: ast.AST) -> bool:
+    """Return whether a public function is decorated with `@tool`, or returns tools."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("_"):
+        return False
+    decorators = [ast.unparse(each).partition("(")[0] for each in node.decorator_list]
+    returned = ast.unparse(node.returns) if node.returns else ""
+    return "tool" in decorators or re.search(r"\bTool\b", returned) is not None
+
+
 def tool_functions() -> Iterator[str]:
-    """Yield the names of the public functions that make tools, in any module."""
+    """Yield the names of the tools, and of the functions that make tools, in any module but the samples.
+
+    A function is public where its module has no `__all__`, or is named in it.
+    """
     for path in sorted(ROOM.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and re.fullmatch(r"[a-z]\w*_tools?", node.name):
-                yield node.name
+        if path.name != "samples.py":  # small tools for examples and tests, which are imported from there
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and is_public_list(node)]
+            public = {name for each in lists for name in ast.literal_eval(each)} if lists else None
+            found = [node.name for node in tree.body if is_tool(node)]
+            yield from (name for name in found if public is None or name in public)
 
 
 NAMES = [*tool_functions()]
 
 
 def test_modules_are_read() -> None:
-    """The functions are found in modules and in packages."""
-    assert {"file_tools", "plan_tool", "schedule_tools"} <= set(NAMES)
+    """Tools and functions are found in modules and in packages."""
+    assert {"calculate", "file_tools", "plan_tool", "schedule_tools"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_listed(name: str) -> None:
-    """A function that makes tools can be imported from `toolkit.builtin`."""
+    """A tool, or a function that makes tools, can be imported from `toolkit.builtin`."""
     assert name in vars(toolkit.builtin)["__all__"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_documented(name: str) -> None:
-    """A function that makes tools is named on the page of built-in tools."""
+    """A tool, or a function that makes tools, is named on the page of built-in tools."""
     assert re.search(rf"\b{name}\b", PAGE)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from tests.properties import examples
 from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
-from toolkit._dialects.base import DialectName
+from toolkit._dialects.catalog import DialectName
 from toolkit._tools.shared_values import SharedValues
 
 All: TypeAlias = Callable[..., list[ToolResult]]

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
-from toolkit._dialects.base import RunDialectName
+from toolkit._dialects.catalog import RunDialectName
 from toolkit._messages import ModelResponse, UserMessage
 from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta

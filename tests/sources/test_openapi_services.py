@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from toolkit import DefinitionError, Toolbox
-from toolkit._dialects.base import DialectName
+from toolkit._dialects.catalog import DialectName
 from toolkit.sources.openapi import openapi_tools
 
 # In the manner of GitHub: ids with slashes, references to parameters, recursive and composed schemas, an own host.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import Tool, Toolbox, tool
-from toolkit._dialects.base import DialectName
+from toolkit._dialects.catalog import DialectName
 from toolkit._tools.check import CheckReport, Finding
 
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from toolkit import Decision, DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
-from toolkit._dialects.base import RunDialectName
+from toolkit._dialects.catalog import RunDialectName
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.scope import Scope

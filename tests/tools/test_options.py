@@ -99,6 +99,13 @@ def test_every_setting_is_an_option(setting: Any) -> None:
     assert (setting.type, setting.default) == (parameter.annotation, parameter.default)
 
 
+@pytest.mark.parametrize("name", ToolOptions.__annotations__)
+def test_every_option_is_checked(name: str) -> None:
+    """A value that is right for no option is refused by each, in a message that names the option."""
+    with pytest.raises(DefinitionError, match=rf"^echo: _?{name}\b.*<object object"):
+        tool(echo, **{name: object()})  # type: ignore[call-overload]
+
+
 def test_defaults_of_a_tool() -> None:
     """Defaults that are written out make the tool that is made without them."""
     one, other = tool(echo), tool(**defaults(tool, TOOL))(echo)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pydantic_core import from_json
 
@@ -35,11 +35,6 @@ from toolkit._messages import (
 from toolkit._options import is_whole
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import DefinitionError
-
-# The names of `catalog.DIALECTS`.
-DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"]
-# The names that a run may use, by its API.
-RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from toolkit._dialects.anthropic import Anthropic
 from toolkit._dialects.base import Dialect, RunDialect
@@ -13,6 +13,11 @@ from toolkit._dialects.chat import Chat, Minimal
 from toolkit._dialects.gemini import Gemini
 from toolkit._dialects.mcp import MCP
 from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
+
+# The names of `DIALECTS`, for type checkers.
+DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"]
+# Those that a run may use, by its API.
+RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 
 T = TypeVar("T")
 

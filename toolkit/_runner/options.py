@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
 
-from toolkit._dialects.base import RunDialectName
+from toolkit._dialects.catalog import RunDialectName
 from toolkit._execution.approval import Approver, Verdict
 from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger

@@ -394,6 +394,9 @@ def _check_values(given: Mapping[str, Any]) -> None:
         raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
     if not isinstance(strict, (bool, type(None))):
         raise DefinitionError(f"strict={strict!r} is not True or False.")
+    for name in ("latent", "reasoning"):
+        if not _is_bool(given.get(name, False)):
+            raise DefinitionError(f"{name}={given[name]!r} is not True or False.")
     if not isinstance(activity, str):
         raise DefinitionError(f"activity={activity!r} is not the name of a function that executes the tool.")
     if given.get("latent") and activity:

@@ -30,7 +30,8 @@ from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or called
     from toolkit._context import ToolContext
-    from toolkit._dialects.base import DialectName, Explanation
+    from toolkit._dialects.base import Explanation
+    from toolkit._dialects.catalog import DialectName
     from toolkit._messages import ToolResult, ToolSpec
     from toolkit._schema.arguments import RawArguments
     from toolkit._tools.handlers import DeclaredHandler, Handler

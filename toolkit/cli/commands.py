@@ -29,7 +29,7 @@ from toolkit import (
     ToolResult,
     __version__,
 )
-from toolkit._dialects.base import DialectName
+from toolkit._dialects.catalog import DialectName
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._messages import PendingApproval, UserMessage
 from toolkit._runner.prompt import make_user_message
