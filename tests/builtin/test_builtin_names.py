@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -21,7 +22,7 @@ def is_public_list(node: ast.Assign) -> bool:
     return [ast.unparse(target) for target in node.targets] == ["__all__"]
 
 
-def is_tool(node: ast.AST) -> bool:
+def is_tool(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     """Return whether a public function is decorated with `@tool`, or returns tools."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("_"):
         return False
