@@ -762,7 +762,7 @@ SECRETS = [
     *(".env", ".ENV", "conf/.env.local", ".env.staging", ".env.example/.env", "server.pem", ".ssh/known_hosts"),
     *(".git/config", ".git/modules/x/config", "id_ed25519", "id_ed25519_sk", ".netrc", "credentials.json", "a.tfstate"),
     *(".cargo/credentials.toml", "kubeconfig", ".bash_history", ".0123456789abcdef.tmp"),
-    *(".config/git/credentials", ".claude/.credentials.json", ".codex/auth.json", "id_github", "id_rsa.bak"),
+    *(".config/git/credentials", ".claude/.credentials.json", ".codex/auth.json", "id_rsa.bak"),
 ]
 
 
@@ -888,7 +888,7 @@ RUN = [
     *("src/../.vscode/x", ".travis.yml", ".buildkite/x.yml", ".forgejo/workflows/x.yml", ".gitconfig", ".mcp.json"),
     *(".config/systemd/user/x.service", ".claude/settings.json", "env/bin/python", ".tox/x", ".devcontainer/x"),
     *(".vim/plugin/x.vim", ".emacs", ".gdbinit", ".tmux.conf", ".codex/config.toml", "x.code-workspace", ".ipython/x"),
-    *("sub/HEAD", "node_modules/.bin/tsc", "hooks/pre-rebase", ".zed/tasks.json", ".psqlrc", ".Rprofile"),
+    *("node_modules/.bin/tsc", "hooks/pre-rebase", ".zed/tasks.json", ".psqlrc", ".Rprofile"),
 ]
 
 
@@ -902,17 +902,7 @@ def test_guarded(box: Toolbox, place: Path, path: str, name: str) -> None:
     assert before == sorted(place.rglob("*"))
 
 
-@pytest.mark.parametrize("path", ["sub/config", "sub/objects/x", "sub/deep/hooks/x"])
-def test_repository(box: Toolbox, place: Path, path: str) -> None:
-    """In a directory with a file HEAD, which git may take for a repository, nothing is written without approval."""
-    (place / "sub").mkdir()
-    (place / "sub" / "HEAD").write_text("ref: refs/heads/main")
-
-    assert UNANSWERED == text(box, "file_write", path=path, content="x")
-    assert ["HEAD"] == [each.name for each in (place / "sub").iterdir()]
-
-
-@pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig", "Head/index.ts"])
+@pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig", "HEAD"])
 def test_unguarded_dotfiles(box: Toolbox, path: str) -> None:
     """Dotfiles that no program runs are written without approval."""
     assert text(box, "file_write", path=path, content="x").startswith("Written 1 bytes")

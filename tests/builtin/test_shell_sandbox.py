@@ -269,26 +269,3 @@ def test_moved_directory(tmp_path: Path) -> None:
     run_and_read(bash, "touch here")
 
     assert (["here"], []) == (names(tmp_path / "moved"), names(tmp_path / "evil"))
-
-
-FAKE = """#!/bin/sh
-while [ "$1" != "--" ]; do shift; done
-shift
-cd "$ELSEWHERE" && exec "$@"
-"""
-
-
-@pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "replaced"])
-def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool) -> None:
-    """A command does not start if the sandbox has found another directory at the path."""
-    for directory in (work := tmp_path / "work", other := tmp_path / "other", programs := tmp_path / "bin"):
-        directory.mkdir()
-    (programs / "bwrap").write_text(FAKE)
-    (programs / "bwrap").chmod(0o755)
-    environment("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    variables = {"ELSEWHERE": str(other if elsewhere else work)}
-    environment("ELSEWHERE", variables["ELSEWHERE"])
-    text = run_and_read(bash_tool(work, sandbox=True, env=variables), "touch here; pwd")
-
-    assert ([], [] if elsewhere else ["here"]) == (names(other), names(work))
-    assert ("replaced by another" in text) is elsewhere

@@ -5,52 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# Suffixes of files that are not SSH keys, though their names begin with `id_`.
-_NO_KEYS = (
-    *(
-        "pub",
-        "py",
-        "pyi",
-        "js",
-        "jsx",
-        "ts",
-        "tsx",
-        "vue",
-        "go",
-        "rs",
-        "java",
-        "kt",
-        "swift",
-        "c",
-        "h",
-        "cpp",
-        "hpp",
-        "cs",
-    ),
-    *(
-        "rb",
-        "php",
-        "sh",
-        "sql",
-        "proto",
-        "md",
-        "rst",
-        "txt",
-        "html",
-        "css",
-        "json",
-        "yaml",
-        "yml",
-        "toml",
-        "xml",
-        "csv",
-    ),
-)
 # Not read by default: keys, passwords and tokens, the places where developer tools store them, and shell histories.
 DEFAULT_PRIVATE = (
     *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".envrc"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
-    *("id_*", *(f"!id_*.{suffix}" for suffix in _NO_KEYS)),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "!id_*.pub"),
     *(".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".mozilla", ".thunderbird"),
     *(".aws", ".azure", ".kube", "kubeconfig", ".docker/config.json", ".dockercfg", ".terraformrc", ".terraform.d"),
     *(".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/rclone", ".config/op"),
@@ -79,7 +38,6 @@ DEFAULT_GUARDED = (
     *(".*", "!.gitignore", "!.gitkeep", "!.keep", "!.mailmap", "!.editorconfig", "!.nojekyll"),
     *("!.dockerignore", "!.npmignore", "!.prettierignore", "!.eslintignore"),
     *("!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
-    # With `*.git`, directories of other names that git may take for a repository are guarded, too: see `Workspace`.
     *("*.git", "hooks/pre-*", "hooks/post-*", "hooks/update", "hooks/commit-msg", "hooks/prepare-commit-msg"),
     *("lefthook*.yml", "lefthook*.yaml", "lefthook*.toml", "lefthook*.json"),
     *("appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", "jenkinsfile"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -181,23 +181,7 @@ class Workspace:
             names = self.root.split(path)
         except OSError:
             return False  # nothing there can be changed
-        return names in self.guarded or names in self.private or self._is_in_repository(names)
-
-    def _is_in_repository(self, names: Sequence[str]) -> bool:
-        """Return whether a path is a file HEAD, or is beneath a directory that has one.
-
-        Git takes no directory without this file for a repository, and runs programs that a repository's configuration
-        names. The check goes together with the pattern `*.git`.
-        """
-        if ("x.git",) not in self.guarded:
-            return False
-        if names[-1:] and names[-1].casefold() == "head":
-            return True
-        for depth in range(len(names)):
-            with suppress(OSError):
-                self.stat("/".join((*names[:depth], "HEAD")))
-                return True
-        return False
+        return names in self.guarded or names in self.private
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:

@@ -1,17 +1,17 @@
 """Runs one command and leaves no process of it behind: the program of a process of its own.
 
-    library -> guard -> second guard -> command, in a session of its own
+    library -> guard -> command, in a session of its own
 
-Each guard adopts the orphans among its descendants (a subreaper: prctl(2), Linux 3.4), so that all processes that a
+The guard adopts the orphans among its descendants (a subreaper: prctl(2), Linux 3.4), so that all processes that a
 command starts stay among its descendants: in other sessions, daemonised, under other names. When the command has ended,
-or is cancelled, a guard sends its descendants SIGTERM, kills those that are left after 0.2 s, and abandons them after
+or is cancelled, the guard sends its descendants SIGTERM, kills those that are left after 0.2 s, and abandons them after
 2 s more. It is cancelled by the end of its control socket, by SIGTERM, and by the death of its parent.
 
-When the command kills or stops a guard, the other one ends everything; if that one cannot, the library does, from
-outside. Not ended are: processes of another user, processes that cleared their environment and then killed both guards,
-and processes that fork faster than they are killed.
+When the command kills or stops the guard, the library ends the processes that have the command's mark in their
+environment. Not ended are: processes of another user, processes that cleared their environment and then killed the
+guard, and processes that fork faster than they are killed.
 
-Where the system has no subreapers, or no /proc, there is one guard, and it ends the command's process group.
+Where the system has no subreapers, or no /proc, the guard ends the command's process group.
 
 It runs without the package, and imports little, so that it starts fast.
 """
@@ -56,26 +56,16 @@ def serve() -> int:
         os.setsid()
         return _execute(command, environment, limits, control)
 
-    def run_second_guard() -> int:
-        return watch(run_command, control, adopts=_adopt_orphans(), report=lambda status: _report(control, status))
-
-    return watch(run_second_guard, control, adopts=True) if _adopt_orphans() else run_second_guard()
+    return watch(run_command, control, adopts=_adopt_orphans())
 
 
-def watch(
-    run: Callable[[], int],
-    control: int,
-    *,
-    adopts: bool,
-    report: Callable[[int], object] = lambda _: None,
-) -> int:
+def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     """Run a function in a child until it ends or is cancelled, then end all descendants.
 
     Args:
         run: Runs in the child; its value is the child's exit code.
-        control: Control socket; its end cancels.
+        control: Control socket; its end cancels, and the child's wait status goes there if it ended by itself.
         adopts: Whether this process adopts orphans.
-        report: Gets the child's wait status if it ended by itself.
     """
     wakeups = _listen_for_signals()
     try:
@@ -85,7 +75,7 @@ def watch(
         return CLEAN
     status = _wait(child, wakeups, control)
     if status is not None:
-        report(status)
+        _report(control, status)
     return CLEAN if end(Descendants() if adopts else Group(child)) else LEFT
 
 
@@ -167,7 +157,7 @@ def _set_limit(number: int, maximum: int) -> None:
 
 
 def _report(control: int, status: int | str | None) -> None:
-    """Send a wait status, or why there is none, to the library; of two reports, the first counts."""
+    """Send a wait status, or why there is none, to the library."""
     with suppress(OSError):
         os.write(control, marshal.dumps(status))
 
@@ -181,7 +171,7 @@ class Descendants:
 
     def send(self, number: int) -> None:
         """Send each of them a signal."""
-        for process in list_descendants(os.getpid()):
+        for process in _list_descendants(os.getpid()):
             _send_signal(process, number)
 
 
@@ -224,13 +214,6 @@ class Marked:
         return [process for process in _list_processes() if self._mark in _read_file(f"/proc/{process}/environ")]
 
 
-class MarkedDescendants(Marked):
-    """All descendants of marked processes, but not the topmost: a guard, which adopts as long as it runs."""
-
-    def _list(self) -> list[int]:
-        return list_descendants(*super()._list())
-
-
 def end(processes: Descendants | Group | Marked) -> bool:
     """Send SIGTERM, SIGKILL after `GRACE`, and stop after `PERSISTENCE`; return whether no process is left."""
     if processes.is_gone():
@@ -255,15 +238,15 @@ def reap() -> list[tuple[int, int]]:
     return statuses
 
 
-def list_descendants(*processes: int) -> list[int]:
-    """List the running descendants of processes, as /proc has them now."""
+def _list_descendants(ancestor: int) -> list[int]:
+    """List the running descendants of a process, as /proc has them now."""
     children: dict[int, list[int]] = {}
     for process, parent in _list_parents():
         children.setdefault(parent, []).append(process)
-    family = [*processes]
+    family = [ancestor]
     for process in family:
         family += children.pop(process, ())
-    return family[len(processes) :]
+    return family[1:]
 
 
 def _has_children() -> bool:

@@ -27,7 +27,7 @@ from toolkit._concurrency.cancellation import CANCELLED, Cancellation
 from toolkit._concurrency.threads import on_cancel
 from toolkit._guards.options import MAX_SECONDS
 from toolkit._guards.paths import Root
-from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, MarkedDescendants, end
+from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, end
 from toolkit.builtin.shell.sandbox import CommandLimits, Sandbox, make_environment
 from toolkit.errors import Failed, InvalidArguments
 
@@ -40,14 +40,10 @@ GUARD_COMMAND = "import os, sys; sys.path.append({directory!r}); import guard; o
 MARK_VARIABLE = "TOOLKIT_COMMAND"
 # Variables that a Python may need to find its own libraries.
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH",)
-# Seconds that the two guards may take, one after the other, to end the processes of a command.
-GUARD_TIMEOUT = 2 * (GRACE + PERSISTENCE) + 1
+# Seconds that a guard may take to end the processes of a command.
+GUARD_TIMEOUT = GRACE + PERSISTENCE + 1
 # Seconds between two looks whether a guard still runs.
 POLL_INTERVAL = 1.0
-# A program of sh: replaces itself by a command if the working directory has the device and inode that $0 names.
-SAME_DIRECTORY = (
-    'if [ "$(stat -c %d:%i .)" = "$0" ]; then exec "$@"; fi; echo "the directory was replaced by another" >&2; exit 126'
-)
 CHUNK = 65_536  # bytes; as much as a pipe holds
 # Bytes that a pipe holds at most, unless root has changed it: pipe(7).
 MAX_PIPE = 1_048_576
@@ -65,7 +61,7 @@ class CommandOutcome:
 
     Attributes:
         status: Its wait status; None if it was ended.
-        reason: Why it was ended: `late`, or the reason of the cancellation; `lost` if it killed the guards, so that its
+        reason: Why it was ended: `late`, or the reason of the cancellation; `lost` if it killed the guard, so that its
             end is unknown.
         stdout: Captured stdout.
         stderr: Captured stderr.
@@ -125,7 +121,7 @@ class CommandRunner:
         text, mark = _encode_command(command), secrets.token_hex(8)
         try:
             with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
-                arguments = [*map(os.fsencode, self._make_prefix(directory)), text]
+                arguments = [*map(os.fsencode, self._make_prefix()), text]
                 variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((arguments, encoded, directory, self.limits.to_rlimits(), os.getpid()))
@@ -133,17 +129,12 @@ class CommandRunner:
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
 
-    def _make_prefix(self, directory: int) -> list[str]:
-        """Return the arguments that precede a command.
-
-        A sandbox finds the directory by its path. Within it the command starts only if that led to the open directory.
-        """
+    def _make_prefix(self) -> list[str]:
+        """Return the arguments that precede a command; a sandbox finds the directory by its path at this time."""
         if self.sandbox is None:
             return [*self.interpreter]
         sandbox, program = self.sandbox
-        status = os.fstat(directory)
-        check = ["sh", "-c", SAME_DIRECTORY, f"{status.st_dev}:{status.st_ino}"]
-        return [*sandbox.make_prefix(program, self.root.locate()), *check, *self.interpreter]
+        return [*sandbox.make_prefix(program, self.root.locate()), *self.interpreter]
 
 
 def _encode_command(command: str) -> bytes:
@@ -222,7 +213,6 @@ class _GuardProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, self._ends - time.monotonic()))
         if self._process.returncode != CLEAN:
-            end(MarkedDescendants(mark))  # before the guard that adopts them, be it stopped
             end(Marked(mark))
         self._process.kill()
         self._process.wait()
@@ -236,28 +226,26 @@ class _GuardProcess:
         }
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
-        """Read until the guards are done or the time is up."""
+        """Read until the guard is done or the time is up."""
         while not self._is_over(selector) and time.monotonic() < self._ends:
             for key, _ in selector.select(min(POLL_INTERVAL, self._ends - time.monotonic())):
                 if not _read_available(key.fd, key.data):
                     selector.unregister(key.fd)
 
     def _is_over(self, selector: selectors.BaseSelector) -> bool:
-        """Return whether the guards have closed the control socket, or the first one is gone."""
+        """Return whether the guard has closed the control socket, or is gone."""
         return self._control.fileno() not in selector.get_map() or self._process.poll() is not None
 
     def _receive_report(self, report: bytes) -> None:
-        """Take the report of the command's end; the work of the guards does not count as its time."""
+        """Take the report of the command's end; the work of the guard does not count as its time."""
         self._report += report
         self._ends = time.monotonic() + GUARD_TIMEOUT
-        self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
     def _cancel(self, reason: str) -> None:
         if not (self._reason or self._report):
             self._reason, self._ends = reason, time.monotonic() + GUARD_TIMEOUT
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-            self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
     def _make_outcome(self, stdout: Capture, stderr: Capture) -> CommandOutcome:
         if not self._report:
