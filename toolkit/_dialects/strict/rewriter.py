@@ -6,7 +6,7 @@
 [int, str]                          {"item_1": int, "item_2": str}
 oneOf, anyOf                        anyOf, where a document shows which alternative it is of
 [{...}, {...}] that look alike      [{...}, {"option_2": {...}}]
-a union where there is no anyOf     the widest of the alternatives, or JSON text
+a union where there is no anyOf     JSON text
 a reference                         a shared definition where the provider takes them, else its target
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain, combinations
 from typing import Any, TypeAlias, cast
 
@@ -543,7 +542,7 @@ def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: s
     if len(parts) == 1:
         return parts[0]
     if not state.rules.sends("anyOf"):
-        return _find_widest(parts) or "the provider knows no unions"
+        return "the provider knows no unions"
     parts = _wrap_alike(state, parts, path)
     if not all(one.decoder == other.decoder or state.are_disjoint(one, other) for one, other in combinations(parts, 2)):
         return "its alternatives look alike"
@@ -567,21 +566,3 @@ def _wrap_alike(state: RewriteState, parts: Sequence[Part], path: str) -> list[P
             part = state.wrap(part, key)
         wrapped.append(part)
     return wrapped
-
-
-def _find_widest(parts: Sequence[Part]) -> Part | None:
-    """Find one type that takes every alternative: the same one, number for integer, one enumeration for two."""
-    if any(part.decoder is not None for part in parts):
-        return None
-    widest = reduce(_widen, [part.schema for part in parts])
-    return Part(widest) if widest else None
-
-
-def _widen(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Widen a schema so that it takes what another one does; return an empty one where no type does."""
-    if not one or one == other:
-        return one
-    if one.keys() == other.keys() == {"type", "enum"} and one["type"] == other["type"]:
-        return {"type": one["type"], "enum": list(dict.fromkeys([*one["enum"], *other["enum"]]))}
-    are_numbers = {str(one.get("type")), str(other.get("type"))} == {"integer", "number"}
-    return {"type": "number"} if are_numbers and one.keys() | other.keys() <= {"type", "description"} else {}
