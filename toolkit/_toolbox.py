@@ -30,7 +30,7 @@ from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.addable import Addable, ToolSource, exchange_tools, is_source, list_tools, name_source
+from toolkit._tools.addable import Addable, ToolSource, describe_conflict, exchange_tools, is_source, list_tools
 from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
@@ -160,11 +160,9 @@ class Toolbox:
             added = dict(self.bindings._tools)
             for made in given:
                 if made.name in added and not replace:
-                    old, new = name_source(added[made.name]), name_source(made)
                     raise DuplicateToolError(
-                        f"Tool {made.name!r} is already in this toolbox: it came from {old}, and {new} has the same "
-                        f"name. Give one another name=, put a prefix with Toolbox.prefixed(), or take its place with "
-                        f"Toolbox.add(..., replace=True)."
+                        f"{describe_conflict(added[made.name], made)} Give one another name=, put a prefix with "
+                        "Toolbox.prefixed(), or take its place with Toolbox.add(..., replace=True)."
                     )
                 added[made.name] = made
             self.bindings._tools = added
@@ -509,9 +507,11 @@ class Toolbox:
 
     def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
         for item in items:
-            if item is None or isinstance(item, (list, tuple, Toolbox)):
-                what = "None" if item is None else "a list of them: write Toolbox([*tools])"
-                raise DefinitionError(f"A toolbox takes tools, functions and objects; one of them is {what}.")
+            if isinstance(item, (list, tuple, Toolbox)):
+                raise DefinitionError(
+                    "A toolbox takes tools, functions and objects; one of them is a list of them: write "
+                    "Toolbox([*tools])."
+                )
         made = chain.from_iterable(map(list_tools, items))
         return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
 

@@ -220,7 +220,7 @@ def test_deps() -> None:
         """Read."""
         return context.deps * 1000
 
-    with pytest.raises(DefinitionError, match=r"pass context=ToolContext\(deps=...\)"):
+    with pytest.raises(TypeError, match=r"pass context=ToolContext\(deps=...\)"):
         to_langchain([read])
     assert len(to_langchain([read], context=CONTEXT)[0].invoke({})) <= 300
     assert "denied" in to_langchain([read], context=ToolContext(deps="Bob"))[0].invoke({})

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -518,6 +518,30 @@ def test_note_of_a_fact(store: MemoryKnowledge, clock: Clock) -> None:
     assert ["fact"] == [hit.title for hit in memories.load("cat")]
 
 
+def test_near_memory(store: MemoryKnowledge) -> None:
+    """With `dedup` a memory replaces those as near as that, of the same lifetime, and no others."""
+    memories = Memories(store, embed, dedup=0.85)
+    memories.save("The cat sat.", "note")
+    for text in ["The cat sat.", "The cake is in the oven.", "The cat stood up."]:
+        memories.save(text)
+
+    assert {("note", "The cat sat."), ("fact", "The cake is in the oven."), ("fact", "The cat stood up.")} == {
+        (each.title, each.content) for each in store.documents("memories")
+    }
+
+
+def test_most_memories(store: MemoryKnowledge) -> None:
+    """At most ten memories are loaded, and none whose cosine is below 0.35."""
+    memories = Memories(store, embed)
+    for number in range(12):
+        memories.save(f"The cat, {number}")
+    memories.save("cat " + "cake " * 3)
+
+    assert 10 == len(memories.load("cat"))
+    assert 13 == len(Memories(store, embed, most=20, min_score=0.3).load("cat"))
+    assert 12 == len(Memories(store, embed, most=20).load("cat"))
+
+
 def test_same_memory_of_threads(store: MemoryKnowledge) -> None:
     """Threads that save the same memory at the same time store it once."""
     begin = threading.Barrier(4)
@@ -587,15 +611,6 @@ def test_clear_of_the_expired(store: MemoryKnowledge, clock: Clock) -> None:
     clock.now = NOON
 
     assert [] == memories.load("cat")
-
-
-def test_ten_memories(store: MemoryKnowledge) -> None:
-    """At most ten memories are loaded."""
-    memories = Memories(store, embed)
-    for number in range(12):
-        memories.save(f"The cat, {number}")
-
-    assert 10 == len(memories.load("cat"))
 
 
 @pytest.mark.parametrize(

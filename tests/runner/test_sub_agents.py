@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -596,10 +597,62 @@ def test_fatal_error() -> None:
         boss(worker).run("go")
 
 
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("researcher", "subagent_researcher"),
+        (" Math-Expert (v2)! ", "subagent_Math_Expert_v2"),
+        ("Übersetzer", "subagent_Ubersetzer"),
+    ],
+)
+def test_named_runner(name: str, made: str) -> None:
+    """A runner that has a name is a tool wherever tools are given, and its name makes the tool's."""
+    worker = Runner(model=ScriptedModel(["There are 7."]), name=name, description="books and their prices")
+    model = ScriptedModel([call(made, query="How many books?"), "Seven."])
+    result = Runner([look, worker], model=model).run("go")
+
+    assert ("Seven.", "There are 7.") == (result.output, result.calls[0].result.text)
+    assert "Delegate to specialist sub-agent: books and their prices" == Toolbox([worker])[made].description
+    assert f"<Runner {name!r} of " in repr(worker)
+
+
+def test_name_alone() -> None:
+    """By default a runner is described by its name; as_tool() replaces what it is given."""
+    worker = Runner(model=ScriptedModel([]), name="books")
+
+    assert ("subagent_books", "Delegate to specialist sub-agent: books") == (
+        worker.as_tool().name,
+        worker.as_tool().description,
+    )
+    assert ("clerk", "Delegate to specialist sub-agent: prices") == (
+        worker.as_tool("clerk").name,
+        worker.as_tool(description="prices").description,
+    )
+
+
+def test_named_circle() -> None:
+    """Named runners that call each other are refused when the second one is made a tool."""
+    first = Runner(model=ScriptedModel([]), name="first")
+    second = Runner([first], model=ScriptedModel([]), name="second")
+    first.toolbox.add(second)
+
+    with pytest.raises(DefinitionError, match="in a circle: subagent_second -> subagent_first -> subagent_second"):
+        first.run("go")
+
+
 def test_runner_in_a_toolbox() -> None:
-    """A runner that is put among tools is refused, with what to write."""
-    with pytest.raises(DefinitionError, match=r"is not a tool by itself: write \.\.\.\.as_tool\(name, description\)"):
+    """A runner without a name that is put among tools is refused, with what to write; so is an agent of others."""
+    with pytest.raises(DefinitionError, match=r"needs a name and a description .* write \.as_tool\(name=\.\.\., desc"):
         Toolbox([clerk()])
+    with pytest.raises(DefinitionError, match=r"is not a tool by itself: write \.\.\.\.as_tool\(name, description\)"):
+        Toolbox([SimpleNamespace(as_tool=str)])
+
+
+@pytest.mark.parametrize(("name", "error"), [(5, TypeError), ("", ValueError)])
+def test_wrong_name(name: Any, error: type[Exception]) -> None:
+    """A name is a text that is not empty."""
+    with pytest.raises(error, match=r"name=.* is not a text"):
+        Runner(model=ScriptedModel([]), name=name)
 
 
 def test_options_of_the_tool() -> None:

@@ -93,7 +93,14 @@ def test_nothing_found() -> None:
 
     assert "[1] A text alone.\n\n[2] No score." == made.invoke({"query": "cats"}).text
     assert 'No relevant information found for "cats".' == empty.invoke({"query": "cats"}).text
-    assert "invalid_arguments" == empty.invoke({}).kind == empty.invoke({"query": " "}).kind
+
+
+def test_no_query() -> None:
+    """A call without a query, or with an empty one, says what is missing."""
+    made = retriever_tool(lambda query: [], "docs")
+
+    assert 'retriever tool: "query" parameter required' == made.invoke({"query": " "}).text
+    assert ("invalid_arguments", ["query"]) == (made.invoke({}).kind, made.parameters["required"])
 
 
 def test_no_passage() -> None:

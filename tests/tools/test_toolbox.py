@@ -160,9 +160,9 @@ def test_duplicate() -> None:
     """A name that is taken is refused; the message names both owners and the ways out, and nothing is added."""
     box = Toolbox([add])
     message = (
-        r"Tool 'add' is already in this toolbox: it came from the function .*test_toolbox\.add\(\), and the function "
-        r".*test_toolbox\.double\(\) "
-        r"has the same name\. Give one another name=, put a prefix with Toolbox\.prefixed\(\), or .*replace=True"
+        r'duplicate tool name "add": native tool conflicts with an existing native tool\. The new one is the function '
+        r".*test_toolbox\.double\(\), the existing one the function .*test_toolbox\.add\(\)\. "
+        r"Give one another name=, put a prefix with Toolbox\.prefixed\(\), or .*replace=True"
     )
 
     with pytest.raises(DuplicateToolError, match=message):
@@ -170,23 +170,33 @@ def test_duplicate() -> None:
     assert ("add",) == box.names
 
 
+AGENT = Runner(model=ScriptedModel([]), name="Clerk")
+
+
 @pytest.mark.parametrize(
-    ("made", "origin"),
+    ("made", "kind", "origin"),
     [
-        (Runner(model=ScriptedModel([])).as_tool("clerk", "books"), "the sub-agent 'clerk'"),
-        (tool(Runner(model=ScriptedModel([])).as_tool("clerk", "books"), approve=True), "the sub-agent 'clerk'"),
-        (retriever_tool(lambda query: [query], "docs"), "the retriever 'docs'"),
-        (memory_tool(lambda text, kind: None), "the memory tool 'save_memory'"),
+        (AGENT.as_tool(), "sub-agent", "the sub-agent 'subagent_Clerk'"),
+        (tool(AGENT.as_tool("clerk", "books"), approve=True), "sub-agent", "the sub-agent 'clerk'"),
+        (retriever_tool(lambda query: [query], "docs"), "retriever", "the retriever 'docs'"),
+        (memory_tool(lambda text, kind: None), "memory", "the memory tool 'save_memory'"),
     ],
     ids=["sub-agent", "gated", "retriever", "memory"],
 )
-def test_duplicate_kinds(made: Tool[..., Any], origin: str) -> None:
+def test_duplicate_kinds(made: Tool[..., Any], kind: str, origin: str) -> None:
     """Sub-agents, retrievers and the memory are named as what they are, not as functions of the library."""
     declared = Tool.from_schema(made.name, {"type": "object", "properties": {}})
+    text = f'duplicate tool name "{made.name}": native tool conflicts with an existing {kind} tool'
 
-    with pytest.raises(DuplicateToolError, match=f"it came from {origin}, and Tool.from_schema"):
+    with pytest.raises(DuplicateToolError, match=rf"{text}\. The new one is Tool.from_schema.*one {origin}\."):
         Toolbox([made, declared])
     assert (origin, origin) == (made.origin, Toolbox([made]).prefixed("my_")[f"my_{made.name}"].origin)
+
+
+def test_none() -> None:
+    """None among tools is refused: a function that makes a tool may have returned nothing."""
+    with pytest.raises(DefinitionError, match="^tool must not be None"):
+        Toolbox([add, None])
 
 
 def test_duplicate_at_once() -> None:

@@ -54,6 +54,8 @@ Refresh: TypeAlias = Literal["run", "iteration"]
 class RunnerOptions(TypedDict, total=False):
     """Options of a Runner besides toolbox, model, instructions and max_turns; its docstring says what each means."""
 
+    name: str | None
+    description: str | None
     client: Any
     base_url: str | None
     api_key: str | None
@@ -105,7 +107,7 @@ HINTS: Mapping[str, str] = {
         for name in ("messages", "deps", "session", "shared")
     },
     **dict.fromkeys(("tools", "functions"), "Tools are the first argument: Runner([...])."),
-    "handoffs": "A runner is a tool of another one: runner.as_tool(name, description).",
+    "handoffs": "A runner is a tool of another one: Runner([other]), or other.as_tool(..., handoff=True).",
     **dict.fromkeys(("llm", "model_name"), "Write Runner(..., model=...)."),
     **dict.fromkeys(
         ("max_iterations", "max_steps", "recursion_limit"), "Write Runner(..., max_turns=...), or limits=Limits(...)."
@@ -212,7 +214,10 @@ _Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
 _ANY: _Rule = (_accept, _accept, "")
 _FUNCTION: _Rule = (_optional(_is_function), _accept, "a function")
 _TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
+_TEXT: _Rule = (_optional(lambda value: isinstance(value, str)), _optional(bool), "a text")
 _RULES: Mapping[str, _Rule] = {
+    "name": _TEXT,
+    "description": _TEXT,
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
     "strict": _TRUTH,
     "request_options": (lambda value: isinstance(value, Mapping), _accept, "a dict of keys of the request"),

@@ -37,11 +37,11 @@ from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
-from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent
+from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, name_sub_agent
 from toolkit._toolbox import Toolbox
-from toolkit._tools.addable import Addable
+from toolkit._tools.addable import Addable, Delegate
 from toolkit._tools.tool import Tool
-from toolkit.errors import ConversationError
+from toolkit.errors import ConversationError, DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ T = TypeVar("T", default=str)  # where nothing says what the answer has to be, i
 
 
 @check_methods(RUN_HINTS)
-class Runner(Controls):
+class Runner(Controls, Delegate):
     """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
 
     `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them. `limits` holds the
@@ -71,6 +71,8 @@ class Runner(Controls):
         model: The model's name at its server; or a `toolkit.models.Model`.
         instructions: The system message of every conversation.
         max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
+        name: Name of the runner. One that has a name is a tool, `subagent_NAME`, wherever a tool may be given.
+        description: What it is good at, for the model of a runner that has it as a tool. By default its name.
         client: `openai.OpenAI` or `openai.AsyncOpenAI`. One is created by default.
         base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
         api_key: The key for that server. Without `base_url` that of the environment is used.
@@ -391,17 +393,18 @@ class Runner(Controls):
         box = self.toolbox.fingerprint()
         return Fingerprint(box.tools, {**box.settings, **make_fingerprint((), own).settings})
 
+    @override
     def as_tool(
         self,
-        name: str,
-        description: str,
+        name: str | None = None,
+        description: str | None = None,
         *,
         arg: str = "query",
         output_type: Any = str,
         max_depth: int = MAX_DEPTH,
         handoff: bool = False,
     ) -> Tool[..., Any]:
-        """Make a tool of this runner, for another one: a sub-agent.
+        """Make a tool of this runner, for another one: a sub-agent. A runner with a name needs it for other options.
 
         Each call is a run of this runner with a conversation of its own and the `deps` of the run above. What it uses
         counts in the usage, the calls and the limits of the run above; its calls pass the gates and the middleware of
@@ -410,8 +413,9 @@ class Runner(Controls):
         has that label now, and else unknown.
 
         Args:
-            name: The tool's name.
-            description: What it is good at; the model reads it after "Delegate to specialist sub-agent:".
+            name: The tool's name; by default `subagent_` and the runner's name.
+            description: What it is good at; the model reads it after "Delegate to specialist sub-agent:". By default
+                the runner's description, or else its name.
             arg: Name of the parameter that holds the task.
             output_type: Type of the answer, as for `run`.
             max_depth: How many sub-agents may be inside each other, this one included.
@@ -420,8 +424,8 @@ class Runner(Controls):
                 `hand_back`, a tool that it has for that.
 
         Raises:
-            DefinitionError: The name, or that of the parameter, cannot be one; or `handoff` does not go with
-                `output_type`, or with a tool of the name `hand_back`.
+            DefinitionError: There is no name or no description, or the name, or that of the parameter, cannot be one;
+                or `handoff` does not go with `output_type`, or with a tool of the name `hand_back`.
             ValueError: `max_depth` is below 1.
 
         Examples:
@@ -432,11 +436,18 @@ class Runner(Controls):
             >>> runner.run("When was the Eiffel Tower built?").output
             '1889.'
         """
+        own = self._factory.options.get("name")
+        about = description or self._factory.options.get("description") or own
+        if not (name or own) or not about:
+            raise DefinitionError(
+                f"{self!r:.100} needs a name and a description to be a tool: write .as_tool(name=..., "
+                "description=...), or Runner(..., name=..., description=...)."
+            )
         return make_sub_agent(
             self._factory.create,
             lambda: self.toolbox,
-            name=name,
-            description=description,
+            name=name or name_sub_agent(f"{own}"),
+            description=about,
             arg=arg,
             max_depth=max_depth,
             output_type=output_type,
@@ -444,7 +455,8 @@ class Runner(Controls):
         )
 
     def __repr__(self) -> str:
-        return f"<Runner of {self.toolbox!r}>"
+        name = self._factory.options.get("name")
+        return f"<Runner{f' {name!r}' if name else ''} of {self.toolbox!r}>"
 
     def _repr_html_(self) -> str:
         from toolkit.display.cards import render_runner  # only a notebook asks

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import takewhile
@@ -27,7 +28,7 @@ from toolkit._runner.run import Run
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
-from toolkit._tools.tool import Tool, find_instance, with_origin
+from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
 from toolkit.events import SubAgentEvent
 
@@ -171,6 +172,11 @@ def hand_back(reason: str) -> str:
         reason: What the user wants, and what has been done.
     """
     return reason
+
+
+def name_sub_agent(runner: str) -> str:
+    """Make a tool's name of a runner's: `Math Expert` becomes `subagent_Math_Expert`."""
+    return safe_name("subagent_" + re.sub(r"[\W_]+", "_", runner).strip("_"))
 
 
 def make_sub_agent(

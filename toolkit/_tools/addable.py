@@ -1,13 +1,14 @@
 """Items that a toolbox is made of, and the tools that each stands for.
 
-An item is a tool, a function, a source of tools, an object whose decorated methods are tools, or an object with `name`,
-`parameters` and `execute`.
+An item is a tool, a function, a source of tools, a Runner that has a name, an object whose decorated methods are tools,
+or an object with `name`, `parameters` and `execute`.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
@@ -23,6 +24,14 @@ logger = logging.getLogger("toolkit")
 Addable: TypeAlias = object
 # Attributes that a tool written as an object may have, besides name, parameters and execute.
 OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
+# Kinds of tools by words of their origins, for messages; all others are native.
+KINDS = {
+    "the MCP server ": "mcp",
+    "the A2A agent ": "a2a",
+    "the sub-agent ": "sub-agent",
+    "the retriever ": "retriever",
+    "the memory tool ": "memory",
+}
 
 
 @runtime_checkable
@@ -32,6 +41,18 @@ class ToolSource(Protocol):
     def current_tools(self) -> tuple[AnyTool, ...]:
         """Return the tools that there are now; the same tuple as long as nothing changes."""
         ...
+
+
+class Delegate(ABC):
+    """Base of what is itself one tool for others: a Runner."""
+
+    @abstractmethod
+    def as_tool(self) -> AnyTool:
+        """Make the tool.
+
+        Raises:
+            DefinitionError: It has no name.
+        """
 
 
 def is_source(item: object) -> TypeGuard[ToolSource]:
@@ -61,8 +82,12 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         written: Any = item
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
+    if isinstance(item, Delegate):
+        return [item.as_tool()]
     if hasattr(item, "as_tool"):
         raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
+    if item is None:
+        raise DefinitionError("tool must not be None: was a function called whose result is no tool?")
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
@@ -71,8 +96,19 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     return [tool(item)]
 
 
-def name_source(made: AnyTool) -> str:
-    """Name the kind and the source of a tool."""
+def describe_conflict(old: AnyTool, new: AnyTool) -> str:
+    """Describe two tools of one name: the kinds and the sources of both."""
+    return (
+        f'duplicate tool name "{new.name}": {_find_kind(new)} tool conflicts with an existing {_find_kind(old)} tool. '
+        f"The new one is {_name_source(new)}, the existing one {_name_source(old)}."
+    )
+
+
+def _find_kind(made: AnyTool) -> str:
+    return next((kind for words, kind in KINDS.items() if words in made.origin), "native")
+
+
+def _name_source(made: AnyTool) -> str:
     interface = made.handler.interface
     is_function = isinstance(interface, FunctionHandler) and not interface.signature.origin
     return f"the function {made.origin}" if is_function else made.origin
@@ -88,5 +124,5 @@ def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool])
     }
     added = {name: made for name, made in fresh.items() if name not in known}
     for name in added.keys() & kept.keys():
-        logger.warning("%s is left out: the toolbox has a tool %r already.", added[name].origin, name)
+        logger.warning("%s The new one is left out.", describe_conflict(kept[name], added[name]))
     return {**kept, **{name: made for name, made in added.items() if name not in kept}}

@@ -45,6 +45,7 @@ def to_langchain(
     Raises:
         ImportError: langchain-core is not installed.
         DefinitionError: One of the tools cannot be a tool.
+        TypeError: A tool takes deps, and `context` has none.
     """
     base = load_library("langchain_core.tools", "langchain-core")
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)
@@ -88,6 +89,7 @@ def to_openai_agents(
     Raises:
         ImportError: openai-agents is not installed.
         DefinitionError: One of the tools cannot be a tool.
+        TypeError: A tool takes deps, and `context` has none.
     """
     agents = load_library("agents", "openai-agents")
     bridge = _Bridge(_to_box(tools), "responses", context, approve)
@@ -125,6 +127,7 @@ def to_pydantic_ai(
     Raises:
         ImportError: pydantic-ai is not installed.
         DefinitionError: One of the tools cannot be a tool.
+        TypeError: A tool takes deps, and `context` has none.
     """
     pydantic_ai = load_library("pydantic_ai", "pydantic-ai-slim")
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)
@@ -156,6 +159,7 @@ def to_smolagents(
     Raises:
         ImportError: smolagents is not installed.
         DefinitionError: One of the tools cannot be a tool, or its name is not a name in Python.
+        TypeError: A tool takes deps, and `context` has none.
     """
     base = load_library("smolagents", "smolagents").Tool
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)
@@ -200,6 +204,7 @@ def to_anthropic(
     Raises:
         ImportError: anthropic is not installed.
         DefinitionError: One of the tools cannot be a tool.
+        TypeError: A tool takes deps, and `context` has none.
     """
     sdk = load_library("anthropic.lib.tools", "anthropic")
     bridge = _Bridge(_to_box(tools), "anthropic", context, approve)

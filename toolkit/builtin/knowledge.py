@@ -7,6 +7,7 @@ understood alone, each with an embedding, and is stored whole or not at all.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import time
@@ -170,6 +171,8 @@ class Memories:
         embed: The embedding function.
         most: Maximum memories that `load` returns.
         min_score: Minimum cosine of a memory that `load` returns.
+        dedup: Cosine from which on a new memory replaces an older one of the same lifetime, such as 0.85. By default
+            only one of the same words is replaced: memories that differ in a number or a "not" are very near.
         clock: Returns the time, in seconds since 1970, UTC; the store, which drops what has expired, needs the same.
 
     Raises:
@@ -184,11 +187,13 @@ class Memories:
         *,
         most: int = 10,
         min_score: float = 0.35,
+        dedup: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         validate_store(store, embed)
         self._store, self._embed, self._clock = store, embed, check_sync_function("clock", clock)
         self._most, self._min_score = check_whole("most", most), check_number("min_score", min_score, least=-1)
+        self._dedup = math.inf if dedup is None else check_number("dedup", dedup, least=-1)
         self._prefetch = Prefetch(self.load, title="Relevant memories", top_k=most, min_score=min_score)
 
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest | None] | None:
@@ -198,7 +203,7 @@ class Memories:
     def save(self, text: str, kind: Kind = "fact") -> None:
         """Store a memory; it replaces one of the same lifetime that differs in case, spaces or a full stop at most.
 
-        Embeddings are not used for that: memories that differ in a number or a "not" are as near as equal ones.
+        With `dedup` it replaces those that are so near, too.
 
         Raises:
             Failed: The memory cannot be embedded or stored.
@@ -213,7 +218,13 @@ class Memories:
             collection=MEMORIES,
             expires_at=None if lifetime is None else self._clock() + lifetime,
         )
-        self._store.add(memory, [Chunk(content=text, embedding=embedding)], model=get_model_name(self._embed))
+        model = get_model_name(self._embed)
+        self._store.add(memory, [Chunk(content=text, embedding=embedding)], model=model)
+        if math.isfinite(self._dedup):
+            nearest = self._store.search(embedding, collection=MEMORIES, model=model)
+            near = [each for each in nearest if each.score >= self._dedup]
+            like = {each.document_id for each in near if LIFETIMES.get(each.title) == lifetime}
+            self._store.delete(*like - {memory.id})
 
     def load(self, query: str) -> list[Hit]:
         """Return the memories near a query, the nearest first; `title` is a memory's kind.

@@ -33,7 +33,7 @@ logger = logging.getLogger("toolkit")
 
 # A search: a function of a query that returns passages, or a promise of them.
 Search: TypeAlias = Callable[[str], Iterable[Any] | Awaitable[Iterable[Any]]]
-Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
+Query = Annotated[str, StringConstraints(strip_whitespace=True, max_length=10_000)]
 
 TOP_K = 5
 MIN_SCORE = 0.75
@@ -76,6 +76,8 @@ def retriever_tool(
         Args:
             query: The query, as a question or in a few words.
         """
+        if not query:
+            raise Failed('retriever tool: "query" parameter required')
         passages = await call_function(chosen.search, (query,), AsyncBackend())
         return _render(chosen.select(passages)) or f'No relevant information found for "{query}".'
 
