@@ -48,18 +48,15 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     raise TypeError(f"There is no option {unknown!r}. {remedy}") from None
 
 
-def spell_options(
-    options: type, defaults: Mapping[str, Any], hints: Mapping[str, str] | None = None
-) -> Callable[[F], F]:
+def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
     """Show the keys of a TypedDict in a function's signature, in place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
-    signature that is set here. What the function raises has a short traceback.
+    signature that is set here. What the function raises has a short traceback; it refuses unknown options itself.
 
     Args:
         options: A TypedDict.
         defaults: The default of each key that is not None.
-        hints: As for `check_options`; None where the function itself refuses unknown options.
     """
 
     def decorate(function: F) -> F:
@@ -74,10 +71,8 @@ def spell_options(
             )
             for name, annotation in options.__annotations__.items()
         )
-        parameters = [*own, *spelled]
-        known = [each.name for each in parameters if each.name != "self"]
-        decorated = hide_frames(function) if hints is None else _name_options(function, known, hints)
-        vars(decorated)["__signature__"] = signature.replace(parameters=parameters)
+        decorated = hide_frames(function)
+        vars(decorated)["__signature__"] = signature.replace(parameters=[*own, *spelled])
         return decorated
 
     return decorate
@@ -90,11 +85,7 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
     """
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return _name_options(function, [name for name in taken if name != "self"], hints)
-
-
-def _name_options(function: F, known: Collection[str], hints: Mapping[str, str]) -> F:
-    """Decorate a function so that a call that fails by an unknown option names the one that was meant."""
+    known = [name for name in taken if name != "self"]
 
     def name_option(error: BaseException, options: Mapping[str, Any]) -> BaseException:
         if isinstance(error, TypeError):  # Python's own for an unknown argument, or any other

@@ -19,13 +19,10 @@ from toolkit._runner.limits import Limits
 from toolkit._runner.many import Batch, Rate, arun_all, run_all
 from toolkit._runner.options import (
     DEFAULTS,
-    NO_DECISIONS,
     RUN_DEFAULTS,
     RUN_HINTS,
-    Decisions,
     Manner,
     Prompt,
-    ResumeOptions,
     RunnerOptions,
     RunOptions,
     RunRequest,
@@ -34,14 +31,12 @@ from toolkit._runner.options import (
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
-from toolkit._runner.saved_runs import SQLiteRuns
-from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, name_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
 from toolkit._tools.tool import Tool
-from toolkit.errors import ConversationError, DefinitionError
+from toolkit.errors import DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
@@ -154,14 +149,17 @@ class Runner(Controls, Delegate):
         Args:
             prompt: The user's message: text; or a list of texts, `Path`s of images, PDFs and text files, `Image`s,
                 `File`s, pictures of PIL, figures of Matplotlib or Plotly, tables of pandas or polars. Or the state of a
-                run, to resume it.
+                run, to resume it: `result.state`, `RunState.from_json(text)` or `SQLiteRuns.load(run_id)`.
             messages: The conversation so far: the messages of another result, or a history in OpenAI's form. A broken
                 history is repaired.
             session: The conversation so far, to which the run adds its messages when it ends: Session or SQLiteSession.
             deps: Given to tools as `ToolContext.deps`.
             output_type: The type of the answer: anything that pydantic validates, such as a model, a dataclass or
-                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text.
-            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision.
+                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text. A state does not
+                hold it, nor `deps`, `shared` and `session`.
+            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision. Each counts
+                once, and only for the call, arguments and tool definition that were shown; a call without one keeps
+                waiting.
             shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
                 toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
                 several runs can share it.
@@ -174,7 +172,8 @@ class Runner(Controls, Delegate):
             LimitError: A limit was reached, with `on_limit="raise"`.
             BusyError: The runner has `max_runs` active runs.
             ApprovalError: A decision is for a call that does not wait.
-            ConversationError: Another run has changed the session meanwhile; `error.result` is the result.
+            ConversationError: A state cannot be resumed; or another run has changed the session meanwhile, and
+                `error.result` is the result.
             FatalError: A tool raised it.
             TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
@@ -298,74 +297,6 @@ class Runner(Controls, Delegate):
         return await arun_all(
             lambda prompt: self._create(prompt, output_type, given, limit_rate=limit_rate).finish(AsyncBackend()), batch
         )
-
-    @overload
-    def resume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = ...,
-        *,
-        output_type: type[T] = ...,
-        **given: Unpack[ResumeOptions],
-    ) -> RunResult[T]: ...
-    @overload
-    def resume(
-        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
-    ) -> RunResult[Any]: ...
-    @spell_options(ResumeOptions, {}, RUN_HINTS)
-    def resume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = NO_DECISIONS,
-        *,
-        output_type: Any = str,
-        **given: Unpack[ResumeOptions],
-    ) -> RunResult[Any]:
-        """Resume a run from its saved state, in this process or another.
-
-        Args:
-            state: `result.state`, or the text that its `to_json` wrote. Or the id of a run that the runner's SQLiteRuns
-                has saved.
-            decisions: Decisions on its pending calls by call id: True, False or a Decision. Each counts once, and only
-                for the call, arguments and tool definition that were shown; a call without one keeps waiting.
-            deps: As for `run`; not part of the state.
-            output_type: As for `run`; not part of the state.
-            shared: As for `run`; not part of the state, except for stored results, which are in its messages.
-            session: As for `run`; not part of the state.
-
-        Raises:
-            ConversationError: It is not the state of a run that can be resumed.
-            ApprovalError: A decision is for a call that does not wait.
-            TypeError: It is neither a state nor a text.
-        """
-        _check_options(given, ResumeOptions)
-        return self.run(self._read(state), output_type=output_type, decisions=decisions, **given)
-
-    @overload
-    async def aresume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = ...,
-        *,
-        output_type: type[T] = ...,
-        **given: Unpack[ResumeOptions],
-    ) -> RunResult[T]: ...
-    @overload
-    async def aresume(
-        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
-    ) -> RunResult[Any]: ...
-    @spell_options(ResumeOptions, {}, RUN_HINTS)
-    async def aresume(
-        self,
-        state: RunState | str,
-        decisions: Decisions = NO_DECISIONS,
-        *,
-        output_type: Any = str,
-        **given: Unpack[ResumeOptions],
-    ) -> RunResult[Any]:
-        """Do what `resume` does, in the running event loop."""
-        _check_options(given, ResumeOptions)
-        return await self.arun(self._read(state), output_type=output_type, decisions=decisions, **given)
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
@@ -530,22 +461,7 @@ class Runner(Controls, Delegate):
         answers = None if save is None else Answers(save, output_type, self.limits)
         return Batch(prompts, max_parallel, answers, progress)
 
-    def _read(self, state: RunState | str) -> RunState:
-        if isinstance(state, RunState):
-            return state
-        if not isinstance(state, str):
-            raise TypeError(f"resume() takes result.state, or the text of its to_json(), not {state!r:.100}.")
-        saved = self._factory.options.get("checkpoint")
-        if not state.lstrip().startswith("{"):
-            if not isinstance(saved, SQLiteRuns):
-                raise ConversationError(
-                    f"This is not the state of a run: {state!r:.100}. To go on by a run's id, make the Runner with "
-                    "checkpoint=SQLiteRuns(path)."
-                )
-            return saved.load(state)
-        return RunState.from_json(state)
 
-
-def _check_options(given: Mapping[str, Any], known: type = RunOptions) -> None:
-    if not known.__annotations__.keys() >= given.keys():
-        refuse_unknown_options(given, ("prompt", "output_type", *known.__annotations__), RUN_HINTS)
+def _check_options(given: Mapping[str, Any]) -> None:
+    if not RunOptions.__annotations__.keys() >= given.keys():
+        refuse_unknown_options(given, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)

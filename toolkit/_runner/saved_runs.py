@@ -28,7 +28,8 @@ class SQLiteRuns(SQLiteLedger):
     """Saves each step of runs in a file, for several threads and processes of one machine.
 
     `Runner(..., checkpoint=SQLiteRuns("runs.db"))` saves the state before each step and at the end, and records the
-    calls, unless the runner has another `ledger`. After a crash `runner.resume(run_id)` goes on.
+    calls, unless the runner has another `ledger`. After a crash `runner.run(runs.load(run_id))` goes
+    on.
 
     One process at a time may resume a run. A second one repeats no call, but both ask the model.
 
