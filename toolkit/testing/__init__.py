@@ -11,7 +11,6 @@ Files, each importing only those below it:
     trajectory        assert_calls: the calls of a run against those that a test expects
     cassette          Cassette: the answers of a model and the results of tools, recorded and replayed
     dry_tools         dry_run: tools of which only reads run
-    example_values    the smallest value that a JSON Schema allows
     fake_server       FakeServer and its replies, faults of the network included
     wire              a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
     scripted          ScriptedModel, which needs no server

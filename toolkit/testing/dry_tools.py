@@ -1,4 +1,4 @@
-"""Tools that change nothing: reads run, and the others answer with a value of their output schema."""
+"""Tools that change nothing: reads run, and the others say that they did not."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic_core import to_json
-
-from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
-from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
+from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.functions import Action
 from toolkit._tools.handlers import DeclaredHandler, Handler, LatentHandler
-from toolkit.testing.example_values import make_value
 
 
 def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
 
-    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its result
-    is the smallest value of the tool's output schema, or None without one, and says so in its text, which a reference
-    to the result stands for. Latent tools, whose output the model writes, stay as they are.
+    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its value is
+    None, and its text says so; outputs are not checked. Latent tools, whose output the model writes, stay as they are.
 
     Labels are believed, those of MCP servers too, and a read that changes something does so. Later changes of `tools`,
     and of the sources in it, do not reach the toolbox that is returned.
@@ -37,7 +32,7 @@ def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """
     box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
     dry = [_make_dry(tool) for tool in box.snapshot().values()]
-    made = Toolbox(dry, strict=box.strict, references=box.references, check_output=box.check_output)
+    made = Toolbox(dry, strict=box.strict, references=box.references)
     made.bindings.modules = box.bindings.modules
     return made
 
@@ -55,7 +50,7 @@ def _make_dry(tool: AnyTool) -> AnyTool:
 
 @dataclass(frozen=True)
 class _DryHandler(DeclaredHandler):
-    """Answers with a made-up value.
+    """Executes nothing.
 
     Attributes:
         real: The handler that would execute the calls.
@@ -75,22 +70,5 @@ class _DryHandler(DeclaredHandler):
 
     def make_action(self, tool: AnyTool) -> Action:
         """Return a function that says what it did not do."""
-
-        def answer(_: dict[str, Any], __: ToolContext[Any] | None) -> ToolResult:
-            return make_result(tool.name, self.returns)
-
-        return answer
-
-
-def make_result(name: str, returns: ReturnSchema) -> ToolResult:
-    """Make up the result of a tool."""
-    said = f"Dry run: {name} was not executed, and nothing has changed."
-    schema = returns.schema
-    if schema is None:
-        return ToolResult(None, text=said)
-    try:
-        plain = make_value(schema)
-        value = returns.check(plain)
-    except Exception:  # noqa: BLE001  the user's types validate the value, and may raise anything
-        return ToolResult(None, text=f"{said} No value of its output schema could be made up.")
-    return ToolResult(value, text=f"{said} A made-up result: {to_json(plain, inf_nan_mode='strings').decode()}")
+        text = f"Dry run: {tool.name} was not executed, and nothing has changed."
+        return lambda _, __: ToolResult(None, text=text)
