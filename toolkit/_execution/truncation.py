@@ -19,7 +19,7 @@ from typing import Any
 
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.foreign_values import describe_array, holds_table, is_long_array, is_table, write_rows, write_table
+from toolkit._tools.foreign_values import holds_table, is_table, write_rows, write_table
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 
@@ -136,8 +136,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
     if len(text) > min(limit, MAX_TABLE):
         # A hook may have left something out of the text.
         table = result.value if is_table(result.value) and text == write_table(result.value) else None
-        is_array = is_long_array(result.value) and text.startswith(describe_array(result.value))
-        if is_array or holds_table(result.value):
+        if holds_table(result.value):
             limit = min(limit, MAX_TABLE)
     if len(text) <= limit or isinstance(result.value, ResultPage):
         return result

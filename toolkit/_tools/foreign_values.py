@@ -6,7 +6,6 @@ A value is known by what it can do. None of these packages is imported.
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Set, ValuesView
 from contextlib import suppress
@@ -16,10 +15,8 @@ from typing import Any
 
 from toolkit._messages import Image
 
-# Elements of an array that are written as JSON; a longer one is summarised, or written row by row where it is a result.
+# Elements of an array that are written as JSON; a longer one is summarised.
 MAX_ELEMENTS = 1_000
-# Elements of an array that is written row by row; a longer one is summarised, too.
-MAX_ARRAY = 100_000
 # Rows of a table that are written at its beginning, and at its end, if it is longer than both.
 MAX_ROWS = 5_000
 # Items of a dict, list or tuple in which tables are looked for.
@@ -73,30 +70,8 @@ def _read_array(value: Any) -> Any:
     to_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     if to_list and prod(value.shape) <= MAX_ELEMENTS:
         return value.astype(str).tolist() if getattr(value.dtype, "kind", "") in ("M", "m") else to_list()
-    return f"{describe_array(value)}, shortened:\n{value}"
-
-
-def describe_array(value: Any) -> str:
-    """Describe an array by its class, its shape and the type of its elements."""
-    return f"{type(value).__name__} of shape {' x '.join(map(str, value.shape))}, {value.dtype}"
-
-
-def is_long_array(value: Any) -> bool:
-    """Return whether a value is an array of NumPy's kind that is written row by row."""
-    kind = type(value)
-    if is_table(value) or not all(hasattr(kind, name) for name in ("dtype", "shape", "tolist")):
-        return False
-    try:
-        return MAX_ELEMENTS < int(prod(value.shape)) <= MAX_ARRAY
-    except Exception:  # noqa: BLE001  a shape may be unknown, or the user's own
-        return False
-
-
-def write_array(value: Any) -> str:
-    """Write a long array as text: a line with its shape and type, then each row, or each element, as JSON."""
-    rows = (value.astype(str) if getattr(value.dtype, "kind", "") in ("M", "m") else value).tolist()
-    lines = (json.dumps(row, default=str) for row in rows)
-    return "\n".join([f"{describe_array(value)}, row by row:", *lines])
+    shape = " x ".join(map(str, value.shape))
+    return f"{type(value).__name__} of shape {shape}, {value.dtype}, shortened:\n{value}"
 
 
 def _read_response(value: Any) -> dict[str, Any]:

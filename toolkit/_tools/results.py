@@ -19,11 +19,9 @@ from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, repla
 from toolkit._schema.error_messages import MAX_ERROR, shorten
 from toolkit._tools.foreign_values import (
     has_picture,
-    is_long_array,
     is_table,
     to_image,
     to_plain,
-    write_array,
     write_table,
 )
 from toolkit.errors import Cancelled, ToolError, ToolkitError
@@ -287,9 +285,8 @@ def _as_text(value: Any) -> str:
 
 
 def _to_text_somehow(value: Any) -> str:
-    for is_long, write in ((is_table, write_table), (is_long_array, write_array)):
-        if is_long(value) and (text := _try(write, value)):
-            return text
+    if is_table(value) and (text := _try(write_table, value)):
+        return text
     return _try(_to_lenient_json, value) or _try(_write_parts, value) or _to_word(value, repr)
 
 
