@@ -16,16 +16,16 @@ parameters and one is the output; either may be a JSON Schema.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
 from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, TypeSchema
 from toolkit._schema.function_schema import ReturnType
-from toolkit._schema.json_schema import inline_root
-from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
-from toolkit._schema.validation.references import SchemaDocument, bundle
+from toolkit._schema.json_schema import TYPES, inline_root
+from toolkit._schema.validation.references import SchemaDocument, bundle, join_pointer
+from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope
 from toolkit._tools.shared_values import META_SCHEMAS
@@ -73,7 +73,7 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
     made = check_declaration(interface)
-    refuse_private(origin, find_outer_properties(document, whole))
+    refuse_private(origin, _find_outer_properties(document, whole))
     return SchemaDeclaration(made, activity, meta, _parse_required(whole.get("required")), scope)
 
 
@@ -111,7 +111,7 @@ def _make_interface(
         raise DefinitionError(f"description={description!r} is not text.")
     if isinstance(required, list):
         whole["required"] = [key for key in required if key not in (*META, *_SYNONYMS)]
-    bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})
+    bare = _forbid_extra({key: value for key, value in whole.items() if key != "title"})
     output = bundle(document, f"/properties/{OUTPUT}", fields[OUTPUT], whole=bare) if OUTPUT in fields else None
     return Declaration(
         origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), ReturnDocument(output)
@@ -175,5 +175,92 @@ def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
         raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')
-    built: dict[str, Any] = bundle(document, part=forbid_extra(whole))
+    built: dict[str, Any] = bundle(document, part=_forbid_extra(whole))
     return built
+
+
+# Applicators, and those beside `if`, by their kind of value.
+_LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
+# Keywords whose value may look like the schema of a parameter.
+_OBJECTS = frozenset(
+    {
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"),
+        *("not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "definitions"),
+        *("default", "const", "example", "examples", "discriminator"),
+    }
+)
+# Keywords that show that an object is a schema.
+_TELLING = frozenset({"$ref", "const", "enum", "allOf", "anyOf", "oneOf", "properties"})
+
+
+def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Forbid parameters that are not listed, unless the schema allows them: models invent some.
+
+    Raises:
+        DefinitionError: A required parameter is not listed, or a parameter stands beside `properties`.
+    """
+    _refuse_misplaced(schema)
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.keys() & APPLICATORS:
+        return {**schema, "type": "object", "properties": properties}
+    if not isinstance(required, list):
+        raise DefinitionError(f"required={required!r} is not a list of names.")
+    missing = next((name for name in required if name not in [*properties]), None)
+    if missing is not None:
+        raise DefinitionError(f"{missing!r} is required and not among the properties. Add it, or drop it.")
+    return {"additionalProperties": False, **schema, "type": "object", "properties": properties}
+
+
+def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
+    """Refuse a parameter beside the keywords: it would be ignored as an unknown keyword.
+
+    Raises:
+        DefinitionError: There is one.
+    """
+    beside = next((key for key, value in schema.items() if _is_parameter(str(key), value)), None)
+    if beside is not None:
+        raise DefinitionError(
+            f"{beside!r} stands beside the keywords of the schema. Put the parameters under properties: "
+            f'{{"type": "object", "properties": {{"{beside}": ...}}}}.'
+        )
+
+
+def _is_parameter(key: str, value: Any) -> bool:
+    if key in META:
+        return True
+    if not isinstance(value, dict) or key in _OBJECTS or key.startswith(("$", "x-")):
+        return False
+    kind = value.get("type")
+    names = kind if isinstance(kind, list) else [kind]
+    return not _TELLING.isdisjoint(value) or any(name in names for name in TYPES)
+
+
+def _find_outer_properties(document: SchemaDocument, whole: Mapping[str, Any]) -> Iterator[str]:
+    """List the properties that keywords other than `properties` add to a schema.
+
+    Args:
+        document: The schema.
+        whole: Its root, or the schema that its root refers to.
+
+    Raises:
+        DefinitionError: A reference points to nothing.
+    """
+    waiting, seen = [""], set[str]()
+    while waiting:
+        place = waiting.pop()
+        part = document.look_up(place)
+        if isinstance(part, dict) and place not in seen:
+            seen.add(place)
+            waiting += _list_applied(document, place, part)
+            own = part.get("properties", {})
+            yield from () if own is whole.get("properties") else own
+
+
+def _list_applied(document: SchemaDocument, place: str, part: Mapping[str, Any]) -> Iterator[str]:
+    """List the pointers of the schemas that apply to the same object."""
+    if "$ref" in part:
+        yield document.resolve(part["$ref"], place)
+    yield from (join_pointer(place, keyword) for keyword in _SCHEMAS if keyword in part)
+    yield from (join_pointer(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
+    yield from (join_pointer(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))

@@ -17,9 +17,8 @@ Files, each importing only those below it:
     knowledge     texts for later conversations, found by meaning
     schedule      actions that run later
     files         files of one directory
-    plan          many calls in one
     code          a program of the model's that calls tools
-    inner_calls   calls that a tool makes of other tools
+    plan          many calls in one, and what makes calls of other tools
     ask_user      questions to the user
     web_search    search engines, and reading what they find
     provider      tools that the model's provider executes

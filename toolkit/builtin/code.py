@@ -30,7 +30,7 @@ from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.inner_calls import InnerCalls
+from toolkit.builtin.plan import InnerCalls
 from toolkit.errors import DefinitionError, Failed, ToolError
 
 NAME = "run_code"

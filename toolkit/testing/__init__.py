@@ -15,8 +15,7 @@ Files, each importing only those below it:
     wire              a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
     scripted          ScriptedModel, which needs no server
     strict_responses  requests to Responses that OpenAI refuses
-    strict_chat       requests to Chat Completions that OpenAI refuses
-    strict_schemas    schemas that OpenAI refuses where `strict` is true
+    strict_chat       requests to Chat Completions that OpenAI refuses, and schemas
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A schema is translated into one of pydantic-core's. Types of Python have nothing
 
 Files, each importing only those below it:
 
-    properties   properties of a schema of type object: its own, and those that other keywords add
     validator    JSON Schema to a validator of JSON text
     keywords     what each keyword means for pydantic-core
     syntax       the values that each keyword may have
