@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from itertools import takewhile
 from keyword import iskeyword
 from typing import Annotated, Any, TypeAlias
@@ -43,6 +44,9 @@ HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"
 
 CreateRun: TypeAlias = Callable[[RunRequest], Run[Any]]
+# Runs a sub-agent on a task, for a driver that keeps conversations itself; gets also the call.
+Delegate: TypeAlias = "Callable[[SubAgent, str, ParentCall], Any]"
+delegate: ContextVar[Delegate | None] = ContextVar("delegate", default=None)
 
 
 class SubAgent:
@@ -92,11 +96,18 @@ class SubAgent:
             ]
         )
 
+    @property
+    def may_delegate(self) -> bool:
+        """Whether it may run elsewhere: its answer is text, and it needs no conversation but its own."""
+        return self._output_type is str and not self.handoff
+
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
         parent = parent_call.get()
         if parent is not None and parent.caller.depth > self.max_depth:
             raise Failed(TOO_DEEP.format(self.max_depth))
+        if parent is not None and self.may_delegate and (run_elsewhere := delegate.get()) is not None:
+            return run_elsewhere(self, arguments[self._arg], parent)
         request = RunRequest(
             prompt=arguments[self._arg],
             messages=[*self._list_earlier(parent)] if self.handoff and parent else (),
@@ -125,7 +136,7 @@ class SubAgent:
         except Exception as error:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error
-        return self._get_answer(require_result(run.result), cancellation)
+        return self.get_answer(require_result(run.result), cancellation)
 
     def make_call(self, name: str, message: UserMessage) -> ToolCall:
         """Make the call that passes a message of the user on."""
@@ -141,7 +152,7 @@ class SubAgent:
                 task = json.loads(call.arguments).get(self._arg, "")
                 yield from (UserMessage(task), ModelResponse(text=answers[call.id].text))
 
-    def _get_answer(self, result: RunResult[Any], cancellation: Cancellation) -> Any:
+    def get_answer(self, result: RunResult[Any], cancellation: Cancellation | None = None) -> Any:
         """Return the answer of a run.
 
         Raises:

@@ -8,29 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Token
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+from typing_extensions import Self
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._execution.approval import Decision
+from toolkit._context import ToolContext, discard
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Deferred, Verdict
 from toolkit._execution.invoke import LONGEST_PAUSE
 from toolkit._execution.ledger import Ledger, LedgerEntry
 from toolkit._execution.parallel import MAX_PARALLEL, Batched
-from toolkit._messages import ToolMessage, Usage, message_from_dict, message_to_dict
+from toolkit._messages import ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict
 from toolkit._runner.options import Prompt, RunRequest
+from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
+from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
+from toolkit._runner.sub_agent import FAILED, SubAgent, delegate
+from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.fingerprint import Fingerprint
+from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
-from toolkit.errors import FingerprintError, Halt, ModelError, ToolkitError
+from toolkit.errors import Failed, FingerprintError, Halt, ModelError, ToolkitError
 from toolkit.events import Event, ToolCallFinished, TurnFinished
 
 logger = logging.getLogger("toolkit")
@@ -74,25 +82,25 @@ class Activities:
 
     async def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
-        with _translated():
+        with _translated(), self._inside(step.path) as factory:
             own = self._fingerprint()
             if question.fingerprint and self.checks:
                 own.check(Fingerprint.from_json(question.fingerprint))
             options: dict[str, Any] = {"messages": [message_from_dict(each) for each in question.messages]}
             if question.allowed_tools is not None:
                 options["allowed_tools"] = question.allowed_tools
-            run = self._create_run(question.prompt or None, **options)
+            run = self._create_run(factory, question.prompt or None, **options)
             state = run.conversation.state.replace(run_id=step.run_id)
             run.leave()
-        return wire.Opened(plan=self._make_plan(own), state=state.to_json())
+        return wire.Opened(plan=self._make_plan(factory, own), state=state.to_json())
 
     @activity.defn(name=wire.MODEL)
     async def call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
         """Call the model once."""
-        with _translated():
+        with _translated(), self._inside(step.path) as factory:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
-            run = self._create_run(state)
+            run = self._create_run(factory, state)
             usual = run.caller.available
             events, halt = await self._perform(run)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
@@ -107,21 +115,27 @@ class Activities:
     @activity.defn(name=wire.CALL)
     async def call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
         """Run one call with its gates; one that another attempt has started is not repeated if its tool may not be."""
-        with _translated():
+        delegation = _Delegation(step.answer)
+        with _translated(), self._inside(step.path) as factory, delegation:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
-            run = self._create_run(state, decisions=decisions)
+            run = self._create_run(factory, state, decisions=decisions)
             caller = run.caller
-            for name in step.called:
-                caller.dispatcher.add_foreign(name)
-            ledger = self.runner._factory.options.get("ledger")
-            is_suspect = activity.info().attempt > 1 and ledger is None
+            caller.dispatcher.foreign.update(step.foreign)
+            # The calls of a sub-agent that runs elsewhere are recorded there.
+            made = caller.tools.get(call.name)
+            is_elsewhere = made is not None and getattr(find_instance(made), "may_delegate", False)
+            ledger = None if is_elsewhere else factory.options.get("ledger")
+            is_suspect = activity.info().attempt > 1 and ledger is None and not is_elsewhere
+            gates = caller.dispatcher.approvers
+            above = [_Decided(gate, call.id, has_passed=step.answer is not None) for gate in gates[1:]]
             available = caller.available if step.available is None else frozenset(step.available)
             # What is cut from a result is lost: another worker may be asked for it.
             caller.dispatcher = replace(
                 caller.dispatcher,
+                approvers=(*gates[:1], *above) if decisions else gates,
                 ledger=ledger and _StepLedger(ledger),
                 suspects=(call.id,) if is_suspect else (),
                 available=available,
@@ -130,7 +144,7 @@ class Activities:
             events, halt = await self._perform(run)
         if halt is not None:
             return wire.CallOutcome(halt=halt, usage=_subtract(run.conversation.state.usage, state.usage))
-        outcome = _make_outcome(run, state, events)
+        outcome = _make_outcome(run, state, events, delegation.task)
         if outcome.message and (size := len(str(outcome.message).encode())) > self.max_bytes:
             text = TOO_LARGE.format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
@@ -142,23 +156,40 @@ class Activities:
         """The activities, for a worker."""
         return [self.open, self.call_model, self.call_tool]
 
-    def _create_run(self, prompt: Prompt, **options: Any) -> Run[Any]:
-        return self.runner._factory.create(RunRequest(prompt=prompt, output_type=str, deps=self.deps, **options))
+    def _create_run(self, factory: RunFactory, prompt: Prompt, **options: Any) -> Run[Any]:
+        return factory.create(RunRequest(prompt=prompt, output_type=str, deps=self.deps, **options))
 
-    def _make_plan(self, own: Fingerprint) -> wire.Plan:
-        options = self.runner._factory.options
+    @contextmanager
+    def _inside(self, path: Sequence[str]) -> Iterator[RunFactory]:
+        """Give what creates the runs of a sub-agent; those of the block are bound by the gates of all runs above."""
+        factory, above = self.runner._factory, list[tuple[Run[Any], Token[Any]]]()
+        try:
+            for name in path:
+                run = self._create_run(factory, name)
+                call = ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend())
+                above.append((run, parent_call.set(call)))
+                agent: Any = find_instance(run.caller.tools[name])
+                factory = agent.create_run.__self__
+            yield factory
+        finally:
+            for run, token in reversed(above):
+                parent_call.reset(token)
+                run.leave()
+
+    def _make_plan(self, factory: RunFactory, own: Fingerprint) -> wire.Plan:
+        options = factory.options
         order = options.get("order", "parallel")
         return wire.Plan(
             fingerprint=own.to_json() if self.checks else "",
-            model=self.runner._factory.model_choice.given_name or "",
-            limits=asdict(self.runner.limits),
+            model=factory.model_choice.given_name or "",
+            limits=asdict(factory.limits),
             order=order.size if isinstance(order, Batched) else order,
             max_parallel=options.get("max_parallel", MAX_PARALLEL),
             queue=options.get("queue", "one"),
             heartbeat=self.heartbeat,
             attempts=self.attempts,
             max_bytes=self.max_bytes,
-            tools={made.name: self._plan_tool(made, options.get("approval_timeout")) for made in self.runner.toolbox},
+            tools={made.name: self._plan_tool(made, options.get("approval_timeout")) for made in factory.toolbox},
         )
 
     def _plan_tool(self, made: AnyTool, approval_timeout: float | None) -> wire.ToolPlan:
@@ -232,14 +263,86 @@ class Activities:
                 await task
 
 
-def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wire.CallOutcome:
+@dataclass(frozen=True)
+class _Decided:
+    """An approver of a run above, for a call that the client has approved: that is its answer where it would defer.
+
+    Attributes:
+        has_passed: Whether it has approved the call already, and is not asked again.
+    """
+
+    approver: Approver
+    call_id: str
+    has_passed: bool
+
+    def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        if request.call.id != self.call_id:
+            return self.approver(request)
+        if self.has_passed:
+            return True
+        verdict = self.approver(request)
+        return self._wait(verdict) if isinstance(verdict, Awaitable) else self._decide(verdict)
+
+    async def _wait(self, verdict: Awaitable[Verdict]) -> Verdict:
+        return self._decide(await verdict)
+
+    def _decide(self, verdict: Verdict) -> Verdict:
+        return True if isinstance(verdict, Decision) and verdict.refusal == "defer" else verdict
+
+
+class _Delegation:
+    """Runs a sub-agent elsewhere: its call ends with its task at first, and once there is an answer, with that.
+
+    Attributes:
+        task: The task, once it is known.
+    """
+
+    def __init__(self, answer: wire.ChildAnswer | None) -> None:
+        self._answer = answer
+        self.task: str | None = None
+
+    def __enter__(self) -> Self:
+        self._token = delegate.set(self._run)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        delegate.reset(self._token)
+
+    def _run(self, agent: SubAgent, task: str, parent: ParentCall) -> Any:
+        """Return the answer.
+
+        Raises:
+            Deferred: There is none yet. The gates are not asked again once there is.
+        """
+        answer, caller = self._answer, parent.caller
+        if answer is None:
+            self.task = task
+            call = caller.dispatcher.started.get(parent.call.id, parent.call)
+            context = ToolContext(deps=None, run_id=caller.conversation.run_id)
+            raise Deferred(ApprovalRequest(caller.tools[call.name], {}, context, call).to_pending())
+        if answer.error:
+            raise Failed(FAILED.format(answer.error))
+        return agent.get_answer(
+            RunResult(
+                output=answer.output,
+                finish_reason=answer.finish_reason,
+                messages=(),
+                calls=(),
+                usage=Usage(),
+                model="",
+                state=caller.conversation.state,
+            )
+        )
+
+
+def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event], task: str | None) -> wire.CallOutcome:
     state = run.conversation.state
     usage = _subtract(state.usage, before.usage)
     if state.pending:
         (waiting,) = state.pending
         imports = list(waiting.call.imports)
         pending = {**vars(waiting), "call": {**vars(waiting.call), "imports": imports}}
-        return wire.CallOutcome(pending=pending, usage=usage)
+        return wire.CallOutcome(pending=pending, task=task, usage=usage)
     message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
     whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
     return wire.CallOutcome(

@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -44,8 +44,6 @@ from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsErro
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
 LOOK_TIMEOUT = timedelta(seconds=10)
-# Seconds until another worker takes over from one that died while it thought about the next step.
-TASK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,7 @@ class RunStatus:
             `finished`.
         turns: Responses of the model so far.
         messages: Number of messages so far, the first ones included.
-        pending: The calls that wait for approval.
+        pending: The calls that wait for approval, those of sub-agents included.
         usage: Tokens and requests so far.
         finish_reason: Why the run ended; else empty.
         note: Why no worker takes the next step, where that is known; else empty.
@@ -126,7 +124,7 @@ class DurableRunner:
                 task_queue=self._task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 result_type=wire.RunOutcome,
-                task_timeout=timedelta(seconds=TASK_SECONDS),
+                task_timeout=timedelta(seconds=wire.TASK_SECONDS),
             )
         except WorkflowAlreadyStartedError:
             raise RunExistsError(f"There is a run {own!r} already: attach({own!r}) returns it.") from None
@@ -155,7 +153,7 @@ class DurableRun:
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
-        self.id = run_id
+        self.id, self._client = run_id, client
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
     async def result(self) -> RunResult:
@@ -193,11 +191,13 @@ class DurableRun:
             RunError: No worker has answered within 10 seconds.
             RunNotFoundError: The server has deleted the run.
         """
-        with _translated(self.id):
-            data: dict[str, Any] = await self._handle.query(wire.STATUS, rpc_timeout=LOOK_TIMEOUT)
+        data = await self._look()
         calls = [(each, ToolCall.from_dict(each["call"])) for each in data["pending"]]
-        pending = tuple(PendingApproval(**{**each, "call": call}) for each, call in calls)
-        return RunStatus(**{**data, "pending": pending, "usage": Usage(**data["usage"])})
+        pending = [PendingApproval(**{**each, "call": call}) for each, call in calls]
+        for child in data.pop("children"):
+            with suppress(RunNotFoundError):  # it starts now
+                pending += (await DurableRun(self._client, child).status()).pending
+        return RunStatus(**{**data, "pending": tuple(pending), "usage": Usage(**data["usage"])})
 
     async def messages(self, offset: int = 0) -> AsyncIterator[Message]:
         """Give the messages of the run as they come, until it has ended; any number of readers may do so.
@@ -222,7 +222,7 @@ class DurableRun:
                 await asyncio.sleep(LOOK)
 
     async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
-        """Decide on a call that waits for approval; returns once a worker has taken the decision.
+        """Decide on a call that waits for approval, also one of a sub-agent; returns once a worker has the decision.
 
         The same decision may be given again. It is bound to the call, its arguments and its tool's definition: where
         these have changed, the call is asked about again.
@@ -237,6 +237,9 @@ class DurableRun:
             with _translated(self.id):
                 await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
+            for child in (await self._look())["children"]:
+                with suppress(ApprovalError, RunEndedError, RunNotFoundError):
+                    return await DurableRun(self._client, child).approve(call_id, decision)
             raise ApprovalError(str(failure.cause)) from None
 
     async def steer(self, message: str) -> None:
@@ -267,6 +270,11 @@ class DurableRun:
             if not await self._is_running():
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
+
+    async def _look(self) -> dict[str, Any]:
+        with _translated(self.id):
+            data: dict[str, Any] = await self._handle.query(wire.STATUS, rpc_timeout=LOOK_TIMEOUT)
+        return data
 
     async def _is_running(self) -> bool:
         description = await self._handle.describe()

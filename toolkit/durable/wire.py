@@ -13,6 +13,8 @@ WORKFLOW = "toolkit.run"
 OPEN, MODEL, CALL = "toolkit.open", "toolkit.model", "toolkit.call"
 DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
 
+# Seconds until another worker takes over from one that died while it thought about the next step.
+TASK_SECONDS = 5.0
 # Seconds without a heartbeat after which the worker of the first step counts as dead: its own setting is not known yet.
 OPEN_HEARTBEAT = 5.0
 # Type of the failure of a step that a worker with other tools did not take.
@@ -42,6 +44,7 @@ class OpenStep:
 
     run_id: str
     question: Question
+    path: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +101,11 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStep:
-    """One call of the model: the fingerprint of the plan, and the state."""
+    """One call of the model: the fingerprint of the plan, the state, and the names of the tools to the sub-agent."""
 
     fingerprint: str
     state: str
+    path: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,21 +125,38 @@ class ModelOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChildAnswer:
+    """The end of a sub-agent's run.
+
+    Attributes:
+        error: Why it failed; empty where it did not.
+    """
+
+    output: str = ""
+    finish_reason: str = "stop"
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallStep:
     """One call of a tool.
 
     Attributes:
         state: A state that has this call alone, open or with the approval that it waits for.
-        called: Names of the tools whose results the run has read.
+        path: Names of the tools that lead to the sub-agent whose call it is; empty for the run's own.
+        foreign: Names of the tools with `trust="foreign"` that the run has called, or one above it.
         available: As the model's activity returned it.
         decision: The decision on the approval.
+        answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to.
     """
 
     fingerprint: str
     state: str
-    called: Sequence[str] = ()
+    path: Sequence[str] = ()
+    foreign: Sequence[str] = ()
     available: Sequence[str] | None = None
     decision: Mapping[str, Any] | None = None
+    answer: ChildAnswer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +166,7 @@ class CallOutcome:
     Attributes:
         message: The result as a message.
         pending: The approval.
+        task: Where the tool is a sub-agent: its task. The approval is then given, and comes with its answer.
         is_stopped: Whether an approver ended the run.
         output: The answer, where the result is one.
         usage: What the call used by runs of its own.
@@ -154,6 +176,7 @@ class CallOutcome:
 
     message: Mapping[str, Any] | None = None
     pending: Mapping[str, Any] | None = None
+    task: str | None = None
     is_stopped: bool = False
     output: str | None = None
     usage: Mapping[str, int] = field(default_factory=dict)
@@ -178,6 +201,8 @@ class RunInput:
         steering: Unread messages of `steer`.
         follow_ups: Unread messages of `follow_up`.
         decided: The decisions so far.
+        path: Names of the tools that lead to the sub-agent whose run it is; its plan is that of the run above.
+        foreign: Names of the tools with `trust="foreign"` that the runs above have called.
     """
 
     question: Question
@@ -188,6 +213,8 @@ class RunInput:
     steering: Sequence[str] = ()
     follow_ups: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
+    path: Sequence[str] = ()
+    foreign: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
+from toolkit._runner.sub_agent import walk_tools
 from toolkit._tools.tool import find_instance
 from toolkit.durable.activities import Activities
 from toolkit.durable.workflow import RunWorkflow
@@ -133,5 +134,6 @@ def _check_arguments(
         raise ValueError(
             f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
         )
-    if unknown := next((name for name in tool_queues if name not in runner.toolbox), None):
-        raise ValueError(f"tool_queues= names {unknown!r}, and the runner has: {', '.join(runner.toolbox.names)}.")
+    names = [made.name for made in walk_tools(runner.toolbox)]
+    if unknown := next((name for name in tool_queues if name not in names), None):
+        raise ValueError(f"tool_queues= names {unknown!r}, and the runner has: {', '.join(names)}.")

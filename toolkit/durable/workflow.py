@@ -7,13 +7,15 @@ stands in the plan that the first activity returns. So a replay comes to the sam
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
@@ -56,6 +58,16 @@ LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"
 _NO_PLAN = wire.ToolPlan()
 
 
+@dataclass(frozen=True)
+class _ChildEnd:
+    """The end of a sub-agent's run; one that was cancelled has no answer."""
+
+    answer: wire.ChildAnswer | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    calls_by_tool: Mapping[str, int] = field(default_factory=dict)
+    foreign: Sequence[str] = ()
+
+
 class _Halted(Exception):
     """A hook has ended the run with an answer."""
 
@@ -72,6 +84,7 @@ class RunWorkflow:
         self._decided = {verdict.call_id: verdict for verdict in given.decided}
         self._results: dict[str, wire.CallOutcome] = {}
         self._answers: dict[str, str] = {}  # results that are the answer, by call id
+        self._children: list[str] = []  # runs of sub-agents, by id
         self._available: Sequence[str] | None = None
         self._waited = 0.0  # seconds in which nothing but a decision was missing
         self._start = workflow.time()
@@ -144,6 +157,7 @@ class RunWorkflow:
             "usage": vars(state.usage) if state else {},
             "messages": len(state.messages) if state else 0,
             "pending": [_dump_pending(waiting) for waiting in self._pending.values()],
+            "children": list(self._children),
             "note": self._note,
         }
 
@@ -161,7 +175,11 @@ class RunWorkflow:
 
     async def _open(self, given: wire.RunInput) -> tuple[wire.Plan, Conversation]:
         plan, state = given.plan, given.state
-        if plan is None:
+        if given.path and plan is not None and not state:  # a sub-agent
+            step = wire.OpenStep(run_id=given.run_id, question=given.question, path=given.path)
+            opened = await self._execute(wire.OPEN, step, wire.Opened, plan)
+            plan, state = opened.plan, opened.state
+        elif plan is None:
             step = wire.OpenStep(run_id=given.run_id, question=given.question)
             opened = await workflow.execute_activity(
                 wire.OPEN,
@@ -212,12 +230,12 @@ class RunWorkflow:
                 non_retryable=True,
             )
         try:
-            step = wire.ModelStep(fingerprint=plan.fingerprint, state=state)
+            step = wire.ModelStep(fingerprint=plan.fingerprint, state=state, path=self._given.path)
             asked = asyncio.create_task(self._execute(wire.MODEL, step, wire.ModelOutcome, plan))
             (outcome,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
         except ActivityError as error:
             raise _translate(error) from error
-        conversation.add_usage(Usage(**outcome.usage))
+        self._add_usage(outcome.usage)
         self._available = outcome.available
         if outcome.halt is not None:
             raise _Halted(outcome.halt)
@@ -230,15 +248,16 @@ class RunWorkflow:
         """Run the open calls except those that wait for a decision."""
         waiting, state = self._pending, conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
-        called = sorted({message.name for message in state.messages if isinstance(message, ToolMessage)})
+        results = [message for message in state.messages if isinstance(message, ToolMessage)]
+        foreign = sorted({*self._given.foreign, *(name for result in results for name in result.foreign)})
         places = asyncio.Semaphore(min(plan.max_parallel, MAX_PENDING))
         self._results = {}
 
         async def run(call: ToolCall) -> None:
             async with places:
-                outcome = await self._run_call(call, decided.get(call.id), called, plan, state)
+                outcome = await self._run_call(call, decided.get(call.id), foreign, plan, state)
             if outcome.halt is not None:
-                conversation.add_usage(Usage(**outcome.usage))
+                self._add_usage(outcome.usage)
                 raise _Halted(outcome.halt)
             self._results[call.id] = outcome
             if outcome.output is not None:
@@ -266,7 +285,7 @@ class RunWorkflow:
         outcomes = [self._results[call.id] for call in step.calls if call.id in self._results]
         self._results = {}
         for outcome in outcomes:
-            conversation.add_usage(Usage(**outcome.usage))
+            self._add_usage(outcome.usage)
             for name, count in outcome.calls_by_tool.items():
                 for _ in range(count):
                     conversation.count_call(name, 0)
@@ -285,31 +304,77 @@ class RunWorkflow:
         self,
         call: ToolCall,
         decided: PendingApproval | None,
-        called: Sequence[str],
+        foreign: Sequence[str],
         plan: wire.Plan,
         state: RunState,
     ) -> wire.CallOutcome:
-        own = state.replace(
-            messages=(UserMessage(""), ModelResponse(calls=(call,))),
-            phase="paused" if decided else "calling",
-            call_count=1,
-            results=(),
-            pending=(decided,) if decided else (),
-        )
         step = wire.CallStep(
             fingerprint=plan.fingerprint,
-            state=own.to_json(),
-            called=called,
+            state=_make_call_state(state, call, decided),
+            path=self._given.path,
+            foreign=foreign,
             available=self._available,
             decision=self._decided[call.id].decision if decided else None,
         )
         try:
-            return await self._execute(wire.CALL, step, wire.CallOutcome, plan, plan.tools.get(call.name, _NO_PLAN))
+            outcome = await self._execute_call(call, step, plan)
+            if outcome.task is None:
+                return outcome
+            self._add_usage(outcome.usage)
+            end = await self._run_child(call, outcome.task, foreign, plan)
+            self._add_usage(end.usage)
+            if end.answer is None:
+                return wire.CallOutcome(message=message_to_dict(refuse_call(call, CANCELLED_TEXT)))
+            waiting = _load_pending(outcome.pending)
+            approved, own = {"approved": True}, _make_call_state(state, waiting.call, waiting)
+            foreign = sorted({*foreign, *end.foreign})
+            step = replace(step, state=own, decision=approved, answer=end.answer, foreign=foreign)
+            return replace(await self._execute_call(call, step, plan), calls_by_tool=end.calls_by_tool)
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
             why = CANCELLED_TEXT if is_cancelled_exception(error) else LOST_TEXT
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
+
+    async def _execute_call(self, call: ToolCall, step: wire.CallStep, plan: wire.Plan) -> wire.CallOutcome:
+        return await self._execute(wire.CALL, step, wire.CallOutcome, plan, plan.tools.get(call.name, _NO_PLAN))
+
+    async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
+        """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
+        run_id = sha256(f"{self._given.run_id} {call.id}".encode()).hexdigest()[:32]
+        given = wire.RunInput(
+            question=wire.Question(prompt=task, fingerprint=plan.fingerprint),
+            run_id=run_id,
+            plan=plan,
+            path=[*self._given.path, call.name],
+            foreign=foreign,
+        )
+        child_id = f"{workflow.info().workflow_id}/{call.id}"
+        self._children.append(child_id)
+        try:
+            outcome = await workflow.execute_child_workflow(
+                wire.WORKFLOW,
+                given,
+                id=child_id,
+                result_type=wire.RunOutcome,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                task_timeout=timedelta(seconds=wire.TASK_SECONDS),
+                cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+        except ChildWorkflowError as error:
+            if is_cancelled_exception(error):
+                return _ChildEnd()
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "FatalError":
+                raise ApplicationError(error.cause.message, type="FatalError", non_retryable=True) from error
+            why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+            return _ChildEnd(wire.ChildAnswer(error=why))
+        finally:
+            self._children.remove(child_id)
+        state = RunState.from_json(outcome.state)
+        names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
+        answer = wire.ChildAnswer(output=outcome.output, finish_reason=outcome.finish_reason)
+        is_cancelled = outcome.finish_reason == "cancelled"
+        return _ChildEnd(None if is_cancelled else answer, vars(state.usage), state.calls_by_tool, sorted(names))
 
     async def _execute(self, name: str, step: Any, kind: type[T], plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN) -> T:
         """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
@@ -337,6 +402,10 @@ class RunWorkflow:
                 return done
             await workflow.sleep(look)
             look = min(2 * look, LONGEST_LOOK)
+
+    def _add_usage(self, usage: Mapping[str, int]) -> None:
+        if self._conversation is not None:
+            self._conversation.add_usage(Usage(**usage))
 
     async def _wait_for_decision(self, conversation: Conversation) -> None:
         start = workflow.time()
@@ -366,6 +435,8 @@ class RunWorkflow:
                 steering=steering,
                 follow_ups=follow_ups,
                 decided=[*self._decided.values()],
+                path=self._given.path,
+                foreign=self._given.foreign,
             )
         )
 
@@ -376,6 +447,17 @@ def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     while queue.has_steering:
         steering += [message.text for message in queue.take_steering()]
     return steering, [message.text for message in queue.close()]
+
+
+def _make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None) -> str:
+    """Make a state that has one call alone, open or with the approval that is given."""
+    return state.replace(
+        messages=(UserMessage(""), ModelResponse(calls=(call,))),
+        phase="paused" if waiting else "calling",
+        call_count=1,
+        results=(),
+        pending=(waiting,) if waiting else (),
+    ).to_json()
 
 
 def _load_limits(limits: Any) -> Limits:
