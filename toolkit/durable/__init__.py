@@ -12,6 +12,7 @@ Files, each importing only those below it:
     activities   one step of a run, as the runner does it
     workflow     what comes next, in the engine's sandbox
     ledger       a ledger in PostgreSQL, for workers on several machines
+    claims       large payloads are kept in a store
     server       a development server on this machine
     wire         what these send to each other
 """
@@ -23,6 +24,9 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from toolkit.durable.claims import ClaimCheck as ClaimCheck
+    from toolkit.durable.claims import PayloadDirectory as PayloadDirectory
+    from toolkit.durable.claims import PayloadStore as PayloadStore
     from toolkit.durable.client import DurableRun as DurableRun
     from toolkit.durable.client import DurableRunner as DurableRunner
     from toolkit.durable.client import RunStatus as RunStatus
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
+    "toolkit.durable.claims": ("ClaimCheck", "PayloadDirectory", "PayloadStore"),
     "toolkit.durable.client": ("DurableRun", "DurableRunner", "RunStatus"),
     "toolkit.durable.ledger": ("PostgresLedger",),
     "toolkit.durable.server": ("DevServer",),

@@ -17,11 +17,14 @@ from toolkit._runner.runner import Runner
 from toolkit._runner.sub_agent import walk_tools
 from toolkit._tools.tool import find_instance
 from toolkit.durable.activities import Activities
+from toolkit.durable.claims import ClaimCheck
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.errors import DefinitionError
 
 # The server takes 2 MB for one payload, of which the frame around a state takes some.
 MAX_BYTES = 1_800_000
+# Where larger payloads go to a store, what one step may read and write.
+MAX_STORED_BYTES = 100_000_000
 # Seconds until another worker takes over the conversation of one that is gone.
 STICKY_SECONDS = 2.0
 # The workflow holds no state outside its object, so its modules are loaded once, not for each run.
@@ -44,7 +47,8 @@ class Worker:
         deps: Given to tools as `ToolContext.deps`.
         heartbeat: Seconds without news after which the server gives a step to another worker, at least 1.
         attempts: How often a step is tried where its worker dies, or the model's server fails temporarily.
-        max_bytes: The longest conversation, and the largest result, in bytes of JSON.
+        max_bytes: The longest conversation, and the largest result, in bytes of JSON; by default 1.8 million, as the
+            server takes 2 MB at a time, and 100 million where the client has a `ClaimCheck`.
         tool_queues: Task queues by name of tool: the calls of such a tool wait for a worker of that queue, such as one
             with a GPU. All workers of a runner get the same. A tool's rate is limited by giving its workers
             `max_task_queue_activities_per_second=`, which counts over all of them.
@@ -68,11 +72,14 @@ class Worker:
         deps: Any = None,
         heartbeat: float = 10.0,
         attempts: int = 10,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
         tool_queues: Mapping[str, str] = MappingProxyType({}),
         check_fingerprint: bool = True,
         **options: Any,
     ) -> None:
+        if max_bytes is None:
+            has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
+            max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
         _check_arguments(runner, heartbeat, attempts, max_bytes, tool_queues)
         activities = Activities(
             runner=runner,

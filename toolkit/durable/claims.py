@@ -1,0 +1,142 @@
+"""Claim check: large payloads are kept in a store, and the server's history has their keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+from toolkit._options import is_whole
+from toolkit.errors import StoreError
+
+# Bytes above which a payload goes to the store.
+MIN_BYTES = 256 * 1024
+ENCODING = b"toolkit/claim"
+
+
+class PayloadStore(Protocol):
+    """A store of payloads that all workers and clients reach; its methods are called in threads."""
+
+    def save(self, data: bytes, /) -> str:
+        """Keep data, and return its key. The same data may come again."""
+        ...
+
+    def load(self, key: str, /) -> bytes:
+        """Return the data of a key.
+
+        Raises:
+            Exception: There is none, or it cannot be read. The step is then tried again.
+        """
+        ...
+
+
+class ClaimCheck(PayloadCodec):
+    """Keeps payloads above `min_bytes` in a store; the server gets their keys.
+
+    Give it to the data converter of clients and workers:
+    `Client.connect(address, data_converter=DataConverter(payload_codec=ClaimCheck("/shared/payloads")))`.
+
+    Args:
+        store: A directory that all of them reach, or an object with `save(data) -> key` and `load(key) -> data`.
+        codec: Applied before, such as one that encrypts: the store then has what it made.
+        min_bytes: The largest payload that the server still gets.
+
+    Raises:
+        ValueError: `min_bytes` is not a positive whole number.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | PayloadStore,
+        *,
+        codec: PayloadCodec | None = None,
+        min_bytes: int = MIN_BYTES,
+    ) -> None:
+        if not is_whole(min_bytes, 1):
+            raise ValueError(f"min_bytes={min_bytes!r} must be a whole number of bytes, at least 1.")
+        self._store = PayloadDirectory(store) if isinstance(store, (str, os.PathLike)) else store
+        self._codec, self._min_bytes = codec, min_bytes
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Apply the codec, and replace large payloads by their keys."""
+        coded = await self._codec.encode(payloads) if self._codec else payloads
+        return [await self._save(each) if each.ByteSize() > self._min_bytes else each for each in coded]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Replace keys by their payloads, and undo the codec."""
+        coded = [await self._load(each) if each.metadata.get("encoding") == ENCODING else each for each in payloads]
+        return await self._codec.decode(coded) if self._codec else coded
+
+    async def _save(self, payload: Payload) -> Payload:
+        key = await asyncio.to_thread(self._store.save, payload.SerializeToString())
+        return Payload(metadata={"encoding": ENCODING}, data=key.encode())
+
+    async def _load(self, payload: Payload) -> Payload:
+        return Payload.FromString(await asyncio.to_thread(self._store.load, payload.data.decode()))
+
+
+class PayloadDirectory:
+    """Payloads as files of one directory, named after the SHA-256 of what they hold.
+
+    Args:
+        path: The directory; created if it does not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def save(self, data: bytes, /) -> str:
+        """Write a file, unless there is one of the same data.
+
+        Raises:
+            StoreError: It could not be written.
+        """
+        key = sha256(data).hexdigest()
+        try:
+            file = self._path / key[:2] / key
+            if file.exists():
+                os.utime(file)
+                return key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draft = file.with_name(f"{key}.{os.getpid()}.{time.monotonic_ns()}")
+            draft.write_bytes(data)
+            draft.replace(file)  # whole or not at all
+        except OSError as error:
+            raise StoreError(f"The payload could not be kept: {error}") from error
+        return key
+
+    def load(self, key: str, /) -> bytes:
+        """Read a file.
+
+        Raises:
+            StoreError: There is none, it cannot be read, or it holds something else.
+        """
+        if not (key.isalnum() and key.isascii()):
+            raise StoreError(f"{key!r:.100} is no key of a payload.")
+        try:
+            data = (self._path / key[:2] / key).read_bytes()
+        except OSError as error:
+            raise StoreError(f"The payload could not be read: {error}") from error
+        if sha256(data).hexdigest() != key:
+            raise StoreError(f"The file of the payload {key} holds something else.")
+        return data
+
+    def forget(self, seconds: float) -> None:
+        """Delete the payloads that nothing has written for so long: longer than runs take, and their histories stay.
+
+        Raises:
+            StoreError: They could not be deleted.
+        """
+        try:
+            for file in self._path.glob("*/*"):
+                if file.stat().st_mtime < time.time() - seconds:
+                    file.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"The payloads could not be deleted: {error}") from error
