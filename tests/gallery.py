@@ -37,6 +37,7 @@ TITLES = {
     "sub_agents": "Sub-agents",
     "approval_terminal": "Approval in a terminal",
     "approval_deferred": "Approval later, in another process",
+    "undo": "Undo what a run has done",
     "guards": "Hooks, redaction and audit",
     "retry": "Retries and timeouts",
     "cancellation": "Cancel a run",

@@ -62,7 +62,7 @@ PUBLIC: dict[str, str] = {
         LedgerEntry LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
         RateLimitedModel RunError RunHandle RunResult RunState Runner SQLiteLedger SQLiteRuns SQLiteSession Session
         TimedOut Tool ToolCall ToolContext ToolError
-        ToolResult ToolNotFoundError Toolbox ToolkitError Usage batched repair_history tool
+        ToolResult ToolNotFoundError Toolbox ToolkitError Undo Usage batched repair_history tool
     """,
     "toolkit.adapters": """
         from_anthropic from_langchain from_openai_agents from_pydantic_ai from_smolagents

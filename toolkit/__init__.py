@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit._execution.ledger import MemoryLedger as MemoryLedger
     from toolkit._execution.ledger import SQLiteLedger as SQLiteLedger
     from toolkit._execution.parallel import batched as batched
+    from toolkit._execution.undo import Undo as Undo
     from toolkit._messages import File as File
     from toolkit._messages import Image as Image
     from toolkit._messages import PendingApproval as PendingApproval
@@ -81,6 +82,7 @@ _HOMES = {
         "SQLiteLedger",
     ),
     "toolkit._execution.parallel": ("batched",),
+    "toolkit._execution.undo": ("Undo",),
     "toolkit._messages": (
         "File",
         "Image",

@@ -26,6 +26,7 @@ from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
+from toolkit._execution.undo import CallNote
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
@@ -63,6 +64,7 @@ class Dispatcher:
         format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
+        undo_ledger: Records those of tools with `undo` where there is no ledger.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
         started: Calls that have reached their tools, as they ran, by id.
         foreign: Names of the tools with `trust="foreign"` that the run, or one inside or around it, has called.
@@ -81,6 +83,7 @@ class Dispatcher:
     format_error: Callable[[ToolResult], str] | None = None
     overflow: ResultStore | None = None
     ledger: Ledger | None = None
+    undo_ledger: Ledger | None = None
     suspects: Collection[str] = ()
     started: dict[str, ToolCall] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
@@ -192,12 +195,13 @@ class _CallPipeline:
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
-        if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
+        ledger = dispatcher.undo_ledger if dispatcher.ledger is None and tool.settings.undo else dispatcher.ledger
+        if ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
             if dispatcher.is_gated(tool):
                 arguments, call = await self._pass_gates(tool, arguments, call)
             result = await self._invoke(tool, arguments, call)
         else:
-            result = await self._execute_recorded(tool, arguments, call, dispatcher.ledger)
+            result = await self._execute_recorded(tool, arguments, call, ledger)
         self.result = result._replace(repairs=repairs) if repairs else result
         return self.result
 
@@ -239,7 +243,8 @@ class _CallPipeline:
             await record.finish(explain(refusal, call.name))
             raise
         await record.write_stage("approved", self._digest(tool, call))
-        return await record.execute(lambda: self._invoke(tool, arguments, call))
+        note = CallNote(tool, call, self.context.iteration) if tool.settings.undo else None
+        return await record.execute(lambda: self._invoke(tool, arguments, call), note)
 
     async def _pass_gates(
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall

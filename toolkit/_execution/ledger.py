@@ -13,23 +13,21 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolkit._concurrency.backend import Backend
 from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
-from toolkit.errors import Failed
+from toolkit.errors import Failed, FatalError
 from toolkit.stores.database import Layout, SQLiteStore
 
 logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
-
-# Stages after which a call does not run again, unless it may be repeated.
-_CLAIMS = frozenset({"started", "finished"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,8 @@ class LedgerEntry:
         call_id: The call.
         stage: The stage.
         digest: Identifies the tool, its definition and the arguments.
-        result: The result of a finished call, as JSON: text, error, its kind, pictures and files.
+        result: The result of a finished call, as JSON: text, error, its kind, pictures and files. Of a tool with `undo`
+            also its value and, once it has started, tool and arguments.
         at: Time in seconds since 1970, UTC.
     """
 
@@ -102,9 +101,10 @@ class MemoryLedger:
 
     def _shorten(self, run_id: str) -> None:
         entries = self._whole.pop(run_id).values()
-        claims = [replace(entry, stage="started", result="") for entry in entries if entry.stage in _CLAIMS]
-        if claims:
-            self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in claims}
+        refused = [replace(entry, stage="started", result="") for entry in entries if entry.stage == "finished"]
+        started = [replace(entry) for entry in entries if entry.stage == "started"]
+        if refused or started:
+            self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in (*refused, *started)}
 
 
 # The entries of one run, in the order in which they were written.
@@ -183,6 +183,18 @@ CHANGED = (
 )
 
 
+class UndoNote(Protocol):
+    """What a call that can be undone records in addition."""
+
+    def describe_call(self) -> str:
+        """Write the call as JSON, before it starts."""
+        ...
+
+    def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
+        """Describe its result, as plain data."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallRecord:
     """One call in a ledger.
@@ -223,31 +235,37 @@ class CallRecord:
         """
         return await self._write(stage, digest or self.digest)
 
-    async def execute(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: UndoNote | None = None) -> ToolResult:
         """Run the call, and record its start and its result.
+
+        Args:
+            work: Runs it.
+            note: What a call that can be undone records in addition.
 
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
         """
-        is_first = await self.write_stage("started")
+        is_first = await self._write("started", self.digest, note.describe_call() if note else "")
         if not is_first and (known := await self.recall()) is not None:
             return known
-        result = await work()
-        await self.finish(result)
+        try:
+            result = await work()
+        except FatalError as error:
+            if note:  # a tool that raises has done nothing that is to be undone
+                await self.finish(ToolResult.from_error(Failed(f"The call raised {error!r}."), error), note)
+            raise
+        await self.finish(result, note)
         return result
 
-    async def finish(self, result: ToolResult) -> None:
+    async def finish(self, result: ToolResult, note: UndoNote | None = None) -> None:
         """Record the call's result, a refusal included; a failure to do so is logged."""
+        more = note.describe_result(result) if note else {}
         with suppress(Failed):
-            await self._write("finished", self.digest, result)
+            await self._write("finished", self.digest, dump_result(result, more))
 
-    async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
-        def write() -> bool:
-            text = "" if result is None else _dump_result(result)
-            entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
-            return self.ledger.write(entry)
-
-        return await self._attempt(f"keep {stage!r}", write)
+    async def _write(self, stage: Stage, digest: str, text: str = "") -> bool:
+        entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
+        return await self._attempt(f"keep {stage!r}", lambda: self.ledger.write(entry))
 
     async def _attempt(self, what: str, work: Callable[[], T]) -> T:
         async def attempt() -> T:
@@ -260,9 +278,10 @@ class CallRecord:
         return await self.backend.call(attempt, is_async=False)
 
 
-def _dump_result(result: ToolResult) -> str:
+def dump_result(result: ToolResult, more: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Write a result as JSON, with further keys."""
     message = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
-    return json.dumps({"message": message_to_dict(message), "error": result.error, "kind": result.kind})
+    return json.dumps({"message": message_to_dict(message), "error": result.error, "kind": result.kind, **more})
 
 
 def _load_result(text: str) -> ToolResult:

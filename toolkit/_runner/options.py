@@ -78,6 +78,7 @@ class RunnerOptions(TypedDict, total=False):
     max_parallel: int
     early: bool
     refresh: Refresh
+    undo_on_failure: bool
     format_error: Callable[[ToolResult], str] | None
     raise_errors: bool
     max_result: int
@@ -93,6 +94,7 @@ DEFAULTS: Mapping[str, Any] = {
     "max_parallel": MAX_PARALLEL,
     "early": False,
     "refresh": "run",
+    "undo_on_failure": False,
     "raise_errors": False,
     "max_result": MAX_RESULT,
     "queue": "one",
@@ -238,6 +240,7 @@ _RULES: Mapping[str, _Rule] = {
     "hooks": (lambda value: isinstance(value, Iterable), _accept, "a list of hooks"),
     "early": _TRUTH,
     "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
+    "undo_on_failure": _TRUTH,
     "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
     "max_parallel": (_accept, lambda value: is_whole(value, 1), "a whole number of calls, at least 1"),

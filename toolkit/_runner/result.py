@@ -10,6 +10,7 @@ from typing import Generic
 from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
+from toolkit._execution.undo import Undo
 from toolkit._messages import REASONS_WITHOUT_ANSWER, Message, ModelResponse, PendingApproval, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
@@ -37,6 +38,7 @@ class RunResult(Generic[T]):
         state: The run as plain data.
         unread: Messages that came too late for the model.
         cost: Cost of the tokens, at the `prices` of the run's limits; None without prices.
+        undone: With `undo_on_failure`, what became of each call that was to be undone, the last one first.
         abandoned: Number of functions that timed out or were cancelled and may still be running.
     """
 
@@ -49,6 +51,7 @@ class RunResult(Generic[T]):
     state: RunState = field(repr=False)
     responses: tuple[TurnFinished, ...] = field(default=(), repr=False)
     unread: tuple[Message, ...] = field(default=(), repr=False)
+    undone: tuple[Undo, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
     cost: float | None = field(default=None, repr=False)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import aclosing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic
@@ -22,6 +22,7 @@ from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import notice_interrupts
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Stopped
+from toolkit._execution.undo import Undoer
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     ModelRequest,
@@ -57,6 +58,9 @@ from toolkit.models import CallReady, Model, Piece
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
 
+# How a run ends that was broken off.
+UNDONE_REASONS = frozenset({"cancelled", "stopped"})
+
 
 @dataclass(kw_only=True, eq=False)
 class Run(Generic[T]):
@@ -76,6 +80,7 @@ class Run(Generic[T]):
         session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
         limit_rate: Makes the model keep a rate, where there is one.
+        undo_on_failure: Whether the calls are undone where the run raises an exception, is cancelled or stopped.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
         result: None until the run has ended.
@@ -97,6 +102,7 @@ class Run(Generic[T]):
     session: SessionEnd | None
     calls: dict[str, ToolCallFinished]
     limit_rate: Callable[[Model], Model] | None = None
+    undo_on_failure: bool = False
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
@@ -152,29 +158,29 @@ class Run(Generic[T]):
             model = await self._choose_model(backend)
             self._model = model.name
             yield RunStarted(run_id=conversation.run_id, model=model.name)
-            try:
-                while self.result is None:
-                    if self.cancellation:
-                        conversation.end("cancelled")
-                    if queue.has_steering:
-                        for message in conversation.read_messages(queue):
-                            yield MessageAdded(message)
-                    step = conversation.next(time.monotonic() - self.start)
-                    if limit != conversation.limit:
-                        limit = conversation.limit
-                        yield LimitReached(limit=limit)
-                    if self.checkpoint is not None and isinstance(step, (CallModel, RunCalls)):
-                        await call_function(self.checkpoint, (conversation.state,), backend)
-                    async with aclosing(self._perform(step, model, backend)) as events:
-                        async for event in events:
-                            yield event
-            except Halt as halt:
-                conversation.end("halted", output=str(halt))
-                self._set_result(str(halt), "halted")
+            async with self._undoing(backend):
+                try:
+                    while self.result is None:
+                        if self.cancellation:
+                            conversation.end("cancelled")
+                        if queue.has_steering:
+                            for message in conversation.read_messages(queue):
+                                yield MessageAdded(message)
+                        step = conversation.next(time.monotonic() - self.start)
+                        if limit != conversation.limit:
+                            limit = conversation.limit
+                            yield LimitReached(limit=limit)
+                        if isinstance(step, (CallModel, RunCalls)):
+                            await self._keep(backend)
+                        async with aclosing(self._perform(step, model, backend)) as events:
+                            async for event in events:
+                                yield event
+                except Halt as halt:
+                    conversation.end("halted", output=str(halt))
+                    self._set_result(str(halt), "halted")
             for dropped in self.caller.drop_early():
                 yield dropped
-            result = require_result(self.result)
-            await self._save(result, backend)
+            result = await self._save(require_result(self.result), backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -183,11 +189,42 @@ class Run(Generic[T]):
         model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
         return self.limit_rate(model) if self.limit_rate else model
 
-    async def _save(self, result: RunResult[T], backend: Backend) -> None:
+    @asynccontextmanager
+    async def _undoing(self, backend: Backend) -> AsyncIterator[None]:
+        """Undo the calls of a run that an exception ends, if the runner is to."""
+        try:
+            yield
+        except Exception:
+            if self.undo_on_failure:
+                self._end_here("error")
+                await self._undo(require_result(self.result), backend)
+                await self._keep(backend)
+            raise
+
+    async def _undo(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
+        """Undo the calls of the run, which has ended; returns its result with what became of them."""
+        caller = self.caller
+        ledger = caller.dispatcher.ledger or caller.dispatcher.undo_ledger
+        if ledger is None:
+            return result
+        undoer = Undoer(
+            tools=caller.tools, ledger=ledger, run_id=result.state.run_id, deps=caller.deps, backend=backend
+        )
+        self.result = replace(result, undone=await undoer.undo())
+        return self.result
+
+    async def _save(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
+        """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
+        if self.undo_on_failure and result.finish_reason in UNDONE_REASONS:
+            result = await self._undo(result, backend)
         if self.session is not None and not result.is_paused:
             await call_function(self.session.save, (result.messages,), backend)
+        await self._keep(backend)
+        return result
+
+    async def _keep(self, backend: Backend) -> None:
         if self.checkpoint is not None:
-            await call_function(self.checkpoint, (result.state,), backend)
+            await call_function(self.checkpoint, (self.conversation.state,), backend)
 
     def leave(self) -> None:
         """Release what the run holds; one that has not ended is cancelled."""

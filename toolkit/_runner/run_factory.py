@@ -24,6 +24,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
+from toolkit._execution.undo import was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -78,6 +79,7 @@ class RunFactory:
         options: The other options of the runner, those that were given.
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
+        ledger: The one that was given; or one in memory, for resumed runs and calls that can be undone.
 
     Raises:
         ValueError: An option has a wrong value.
@@ -114,7 +116,7 @@ class RunFactory:
         self._order: Order = check_order(given.get("order", "parallel"))
         self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
         self._hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
-        self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
+        self.ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
         # What stands before the calls of a run that no other one has started.
         self._dispatcher = Dispatcher(
             tools={},
@@ -125,6 +127,7 @@ class RunFactory:
             max_result=given.get("max_result", MAX_RESULT),
             format_error=given.get("format_error"),
             ledger=given.get("ledger"),
+            undo_ledger=self.ledger,
         )
 
     def create(self, request: RunRequest) -> Run[Any]:
@@ -196,6 +199,7 @@ class RunFactory:
             session=SessionEnd(request.session, len(earlier), known) if request.session else None,
             limit_rate=request.limit_rate,
             calls=restore_calls(state) if state else {},
+            undo_on_failure=options.get("undo_on_failure", False),
         )
         self.active.add(run)
         return run
@@ -219,6 +223,7 @@ class RunFactory:
         """
         above = parent.conversation if parent else None
         if state:
+            self._refuse_undone(state.run_id)
             has_instructions = isinstance(state.messages[0], SystemMessage)
             return _resume(state.replace(allowed_tools=allowed), self.limits, above), len(earlier) + has_instructions
         if request.decisions:
@@ -228,6 +233,16 @@ class RunFactory:
         run_id = uuid.uuid4().hex
         conversation = Conversation(messages, run_id=run_id, limits=self.limits, allowed_tools=allowed, parent=above)
         return conversation, len(messages) - (prompt is not None)
+
+    def _refuse_undone(self, run_id: str) -> None:
+        """Refuse to go on with a run whose calls were undone.
+
+        Raises:
+            ConversationError: They were, or that has begun.
+        """
+        may_undo = any(made.settings.undo is not None for made in self._tools.listed.values())
+        if may_undo and was_undone(self.ledger.read(run_id)):
+            raise ConversationError(f"The calls of run {run_id} were undone, so it cannot go on; undo() ends it.")
 
     def _list_tools(self, request: RunRequest, parent: ToolCaller | None) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
@@ -322,7 +337,7 @@ class RunFactory:
             own = replace(own, approvers=(recorded,))
         if own.ledger is not None:
             return own
-        return replace(own, ledger=self._ledger, suspects=_list_open_ids(state))
+        return replace(own, ledger=self.ledger, suspects=_list_open_ids(state))
 
 
 @dataclass(frozen=True)

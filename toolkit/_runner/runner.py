@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar, Unpack, override
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.backend import Backend, call_function, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._execution.undo import Undo, Undoer
 from toolkit._options import check_methods, refuse_unknown_options, spell_options
 from toolkit._runner.answers import Answers
 from toolkit._runner.control import Controls, MessageQueue
+from toolkit._runner.conversation import Conversation
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import Batch, Rate, arun_all, run_all
 from toolkit._runner.options import (
@@ -31,12 +33,14 @@ from toolkit._runner.options import (
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
+from toolkit._runner.saved_runs import SQLiteRuns
+from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, name_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError
+from toolkit.errors import ConversationError, DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
@@ -97,6 +101,8 @@ class Runner(Controls, Delegate):
         max_parallel: How many calls run at the same time, at most.
         early: Whether calls of tools with effect="read" start while the answer is still arriving.
         refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
+        undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, is cancelled
+            or is stopped by an approver: `RunResult.undone`. Not where its process dies, or Ctrl-C ends it.
         format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
             `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a
             limit, keep their texts.
@@ -297,6 +303,60 @@ class Runner(Controls, Delegate):
         return await arun_all(
             lambda prompt: self._create(prompt, output_type, given, limit_rate=limit_rate).finish(AsyncBackend()), batch
         )
+
+    def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
+        """Undo the calls of a run by the `undo` of their tools, the last call first; the run cannot go on then.
+
+        Only calls that succeeded are undone, each once, by a call with an idempotency key of its own. Whatever the
+        outcome of one is, the others follow. After a crash, call it again: it goes on where it stopped.
+
+        Args:
+            run: The state of the run, or its id. Another process needs a `ledger` or SQLiteRuns for it.
+            deps: As for `run`.
+
+        Raises:
+            ConversationError: There is no record of the run's calls, or it is still active.
+            StoreError: The ledger cannot be read or written.
+            TypeError: It is neither a state nor an id; or an undo takes `deps`, and there are none.
+
+        Examples:
+            >>> from toolkit import tool
+            >>> from toolkit.testing import ScriptedModel, call
+            >>> @tool(effect="write", undo=lambda booking: print(f"cancel {booking}"))
+            ... def book(city: str) -> str:
+            ...     '''Book a hotel.'''
+            ...     return f"hotel in {city}"
+            >>> runner = Runner([book], model=ScriptedModel([call("book", city="Rome"), "Booked."]))
+            >>> result = runner.run("Book a hotel in Rome.")
+            >>> [each.outcome for each in runner.undo(result.state)]
+            cancel hotel in Rome
+            ['undone']
+        """
+        return run_sync(self._undo(run, deps, SyncBackend()))
+
+    async def aundo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
+        """Do what `undo` does, in the running event loop."""
+        return await self._undo(run, deps, AsyncBackend())
+
+    async def _undo(self, run: RunState | str, deps: Any, backend: Backend) -> tuple[Undo, ...]:
+        if not isinstance(run, (RunState, str)):
+            raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
+        run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
+        saved, ledger, tools = self._factory.options.get("checkpoint"), self._factory.ledger, self.toolbox.snapshot()
+        if isinstance(saved, SQLiteRuns):
+            state = saved.load(run_id)
+        if any(active.conversation.run_id == run_id for active in self._factory.active.get_all()):
+            raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
+        may_undo = state is None or any(tools[name].settings.undo for name in state.calls_by_tool if name in tools)
+        if may_undo and not ledger.read(run_id):
+            raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
+        undoer = Undoer(tools=tools, ledger=ledger, run_id=run_id, deps=deps, backend=backend)
+        undone = await undoer.undo()
+        if saved is not None and state is not None and state.phase != "finished":
+            conversation = Conversation.restore(state)
+            conversation.end("cancelled")
+            await call_function(saved, (conversation.state,), backend)
+        return undone
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.

@@ -82,7 +82,7 @@ class Signature:
         from toolkit._schema.docstrings import parse  # slow to load, and needed with the schema only
 
         text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
-        return parse(text, [name.lstrip("*") for name in self._declared])
+        return parse(text, [name.lstrip("*") for name in self.declared])
 
     @cached_property
     def returns(self) -> ReturnType:
@@ -101,12 +101,12 @@ class Signature:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Every parameter that a call may have, in order."""
-        return tuple([self._make_parameter(declared) for declared in self._declared.values()])
+        return tuple([self._make_parameter(declared) for declared in self.declared.values()])
 
     @property
     def unannotated(self) -> tuple[str, ...]:
         """Names of the parameters without an annotation."""
-        return tuple(name for name, p in self._declared.items() if p.annotation is inspect.Parameter.empty)
+        return tuple(name for name, p in self.declared.items() if p.annotation is inspect.Parameter.empty)
 
     @cached_property
     def has_plain_call(self) -> bool:
@@ -195,7 +195,7 @@ class Signature:
         return () if known is None else [name for name in names if name not in known]
 
     @cached_property
-    def _declared(self) -> Mapping[str, inspect.Parameter]:
+    def declared(self) -> Mapping[str, inspect.Parameter]:
         """Python's parameters, without the instance and what a partial binds by keyword."""
         try:
             declared = dict(self._python.parameters)

@@ -13,6 +13,7 @@ Files, each importing only those below it:
     decorator        `@tool`
     tool             Tool
     from_schema      declarations by a JSON Schema or by types
+    undo             the values of a call that a tool's `undo` takes
     invocation       parse arguments, call the handler, make the result
     handlers         bound functions, latent tools, and tools without a function
     functions        Python functions, called with the values of a call

@@ -93,6 +93,9 @@ def tool(
         isolate: "process" runs each call in a process of its own, which a timeout or a cancellation kills.
         authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.
         approve: Whether each call needs approval; or a function of an ApprovalRequest that decides it.
+        undo: A function, or a tool, that undoes a call which has succeeded: see `Runner.undo`. Parameters named as the
+            tool's get the arguments of the call; one other, of any name, gets the result. A tool with `idempotent=True`
+            is called again where an earlier attempt failed or was broken off.
         max_result: Characters of a result that the model sees. By default the run's `max_result`.
         return_direct: Whether the result is the run's answer, without a further answer of the model.
         activity: The name that the tool's function is bound under, see Toolbox.bind. By default the tool's own name.

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from inspect import isawaitable
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
@@ -52,6 +51,7 @@ class ToolSettings:
     isolate: Isolation | None = None
     authorize: Callable[..., Any] | None = None
     approve: bool | Callable[..., Any] = False
+    undo: Callable[..., Any] | None = None
     max_result: int | None = None
     return_direct: bool = False
     namespace: str | None = None
@@ -86,7 +86,7 @@ class ToolSettings:
 
     def bind(self, instance: Any) -> ToolSettings:
         """Bind the functions that are methods of the instance's class, as the tool itself is bound."""
-        own = {option: getattr(self, option) for option in ("authorize", "approve", "retry_on")}
+        own = {option: getattr(self, option) for option in ("authorize", "approve", "retry_on", "undo")}
         bound_own = {option: _bind_method(value, instance) for option, value in own.items()}
         if all(bound_own[option] is value for option, value in own.items()):
             return self
@@ -169,7 +169,7 @@ def _bind_method(value: Any, instance: Any) -> Any:
     """Return an instance's method in place of a function in the body of its class, or of one of its bases."""
     if isinstance(value, _BothAuthorizers):
         return replace(value, outer=_bind_method(value.outer, instance), inner=_bind_method(value.inner, instance))
-    if not isinstance(value, (FunctionType, staticmethod, classmethod)):
+    if not hasattr(type(value), "__get__"):  # a function, a class or static method, a tool
         return value
     owner = instance if isinstance(instance, type) else type(instance)
     names = (name for kind in owner.__mro__ for name, member in vars(kind).items() if member is value)
@@ -178,7 +178,9 @@ def _bind_method(value: Any, instance: Any) -> Any:
 
 
 # Options that say how a call is executed.
-_EXECUTION = ("executor", "isolate", "max_parallel", "max_result", "retries", "retry_delay", "retry_on", "timeout")
+_EXECUTION = (
+    *("executor", "isolate", "max_parallel", "max_result", "retries", "retry_delay", "retry_on", "timeout", "undo"),
+)
 # From the most to the least that the library does by itself.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 
@@ -274,6 +276,7 @@ _RULES: Mapping[str, _Rule] = {
     "isolate": (lambda value: value in (None, "process"), "'process'"),
     "authorize": (lambda value: value is None or _is_gate(value), "a function of tool, arguments and context"),
     "approve": (lambda value: _is_bool(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
+    "undo": (lambda value: value is None or _is_gate(value), "a function, or a tool, that undoes a call"),
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
     "return_direct": (_is_bool, "True or False"),
@@ -309,6 +312,7 @@ class ToolOptions(TypedDict, total=False):
     isolate: Isolation | None
     authorize: Callable[..., Any] | None
     approve: bool | Callable[..., Any]
+    undo: Callable[..., Any] | None
     max_result: int | None
     return_direct: bool
     activity: str | None
@@ -358,6 +362,7 @@ HINTS: Mapping[str, str] = {
     **dict.fromkeys(("func", "fn"), "Write tool(function), or function=..."),
     "tags": "namespace= groups tools.",
     "strict_mode": "Write strict=...",
+    **dict.fromkeys(("compensate", "compensation", "rollback"), "Write undo= a function that undoes a call."),
     "cache_results": "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results.",
 }
 

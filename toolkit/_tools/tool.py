@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
     from toolkit._tools.handlers import DeclaredHandler, Handler
     from toolkit._tools.invocation import Invocation
     from toolkit._tools.scope import Scope
+    from toolkit._tools.undo import UndoPlan
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -126,6 +127,8 @@ class Tool(Generic[P, R]):
         function = self._function
         if function:
             self.__dict__.update(read_attributes(function.function))
+        if self.settings.undo is not None and not self._is_unbound:
+            _ = self._undo_plan
 
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Invoke the tool with a model's raw arguments; an error of the tool is a result, not raised.
@@ -236,6 +239,17 @@ class Tool(Generic[P, R]):
         from toolkit._tools.invocation import Invocation
 
         return Invocation(self)
+
+    @cached_property
+    def _undo_plan(self) -> UndoPlan:
+        """The values of a call that its `undo` takes.
+
+        Raises:
+            DefinitionError: It takes something else.
+        """
+        from toolkit._tools.undo import plan_undo  # few tools have one
+
+        return plan_undo(self.handler, take_function(self.settings.undo))
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)

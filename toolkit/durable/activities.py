@@ -137,6 +137,7 @@ class Activities:
                 caller.dispatcher,
                 approvers=(*gates[:1], *above) if decisions else gates,
                 ledger=ledger and _StepLedger(ledger),
+                undo_ledger=None,
                 suspects=(call.id,) if is_suspect else (),
                 available=available,
                 overflow=None,

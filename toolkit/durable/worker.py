@@ -135,6 +135,11 @@ def _check_arguments(
         raise DefinitionError(
             "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
         )
+    if runner._factory.options.get("undo_on_failure"):
+        raise DefinitionError(
+            "undo_on_failure= undoes a run in the process that it fails in, and a durable run has none: leave it out. "
+            "runner.undo(result.state.run_id) undoes one by its ledger."
+        )
     if not is_number(heartbeat) or heartbeat < 1:
         raise ValueError(f"heartbeat={heartbeat!r} must be a number of seconds, at least 1.")
     if not is_whole(attempts, 1) or not is_whole(max_bytes, 1000):

@@ -1,0 +1,504 @@
+"""Undo: what the calls of a run have done is undone by the ledger, in reverse, each call once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ways
+from toolkit import (
+    Decision,
+    DefinitionError,
+    FatalError,
+    Limits,
+    MemoryLedger,
+    ModelError,
+    Runner,
+    RunResult,
+    SQLiteLedger,
+    SQLiteRuns,
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolError,
+    tool,
+)
+from toolkit.errors import ConversationError
+from toolkit.testing import ScriptedModel, call
+
+
+@dataclass
+class Booking:
+    number: int
+    city: str
+
+
+class Travel:
+    """Tools whose calls are undone, and what was done, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def cancel(self, booking: Booking) -> None:
+        self.done.append(("cancelled", booking))
+
+    def give_back(self, city: str, days: int, context: ToolContext[Any]) -> None:
+        self.done.append(("given back", city, days, context.deps))
+
+    @tool(effect="write", undo=cancel)
+    def book(self, city: str) -> Booking:
+        """Book."""
+        self.done.append(("booked", city))
+        return Booking(len(self.done), city)
+
+    @tool(effect="write", undo=give_back)
+    async def rent(self, city: str, days: int = 3) -> None:
+        """Rent."""
+        self.done.append(("rented", city, days))
+
+    @tool
+    def fail(self) -> None:
+        """Fail."""
+        raise FatalError("No.")
+
+    def make(self, *script: Any, **options: Any) -> Runner:
+        return Runner(Toolbox.from_object(self), model=ScriptedModel(script), **options)
+
+
+def undo_sync(runner: Runner, result: RunResult, **options: Any) -> Any:
+    return runner.undo(result.state, **options)
+
+
+def undo_async(runner: Runner, result: RunResult, **options: Any) -> Any:
+    return asyncio.run(runner.aundo(result.state.run_id, **options))
+
+
+each_undo = pytest.mark.parametrize("undo", [undo_sync, undo_async])
+BOTH = [call("book", city="Rome"), call("rent", city="Rome")]
+UNDONE = [("given back", "Rome", 3, "deps"), ("cancelled", Booking(1, "Rome"))]
+
+
+@each_undo
+def test_undo(undo: Callable[..., Any]) -> None:
+    """Calls are undone in reverse: by their arguments, defaults included, by their typed results, with the deps."""
+    travel = Travel()
+    runner = travel.make(BOTH, "Booked.", ledger=MemoryLedger())
+    result = runner.run("Go.", deps="deps")
+    undone = undo(runner, result, deps="deps")
+
+    assert UNDONE == travel.done[2:]
+    assert [("rent", "undone", ""), ("book", "undone", "")] == [(u.call.name, u.outcome, u.error) for u in undone]
+    assert [each.call.id for each in reversed(result.calls)] == [each.call.id for each in undone]
+
+
+@each_undo
+def test_undo_again(undo: Callable[..., Any], tmp_path: Path) -> None:
+    """What was undone is not undone again, in this process or another one with the same ledger."""
+    travel = Travel()
+    options = {"ledger": SQLiteLedger(tmp_path / "calls.db")}
+    result = travel.make(BOTH, "Booked.", **options).run("Go.")
+    outcomes = [[each.outcome for each in undo(travel.make(**options), result)] for _ in range(3)]
+
+    assert [["undone", "undone"]] * 3 == outcomes
+    assert 4 == len(travel.done)
+
+
+@pytest.mark.parametrize("way", [ways.run, ways.arun, ways.stream, ways.astream, ways.start])
+def test_on_failure(way: Callable[..., Any]) -> None:
+    """With `undo_on_failure` a run that raises is undone, and its result says so; the exception stays."""
+    travel = Travel()
+    with pytest.raises(ModelError, match="down") as raised:
+        way(travel.make(BOTH, ModelError("down"), undo_on_failure=True), deps="deps")
+
+    assert UNDONE == travel.done[2:]
+    assert ["undone", "undone"] == [each.outcome for each in raised.value.result.undone]  # type: ignore[attr-defined]
+
+
+def test_fatal_error() -> None:
+    """A tool that raises has nothing to undo, and is not reported."""
+    travel = Travel()
+    with pytest.raises(FatalError) as raised:
+        travel.make([call("book", city="Rome"), call("fail")], undo_on_failure=True).run("Go.")
+
+    assert ["book"] == [each.call.name for each in raised.value.result.undone]  # type: ignore[attr-defined]
+
+
+def test_cancelled_and_stopped_runs() -> None:
+    """A run that was cancelled, or stopped by an approver, is undone, too."""
+    travel = Travel()
+
+    def stop(request: Any) -> Any:
+        return Decision.stop("Enough.") if request.name == "rent" else True
+
+    stopped = travel.make(BOTH, approve=stop, undo_on_failure=True).run("Go.")
+    runner = travel.make(BOTH, lambda _: runner.cancel() and "Late.", undo_on_failure=True)
+    cancelled = runner.run("Go.", deps="deps")
+
+    assert [("stopped", ["book"]), ("cancelled", ["rent", "book"])] == [
+        (result.finish_reason, [each.call.name for each in result.undone]) for result in (stopped, cancelled)
+    ]
+
+
+@pytest.mark.parametrize("options", [{"undo_on_failure": True, "limits": Limits(max_turns=1)}, {}])
+def test_runs_that_stay(options: dict[str, Any]) -> None:
+    """A run that ends with an answer is not undone by itself, nor is one without `undo_on_failure`."""
+    travel = Travel()
+    result = travel.make(BOTH, "Booked.", **options).run("Go.", deps="deps")
+    with pytest.raises(ModelError):
+        travel.make(BOTH, ModelError("down")).run("Go.")
+
+    assert () == result.undone
+    assert {"booked", "rented"} == {each[0] for each in travel.done}
+
+
+# -- what an undo takes
+
+
+@pytest.mark.parametrize(
+    ("undo", "wanted"),
+    [
+        (lambda number: number, 7),
+        (lambda: "nothing", "nothing"),
+        (lambda a, b=5: (a, b), (1, 2)),
+        (lambda made, /, b: (made, b), (7, 2)),
+        (lambda made, note="x": (made, note), (7, "x")),
+        (lambda made, **rest: (made, rest), (7, {"b": 2, "a": 1})),
+    ],
+    ids=["result", "nothing", "arguments", "positional", "own default", "rest"],
+)
+def test_parameters(undo: Any, wanted: Any) -> None:
+    """Parameters named as the tool's get its arguments; one other gets the result; those with a default are left."""
+    seen: list[Any] = []
+
+    @wraps(undo)
+    def note(*values: Any, **named: Any) -> None:
+        seen.append(undo(*values, **named))
+
+    @tool(undo=note)
+    def make(a: int, b: int = 2) -> int:
+        """Make."""
+        return 7
+
+    runner = Runner([make], model=ScriptedModel([call("make", a=1), "Done."]))
+    runner.undo(runner.run("Go.").state)
+
+    assert [wanted] == seen
+
+
+def test_declared_tools() -> None:
+    """A tool that is declared by a schema gives its arguments and its result, too."""
+    seen: list[Any] = []
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    made = Tool.from_schema("touch", schema, lambda path: [path], undo=lambda path, result: seen.append((path, result)))
+    runner = Runner([made], model=ScriptedModel([call("touch", path="x"), "Done."]))
+    runner.undo(runner.run("Go.").state)
+
+    assert [("x", ["x"])] == seen
+
+
+def declare(path: str) -> None:
+    """Declare."""
+
+
+@pytest.mark.parametrize(
+    ("undo", "message"),
+    [
+        (lambda a, b: None, "takes 'a' and 'b', and one parameter gets the result. The others are named as .*: path"),
+        (lambda pth: None, "takes 'pth', and the tool returns nothing"),
+        ("cancel", "undo='cancel' is not a function, or a tool, that undoes a call"),
+        (Tool.from_schema("x", {"type": "object", "properties": {}}), "has no function of its own"),
+    ],
+    ids=["two", "a misspelt one", "no function", "a tool without a function"],
+)
+def test_mistakes(undo: Any, message: str) -> None:
+    """An undo that cannot take what there is fails where the tool is made."""
+    with pytest.raises(DefinitionError, match=message):
+        tool(declare, undo=undo)
+
+
+def test_missing_deps() -> None:
+    """An undo that needs deps is refused without, before anything is undone."""
+    undone: list[str] = []
+
+    def cancel(name: str, context: ToolContext[Travel]) -> None:
+        undone.append(name)
+
+    @tool(undo=cancel)
+    def book(name: str) -> None:
+        """Book."""
+
+    runner = Runner([book], model=ScriptedModel([call("book", name="x"), "Done."]))
+    state = runner.run("Go.").state
+    with pytest.raises(TypeError, match=r"there are no deps: pass deps= to undo"):
+        runner.undo(state)
+
+    assert [] == undone
+    assert ["undone"] == [each.outcome for each in runner.undo(state, deps=Travel())]
+
+
+# -- what is undone
+
+
+def test_only_what_succeeded() -> None:
+    """Calls that failed, were denied or were wrong are not undone; an approver's arguments are those that ran."""
+    undone: list[int] = []
+
+    @tool(undo=lambda n: undone.append(n))
+    def add(n: int) -> str:
+        """Add."""
+        if n == 2:
+            raise ToolError("Not 2.")
+        return "added"
+
+    def approve(request: Any) -> Any:
+        n = request.arguments["n"]
+        return Decision.reject("No.") if n == 3 else Decision.modify({"n": 40}) if n == 4 else True
+
+    script = [[*(call("add", n=n) for n in (1, 2, 3, 4)), call("add", n="x")], "Done."]
+    runner = Runner([add], model=ScriptedModel(script), approve=approve)
+    runner.undo(runner.run("Go.").state)
+
+    assert [40, 1] == undone
+
+
+def test_timeouts_are_unknown() -> None:
+    """A call that timed out may still have its effect: it is reported, and not undone."""
+    go_on = threading.Event()
+
+    @tool(undo=lambda: None, timeout=0.05)
+    def wait() -> None:
+        """Wait."""
+        go_on.wait(10)
+
+    runner = Runner([wait], model=ScriptedModel([call("wait"), "Done."]))
+    state = runner.run("Go.").state
+    go_on.set()
+    (undo,) = runner.undo(state)
+
+    assert ("unknown", True) == (undo.outcome, "Timed out" in undo.error)
+
+
+def book_three(undo: Any, end: Any = "Done.", **options: Any) -> Runner:
+    made = tool(lambda n: n, name="book", description="Book.", undo=undo, effect="write")
+    script = [[call("book", n=n) for n in (1, 2, 3)], end]
+    return Runner([made], model=ScriptedModel(script), **options)
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+def test_failing_undo(is_idempotent: bool) -> None:
+    """An undo that raises is reported, and the others follow; it is tried again only if it may be repeated."""
+    seen: list[tuple[Any, str]] = []
+
+    def cancel(booking: int, context: ToolContext) -> None:
+        seen.append((booking, context.idempotency_key))
+        if booking == 2 and len(seen) == 2:
+            raise OSError("down")
+
+    runner = book_three(tool(cancel, idempotent=is_idempotent))
+    result = runner.run("Go.")
+    first, second = runner.undo(result.state), runner.undo(result.state)
+    keys = [key for _, key in seen]
+
+    assert [(3, "undone", ""), (2, "failed", "OSError: down"), (1, "undone", "")] == [
+        (int(each.call.arguments[-2]), each.outcome, each.error) for each in first
+    ]
+    assert isinstance(first[1].exception, OSError)
+    assert ("undone" if is_idempotent else "unknown") == second[1].outcome
+    assert [3, 2, 1, *([2] if is_idempotent else [])] == [booking for booking, _ in seen]
+    assert 3 == len({*keys}) and (keys[1] == keys[-1]) == is_idempotent and all(keys)
+
+
+def test_keys_differ() -> None:
+    """An undo has an idempotency key of its own, not that of its call."""
+    keys: list[str] = []
+
+    def note(context: ToolContext) -> None:
+        """Note."""
+        keys.append(context.idempotency_key)
+
+    runner = Runner([tool(note, name="book", undo=note)], model=ScriptedModel([call("book"), "Done."]))
+    runner.undo(runner.run("Go.").state)
+
+    assert 2 == len({*keys}) == len(keys)
+
+
+def test_retried_undo() -> None:
+    """An undo that is a tool has its options: it is retried as they say."""
+    attempts: list[int] = []
+
+    @tool(idempotent=True, retries=2, retry_delay=0.001)
+    def cancel(booking: int, context: ToolContext) -> None:
+        """Cancel."""
+        attempts.append(context.attempt)
+        if context.attempt < 2:
+            raise OSError("down")
+
+    runner = Runner(
+        [tool(lambda: 1, name="book", description="Book.", undo=cancel)], model=ScriptedModel([call("book"), "Done."])
+    )
+
+    assert ["undone"] == [each.outcome for each in runner.undo(runner.run("Go.").state)]
+    assert [0, 1, 2] == attempts
+
+
+def test_tool_that_is_gone() -> None:
+    """A call whose tool has no undo any more is reported, and the others are undone."""
+    ledger, undone = MemoryLedger(), list[int]()
+    state = book_three(undone.append, ledger=ledger).run("Go.").state
+    (*_, last) = Runner(ledger=ledger).undo(state.run_id)
+
+    assert ("failed", "There is no tool 'book' with an undo here.") == (last.outcome, last.error)
+    assert ["undone"] * 3 == [each.outcome for each in book_three(undone.append, ledger=ledger).undo(state)]
+
+
+def test_old_runs() -> None:
+    """Of a run that a ledger in memory has shortened it is not known what the calls gave: nothing is undone."""
+    ledger = MemoryLedger(runs=1)
+    runner = book_three(print, ledger=ledger)
+    state = runner.run("Go.").state
+    book_three(print, ledger=ledger).run("Go.")
+
+    assert ["unknown"] * 3 == [each.outcome for each in runner.undo(state)]
+
+
+# -- the run afterwards
+
+
+def test_a_run_that_was_undone_does_not_go_on(tmp_path: Path) -> None:
+    """Undoing ends a run that is saved: an old state of it is refused."""
+    runs, undone = SQLiteRuns(tmp_path / "runs.db"), list[int]()
+    runner = book_three(undone.append, ModelError("down"), checkpoint=runs)
+    with pytest.raises(ModelError) as raised:
+        runner.run("Go.")
+    old = runs.load(raised.value.result.state.run_id)  # type: ignore[attr-defined]
+    before = runs.unfinished()
+    runner.undo(old.run_id)
+
+    assert ([old.run_id], {}, "cancelled") == ([*before], runs.unfinished(), runs.load(old.run_id).finish_reason)
+    with pytest.raises(ConversationError, match="were undone"):
+        runner.run(old)
+
+
+def test_active_runs() -> None:
+    """A run that is still active is not undone."""
+    found: list[Exception] = []
+
+    def undo(request: Any) -> str:
+        (run,) = runner._factory.active.get_all()
+        with pytest.raises(ConversationError, match="is active") as raised:
+            runner.undo(run.conversation.run_id)
+        found.append(raised.value)
+        return "Done."
+
+    runner = Runner([], model=ScriptedModel([undo]), ledger=MemoryLedger())
+
+    assert ("Done.", 1) == (runner.run("Go.").output, len(found))
+
+
+def test_unknown_runs() -> None:
+    """Without a record of the calls nothing is taken for undone: it is an error."""
+    state = book_three(print).run("Go.").state
+    for runner in (book_three(print), book_three(print, ledger=MemoryLedger())):
+        for given in (state, state.run_id):
+            with pytest.raises(ConversationError, match="no record of the calls"):
+                runner.undo(given)
+    with pytest.raises(TypeError, match="takes result.state, or the id of a run"):
+        runner.undo(None)  # type: ignore[arg-type]
+
+
+def test_runs_without_calls() -> None:
+    """A run without calls has nothing to undo."""
+    runner = Runner(model=ScriptedModel(["Hi."]))
+
+    assert () == runner.undo(runner.run("Go.").state)
+
+
+# -- kills
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from toolkit import Runner, SQLiteRuns, ToolContext, tool
+from toolkit.testing import ScriptedModel, call
+
+HOME, KILL_AT, IS_IDEMPOTENT = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "True"
+
+def note(line):
+    handle = os.open(HOME / "notes", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.write(handle, f"{line}\\n".encode())
+    os.close(handle)
+
+def die(place):
+    if place == KILL_AT:
+        os.kill(os.getpid(), 9)
+
+@tool(idempotent=IS_IDEMPOTENT)
+def cancel(booking: int, context: ToolContext) -> None:
+    '''Cancel.'''
+    die(f"before {booking}")
+    note(f"cancelled {booking} {context.idempotency_key}")
+    die(f"after {booking}")
+
+@tool(effect="write", undo=cancel)
+def book(n: int) -> int:
+    '''Book.'''
+    note(f"booked {n}")
+    die(f"book {n}")
+    return n
+
+script = [[call("book", n=n) for n in (1, 2, 3)], "Done."]
+runs = SQLiteRuns(HOME / "runs.db")
+runner = Runner([book], model=ScriptedModel(script), checkpoint=runs)
+run_file = HOME / "run"
+if not run_file.exists():
+    found = [*runs.unfinished()]
+    run_file.write_text(found[0] if found else runner.run("Go.").state.run_id)
+for undo in runner.undo(run_file.read_text()):
+    print(undo.call.arguments[-2], undo.outcome)
+"""
+
+
+def execute(home: Path, kill_at: str, is_idempotent: bool) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, str(home), kill_at, str(is_idempotent)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)  # noqa: S603
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+@pytest.mark.parametrize(
+    ("kill_at", "is_idempotent", "outcomes", "cancelled"),
+    [
+        ("before 2", False, ["3 undone", "2 unknown", "1 undone"], ["3", "1"]),
+        ("after 2", False, ["3 undone", "2 unknown", "1 undone"], ["3", "2", "1"]),
+        ("before 2", True, ["3 undone", "2 undone", "1 undone"], ["3", "2", "1"]),
+        ("after 2", True, ["3 undone", "2 undone", "1 undone"], ["3", "2", "2", "1"]),
+        ("book 2", True, ["2 unknown", "1 undone"], ["1"]),
+    ],
+)
+def test_kills(kill_at: str, is_idempotent: bool, outcomes: list[str], cancelled: list[str], tmp_path: Path) -> None:
+    """A process that is killed while it undoes is followed by another, which goes on where the first one stopped.
+
+    An undo that was running is unknown, unless it may be repeated: then it runs again with the same key. A call that
+    was running is unknown, and is not undone.
+    """
+    killed = execute(tmp_path, kill_at, is_idempotent)
+    again = execute(tmp_path, "", is_idempotent)
+    once_more = execute(tmp_path, "", is_idempotent)
+    lines = [line.split() for line in (tmp_path / "notes").read_text().splitlines()]
+    undone = [line[1:] for line in lines if line[0] == "cancelled"]
+
+    assert -signal.SIGKILL == killed.returncode, killed.stderr
+    assert outcomes == again.stdout.splitlines() == once_more.stdout.splitlines(), again.stderr
+    assert cancelled == [booking for booking, _ in undone]
+    assert len({*cancelled}) == len({key for _, key in undone})

@@ -1,0 +1,227 @@
+"""Undo the calls of a run by its ledger, the last one first: each undo is a call of its own, with a record and a key.
+
+An undo runs only for a call that has succeeded, and never twice: it is recorded as a call is. What is not known is
+reported and left alone: a call that started and has no result, an undo that started and did not succeed, unless its
+tool may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic_core import to_json
+
+from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext, discard
+from toolkit._execution.invoke import Attempts
+from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
+from toolkit._messages import ToolCall, ToolResult
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool, check_deps
+from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
+
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+Outcome: TypeAlias = Literal["undone", "failed", "unknown"]
+
+UNFINISHED = "The call was started and has no result: it may have taken effect, and was not undone."
+UNKNOWN_RESULT = "It is not known whether the call took effect, and it was not undone: {}"
+BROKEN_OFF = "The undo was started before and did not succeed: it may have taken effect, and was not run again."
+NO_UNDO = "There is no tool {!r} with an undo here."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undo:
+    """What became of one call that was to be undone.
+
+    Attributes:
+        call: The call, with the arguments that it ran with.
+        outcome: `undone`, now or earlier; `failed`, where the undo raised an exception or could not run; `unknown`,
+            where the call or its undo may have taken effect: a person has to look.
+        error: Why it is not undone; empty otherwise.
+        exception: What the undo raised.
+    """
+
+    call: ToolCall
+    outcome: Outcome
+    error: str = ""
+    exception: BaseException | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class CallNote:
+    """What the ledger keeps of a call that can be undone."""
+
+    tool: Tool[..., Any]
+    call: ToolCall
+    turn: int
+
+    def describe_call(self) -> str:
+        """Write the call as JSON."""
+        return json.dumps({"tool": self.call.name, "arguments": self.call.arguments, "turn": self.turn})
+
+    def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
+        """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
+        if result.is_error:
+            return {"may_have_run": _may_have_run(result)}
+        try:
+            value = (self.tool.handler.returns.to_json or to_json)(result.value)
+        except Exception:  # noqa: BLE001  the user's type may raise anything; what the model reads is left
+            value = to_json(result.text)
+        return {"value": value.decode()}
+
+
+def _may_have_run(result: ToolResult) -> bool:
+    """Return whether a call that failed may still have its effect: nobody waited for its end."""
+    return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A call that may have to be undone, as the ledger has it."""
+
+    call: ToolCall
+    turn: int
+    stages: Mapping[Stage, LedgerEntry]
+    undo_stages: Mapping[Stage, LedgerEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undoer:
+    """Undoes the calls of one run.
+
+    Attributes:
+        tools: The tools by name.
+        ledger: The records of the calls.
+        run_id: The run.
+        deps: Given to the functions as `ToolContext.deps`.
+        backend: How to wait.
+    """
+
+    tools: Mapping[str, Tool[..., Any]]
+    ledger: Ledger
+    run_id: str
+    deps: Any
+    backend: Backend
+
+    async def undo(self) -> tuple[Undo, ...]:
+        """Undo the calls that have succeeded, the last one first; one that fails does not stop the others.
+
+        Raises:
+            StoreError: The ledger cannot be read or written.
+            TypeError: An undo takes `deps` of a type, and there are none, or others.
+        """
+        entries = await self._call(lambda: self.ledger.read(self.run_id))
+        found = [*_list_done(entries)]
+        for each in found:
+            if (made := self._find(each.call.name)) is not None:
+                check_deps(made[1], self.deps, "pass deps= to undo")
+        undone = [await self._undo(each) for each in reversed(found)]
+        for undo in undone:
+            if undo.outcome != "undone":
+                logger.error("%s(%s): %s", undo.call.name, undo.call.arguments, undo.error, exc_info=undo.exception)
+        return tuple(undone)
+
+    def _find(self, name: str) -> tuple[Tool[..., Any], Tool[..., Any]] | None:
+        made = self.tools.get(name)
+        if made is None or made.settings.undo is None:
+            return None
+        undo = made.settings.undo
+        return made, undo if isinstance(undo, Tool) else tool(undo)
+
+    async def _undo(self, done: _Done) -> Undo:
+        call, finished = done.call, done.stages.get("finished")
+        if finished is None:
+            return Undo(call=call, outcome="unknown", error=UNFINISHED)
+        result = json.loads(finished.result)
+        if "value" not in result:
+            return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
+        if "finished" in done.undo_stages:
+            return Undo(call=call, outcome="undone")
+        if (found := self._find(call.name)) is None:
+            return Undo(call=call, outcome="failed", error=NO_UNDO.format(call.name))
+        made, undo = found
+        try:
+            arguments, _ = made._invocation.parser.parse(call.arguments)
+            value = made.handler.returns.check(json.loads(result["value"]))
+            values = made._undo_plan.fit(arguments, value)
+        except Exception as error:  # noqa: BLE001  the user's types may raise anything
+            text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
+            return Undo(call=call, outcome="failed", error=text, exception=error)
+        return await self._run(done, undo, values)
+
+    async def _run(self, done: _Done, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
+        """Run one undo, and record its start and its success."""
+        call, call_id = done.call, name_undo(done.call.id)
+        digest = done.stages["finished"].digest
+        started = LedgerEntry(run_id=self.run_id, call_id=call_id, stage="started", digest=digest)
+        is_first = await self._call(lambda: self.ledger.write(started))
+        if not is_first and not undo.settings.may_repeat:
+            return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
+        with Cancellation() as cancellation:
+            context = ToolContext(
+                deps=self.deps,
+                run_id=self.run_id,
+                call_id=call_id,
+                tool_name=undo.name,
+                iteration=done.turn,
+                cancellation=cancellation,
+            )
+            own = ToolCall(name=undo.name, id=call_id)
+            attempts = Attempts(undo, own, values, self.backend, discard, cancellation)
+            try:
+                result = await attempts.run(context)
+            except Exception as error:  # noqa: BLE001  one that ends a run does not stop the other undos
+                result = ToolResult.from_error(Failed(str(error)), error)
+        if result.error is not None:
+            outcome: Outcome = "unknown" if isinstance(result.exception, (Cancelled, TimedOut)) else "failed"
+            return Undo(call=call, outcome=outcome, error=_explain(result), exception=result.exception)
+        finished = LedgerEntry(
+            run_id=self.run_id, call_id=call_id, stage="finished", digest=digest, result=dump_result(result)
+        )
+        await self._call(lambda: self.ledger.write(finished))
+        return Undo(call=call, outcome="undone")
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        async def call() -> T:
+            return work()
+
+        return await self.backend.call(call, is_async=False)
+
+
+_SUFFIX = "_undo"
+
+
+def name_undo(call_id: str) -> str:
+    """Return the id of the call that undoes another one."""
+    return f"{call_id}{_SUFFIX}"
+
+
+def was_undone(entries: Iterable[LedgerEntry]) -> bool:
+    """Return whether to undo the calls of a run has begun."""
+    return any(entry.call_id.endswith(_SUFFIX) for entry in entries)
+
+
+def _list_done(entries: Sequence[LedgerEntry]) -> Iterator[_Done]:
+    """List the calls of tools with `undo` that have started and did not fail, in the order of their starts."""
+    by_call: dict[str, dict[Stage, LedgerEntry]] = {}
+    for entry in entries:
+        by_call.setdefault(entry.call_id, {})[entry.stage] = entry
+    for entry in (entry for entry in entries if entry.stage == "started" and entry.result):
+        stages, noted = by_call[entry.call_id], json.loads(entry.result)
+        finished = json.loads(stages["finished"].result) if "finished" in stages else {}
+        if finished.get("error") is None or finished.get("may_have_run"):
+            call = ToolCall(name=noted["tool"], arguments=noted["arguments"], id=entry.call_id)
+            yield _Done(call, noted["turn"], stages, by_call.get(name_undo(entry.call_id), {}))
+
+
+def _explain(result: ToolResult) -> str:
+    error = result.exception
+    return str(result.error) if error is None or isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
