@@ -26,6 +26,8 @@ TITLES = {
     "own_server": "Ollama, vLLM or another server",
     "structured_output": "Structured output",
     "progress": "Progress, streaming and AG-UI",
+    "web_agui": "Chat in the browser, by AG-UI",
+    "web_vercel": "Chat in the browser, by the AI SDK of Vercel",
     "providers": "Your own loop with OpenAI or Anthropic",
     "builtin_tools": "Built-in tools",
     "coding_agent": "Coding agent",

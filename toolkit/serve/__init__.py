@@ -4,10 +4,12 @@ Servers and encoders of a run live here; tools that come from elsewhere live in 
 
 Files, each importing only those below it:
 
-    a2a     a runner for clients of the Agent2Agent protocol
-    agui    the events of a run in AG-UI, and the decisions of its clients
-    mcp     a toolbox for clients of the Model Context Protocol
-    local   addresses of this machine
+    a2a      a runner for clients of the Agent2Agent protocol
+    agui     the events of a run in AG-UI, and the decisions of its clients
+    vercel   the same for the AI SDK of Vercel
+    streams  the events of a run in the form of another protocol
+    mcp      a toolbox for clients of the Model Context Protocol
+    local    addresses of this machine
 """
 
-__all__ = ["a2a", "agui", "mcp"]
+__all__ = ["a2a", "agui", "mcp", "vercel"]

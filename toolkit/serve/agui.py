@@ -14,28 +14,14 @@
 
 A call is encoded when its turn is over: only then is it known to be whole, and has its id. A call that waited for
 approval was encoded by the earlier run; the resumed one adds its result. Specification: https://docs.ag-ui.com/spec/1.0
-
-What must stay true: whatever is opened is closed, in whatever way the run ends; no id is open twice at a time; nothing
-follows RUN_FINISHED but a failure, and nothing follows RUN_ERROR.
 """
 
 from __future__ import annotations
 
 import base64
-import logging
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, overload
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
 
 from typing_extensions import override
 
@@ -46,22 +32,15 @@ from toolkit.events import (
     Event,
     MessageAdded,
     ReasoningDelta,
-    ResultsAdded,
     RunFinished,
     RunStarted,
     TextDelta,
     ToolCallFinished,
-    ToolCallStarted,
-    TurnFinished,
-    TurnStarted,
     event_to_dict,
 )
+from toolkit.serve.streams import AsyncEncodedStream, Encoded, EncodedStream, Encoder, encode_stream
 
-__all__ = ["AGUIEvent", "AGUIStream", "AsyncAGUIStream", "encode_events", "parse_decisions"]
-
-logger = logging.getLogger("toolkit")
-
-AGUIEvent: TypeAlias = dict[str, Any]
+__all__ = ["encode_events", "parse_decisions"]
 
 VERSION = "1.0"  # of the protocol
 # Finish reasons of runs that were ended from outside. A run at a limit has an answer, unless its last turn made calls.
@@ -79,9 +58,11 @@ RESPONSE_SCHEMA: Mapping[str, Any] = {
 
 
 @overload
-def encode_events(stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = "") -> AsyncAGUIStream: ...
+def encode_events(
+    stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = ""
+) -> AsyncEncodedStream[Encoded]: ...
 @overload
-def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> AGUIStream: ...
+def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[Encoded]: ...
 def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
     """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream gives an async iterator.
 
@@ -99,8 +80,7 @@ def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
         >>> [event["delta"] for event in encode_events(stream) if event["type"] == "TEXT_MESSAGE_CONTENT"]
         ['Hello.']
     """
-    encoder = EventEncoder(thread_id=thread_id, run_id=run_id)
-    return AsyncAGUIStream(stream, encoder) if isinstance(stream, AsyncIterable) else AGUIStream(stream, encoder)
+    return encode_stream(stream, AGUIEncoder(thread_id=thread_id, run_id=run_id))
 
 
 def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
@@ -146,127 +126,26 @@ def _parse_decision(entry: Mapping[str, Any]) -> Decision:
     return Decision.approve() if edited is None else Decision.reject()
 
 
-class AGUIStream(Iterator[AGUIEvent]):
-    """The AG-UI events of a run; closing it ends the run, started or not."""
+@dataclass(kw_only=True)
+class AGUIEncoder(Encoder):
+    """Encoder of one run."""
 
-    def __init__(self, stream: Iterable[Event], encoder: EventEncoder) -> None:
-        self._events = _encode_stream(stream, encoder)
-        self._stack = _close_on_exit(stream)
-
-    @override
-    def __next__(self) -> AGUIEvent:
-        return next(self._events)
-
-    def close(self) -> None:
-        """End the run now."""
-        self._events.close()
-        self._stack.close()  # a generator that was never started runs no finally block
-
-
-class AsyncAGUIStream(AsyncIterator[AGUIEvent]):
-    """The AG-UI events of a run, as an async iterator; closing it ends the run, started or not."""
-
-    def __init__(self, stream: AsyncIterable[Event], encoder: EventEncoder) -> None:
-        self._events = _encode_async_stream(stream, encoder)
-        self._stack = _aclose_on_exit(stream)
-
-    @override
-    async def __anext__(self) -> AGUIEvent:
-        return await self._events.__anext__()
-
-    async def aclose(self) -> None:
-        """End the run now."""
-        await self._events.aclose()
-        await self._stack.aclose()  # as above
-
-
-def _encode_stream(stream: Iterable[Event], encoder: EventEncoder) -> Generator[AGUIEvent, None, None]:
-    failure: Exception | None = None
-    with _close_on_exit(stream):
-        try:
-            for event in stream:
-                yield from encoder.encode(event)
-        except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
-            failure = error
-        yield from encoder.end(failure)
-
-
-async def _encode_async_stream(stream: AsyncIterable[Event], encoder: EventEncoder) -> AsyncGenerator[AGUIEvent, None]:
-    failure: Exception | None = None
-    async with _aclose_on_exit(stream):
-        try:
-            async for event in stream:
-                for encoded in encoder.encode(event):
-                    yield encoded
-        except Exception as error:  # noqa: BLE001  as above
-            failure = error
-        for encoded in encoder.end(failure):
-            yield encoded
-
-
-def _close_on_exit(stream: Any) -> ExitStack:
-    stack = ExitStack()
-    if close := getattr(stream, "close", None):
-        stack.callback(close)
-    return stack
-
-
-def _aclose_on_exit(stream: Any) -> AsyncExitStack:
-    stack = AsyncExitStack()
-    if close := getattr(stream, "aclose", None):
-        stack.push_async_callback(close)
-    return stack
-
-
-@dataclass
-class EventEncoder:
-    """Encoder of one run: which parts are open, and which were streamed already."""
-
+    protocol: ClassVar[str] = "AG-UI"
     thread_id: str
     run_id: str
     _model: str = ""
-    _turn_id: str = ""  # also the id of its message; empty before the first turn
-    _reasoning_parts: int = 0  # parts of reasoning in the turn
+    _turn_id: str = ""  # also the id of its message
     _user_messages: int = 0  # messages that the user added
-    _has_calls: bool = False  # whether the last response has calls
-    _is_over: bool = False
-    _open_parts: list[tuple[str, AGUIEvent]] = field(default_factory=list)  # kind, and the event that closes it
-    _streamed: set[str] = field(default_factory=set)  # kinds of which the turn had deltas
-    _call_ids: set[str] = field(default_factory=set)
-    _pending: dict[str, PendingApproval] = field(default_factory=dict)
 
-    def encode(self, event: Event) -> Iterator[AGUIEvent]:
-        """Encode one event."""
-        return _ENCODERS.get(type(event), EventEncoder.encode_custom)(self, event)
-
-    def end(self, failure: Exception | None) -> Iterator[AGUIEvent]:
-        """Close what is open, and report a run that failed or was left; the text of an exception is only logged."""
-        if self._is_over and failure is None:
-            return
-        yield from self._close_parts()
-        if failure is None:
-            yield {"type": "RUN_ERROR", "message": "The run was left before its end.", "code": "left"}
-            return
-        logger.error("A run failed while its events were encoded for AG-UI.", exc_info=failure)
-        name = type(failure).__name__
-        yield {"type": "RUN_ERROR", "message": f"The run failed: {name}.", "code": name}
-
-    def start_run(self, event: RunStarted) -> Iterator[AGUIEvent]:
-        """Open the run; its ids are those of the client, or the run's own."""
+    @override
+    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
         self.run_id = self.run_id or event.run_id
         self.thread_id = self.thread_id or self.run_id
         self._model = event.model
         yield {"type": "RUN_STARTED", **self._ids(), "protocolVersion": VERSION}
 
-    def start_turn(self, event: TurnStarted) -> Iterator[AGUIEvent]:
-        """Close the step before, and open the next."""
-        yield from self._close_parts()
-        self._turn_id, self._reasoning_parts = f"{self.run_id}-{event.turn}", 0
-        self._streamed.clear()
-        yield self._open_part("step", {"type": "STEP_STARTED", "stepName": f"turn {event.turn}"}, "STEP_FINISHED")
-
-    def add_text(self, event: TextDelta) -> Iterator[AGUIEvent]:
-        """Add a delta to the turn's message; open it first if there is none."""
+    @override
+    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
         yield from self._close_parts("reasoning")
         identity = {"messageId": self._turn_id}
         if not self._is_open("text"):
@@ -275,8 +154,8 @@ class EventEncoder:
         yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
         self._streamed.add("text")
 
-    def add_reasoning(self, event: ReasoningDelta) -> Iterator[AGUIEvent]:
-        """Add a delta to a part of reasoning; open the next part if none is open."""
+    @override
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
         is_first = not self._is_open("reasoning")
         self._reasoning_parts += is_first
         identity = {"messageId": f"{self._turn_id}-reasoning-{self._reasoning_parts}"}
@@ -287,50 +166,34 @@ class EventEncoder:
         yield {"type": "REASONING_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
         self._streamed.add("reasoning")
 
-    def finish_turn(self, event: TurnFinished) -> Iterator[AGUIEvent]:
-        """Encode text and reasoning that were not streamed, then the calls."""
-        response = event.response
-        if response.reasoning and "reasoning" not in self._streamed:
-            yield from self.add_reasoning(ReasoningDelta(response.reasoning))
-        if response.text and "text" not in self._streamed:
-            yield from self.add_text(TextDelta(response.text))
-        yield from self._close_parts("reasoning", "text")
-        self._has_calls = bool(response.calls)
-        for call in response.calls:
-            yield from self._encode_call(call)
-
-    def start_call(self, event: ToolCallStarted) -> Iterator[AGUIEvent]:
-        """Encode a call that starts before its turn is over; without a turn, the earlier run has encoded it."""
-        return self._encode_call(event.call) if self._turn_id else iter(())
-
-    def finish_call(self, event: ToolCallFinished) -> Iterator[AGUIEvent]:
-        """Encode a call's result."""
+    @override
+    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
         call, result = event.call, event.result
         self._pending.pop(call.id, None)
         identity = {"messageId": f"{call.id}-result", "toolCallId": call.id}
         metadata = {"metadata": {"isError": True}} if result.is_error else {}
         yield {"type": "TOOL_CALL_RESULT", **identity, "role": "tool", "content": _encode_content(result), **metadata}
 
-    def add_message(self, event: MessageAdded) -> Iterator[AGUIEvent]:
-        """Encode a message that the user added."""
+    @override
+    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
         self._user_messages += 1
         identity = {"messageId": f"{self._turn_id or self.run_id}-user-{self._user_messages}"}
         yield {"type": "TEXT_MESSAGE_START", **identity, "role": "user"}
         yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.message.text)}
         yield {"type": "TEXT_MESSAGE_END", **identity}
 
-    def add_approval(self, event: ApprovalNeeded) -> Iterator[AGUIEvent]:
-        """Encode a call that waits for approval; if it still waits at the end, the run is interrupted."""
+    @override
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
         self._pending[event.approval.call.id] = event.approval
         return self.encode_custom(event)
 
-    def encode_custom(self, event: Event) -> Iterator[AGUIEvent]:
-        """Encode an event that the protocol has no type for."""
+    @override
+    def encode_custom(self, event: Event) -> Iterator[Encoded]:
         facts = event_to_dict(event)
         yield {"type": "CUSTOM", "name": facts.pop("type"), "value": facts}
 
-    def finish_run(self, event: RunFinished) -> Iterator[AGUIEvent]:
-        """Close the run, with its outcome."""
+    @override
+    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
         self._is_over = True
         yield from self._close_parts()
         outcome = self._make_outcome(event)
@@ -338,10 +201,17 @@ class EventEncoder:
         details = {"metadata": {"finishReason": event.finish_reason}, **_encode_usage(event.usage, self._model)}
         yield {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome, **result, **details}
 
-    def _encode_call(self, call: ToolCall) -> Iterator[AGUIEvent]:
-        if call.id in self._call_ids:
-            return
-        self._call_ids.add(call.id)
+    @override
+    def _open_turn(self, turn: int) -> Encoded:
+        self._turn_id = f"{self.run_id}-{turn}"
+        return self._open_part("step", {"type": "STEP_STARTED", "stepName": f"turn {turn}"}, "STEP_FINISHED")
+
+    @override
+    def _make_failure(self, message: str, code: str) -> Encoded:
+        return {"type": "RUN_ERROR", "message": message, "code": code}
+
+    @override
+    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]:
         identity = {"toolCallId": call.id}
         details = {"toolCallName": replace_surrogates(call.name), "parentMessageId": self._turn_id}
         metadata = {"metadata": {"reasoning": replace_surrogates(call.reasoning)}} if call.reasoning else {}
@@ -350,44 +220,14 @@ class EventEncoder:
             yield {"type": "TOOL_CALL_ARGS", **identity, "delta": replace_surrogates(call.arguments)}
         yield {"type": "TOOL_CALL_END", **identity}
 
-    def _make_outcome(self, event: RunFinished) -> AGUIEvent:
+    def _make_outcome(self, event: RunFinished) -> Encoded:
         if self._pending:
             return {"type": "interrupt", "interrupts": list(map(_encode_interrupt, self._pending.values()))}
         is_stopped = event.finish_reason in STOPPED or (self._has_calls and event.finish_reason.startswith("max_"))
         return {"type": "cancelled" if is_stopped else "success"}
 
-    def _ids(self) -> AGUIEvent:
+    def _ids(self) -> Encoded:
         return {"threadId": self.thread_id, "runId": self.run_id}
-
-    def _open_part(self, kind: str, opening: AGUIEvent, closing: str) -> AGUIEvent:
-        """Remember the event that closes a part: the same keys except the type and the role."""
-        identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
-        self._open_parts.append((kind, {"type": closing, **identity}))
-        return opening
-
-    def _close_parts(self, *kinds: str) -> Iterator[AGUIEvent]:
-        """Close the open parts of these kinds, by default all, the last first."""
-        closing = [item for item in self._open_parts if not kinds or item[0] in kinds]
-        self._open_parts = [item for item in self._open_parts if item not in closing]
-        return (event for _, event in reversed(closing))
-
-    def _is_open(self, kind: str) -> bool:
-        return any(name == kind for name, _ in self._open_parts)
-
-
-_ENCODERS: Mapping[type[Any], Callable[[EventEncoder, Any], Iterator[AGUIEvent]]] = {
-    RunStarted: EventEncoder.start_run,
-    TurnStarted: EventEncoder.start_turn,
-    TextDelta: EventEncoder.add_text,
-    ReasoningDelta: EventEncoder.add_reasoning,
-    TurnFinished: EventEncoder.finish_turn,
-    ToolCallStarted: EventEncoder.start_call,
-    ToolCallFinished: EventEncoder.finish_call,
-    MessageAdded: EventEncoder.add_message,
-    ResultsAdded: lambda *_: iter(()),  # each result was encoded when its call had ended
-    ApprovalNeeded: EventEncoder.add_approval,
-    RunFinished: EventEncoder.finish_run,
-}
 
 
 def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:

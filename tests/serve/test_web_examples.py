@@ -1,0 +1,130 @@
+"""The pages of the examples in a browser: skipped where Chromium, Starlette or uvicorn is not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+uvicorn = pytest.importorskip("uvicorn")
+applications = pytest.importorskip("starlette.applications")
+responses = pytest.importorskip("starlette.responses")
+routing = pytest.importorskip("starlette.routing")
+pytest.importorskip("httpx2")
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+CHROMIUM = shutil.which("chromium")
+MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
+AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+# Sends what the page proposes, and presses a button once there is one. The picture delays the end of loading, and so
+# Chromium's look at the page, until a script asks for /done.
+DRIVER = """
+<img src="/hold" alt="">
+<script type="module">
+document.forms[0].requestSubmit();
+const timer = setInterval(() => {
+  [...document.querySelectorAll("#log button")].find(each => each.textContent === "LABEL")?.click();
+  if ([...document.querySelectorAll("#log p")].at(-1)?.textContent === "LAST") {
+    clearInterval(timer);
+    fetch("/done");
+  }
+}, 20);
+</script>"""
+AUDIT = """
+<img src="/hold" alt="">
+<script>SOURCE</script>
+<script type="module">
+document.forms[0].requestSubmit();
+const timer = setInterval(async () => {
+  if (!document.querySelector("#log button")) return;
+  clearInterval(timer);
+  const {violations} = await axe.run();
+  const found = violations.map(each => `${each.impact}: ${each.help}`);
+  document.title = ["checked", ...found].join("|");
+  fetch("/done");
+}, 20);
+</script>"""
+
+
+@contextmanager
+def serve(example: str, script: str) -> Iterator[str]:
+    """Serve an example with a script in its page, and give the address."""
+    spec = importlib.util.spec_from_file_location(example, EXAMPLES / f"{example}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    async def show(_: object) -> Any:
+        return responses.HTMLResponse(module.PAGE + script)
+
+    done = threading.Event()
+
+    async def hold(_: object) -> Any:
+        await asyncio.to_thread(done.wait, 30)
+        return responses.PlainTextResponse("")
+
+    async def release(_: object) -> Any:
+        done.set()
+        return responses.PlainTextResponse("")
+
+    own = {"/driven": show, "/hold": hold, "/done": release}
+    routes = [*(routing.Route(path, function) for path, function in own.items()), *module.app.routes]
+    app = applications.Starlette(routes=routes)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    socket = server.config.bind_socket()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}/driven"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        socket.close()
+
+
+def browse(address: str, profile: Path) -> str:
+    """Return the page's HTML once it is loaded."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+    command = [str(CHROMIUM), *options, "--dump-dom", address]
+    return subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
+
+
+@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
+@pytest.mark.parametrize(
+    ("label", "answer"),
+    [("Approve", "sent to emma: Hello!"), ("Reject", "Tool execution was rejected by the user.")],
+    ids=["approved", "rejected"],
+)
+def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Path) -> None:
+    """A call waits for a button; pressing it lets the run go on, and its answer appears."""
+    with serve(example, DRIVER.replace("LABEL", label).replace("LAST", f"The tool says: {answer}")) as address:
+        page = browse(address, tmp_path)
+    lines = [unescape(line) for line in re.findall(r"<p>(.*?)</p>", page)]
+
+    assert ["Send Emma a mail.", f"The tool says: {answer}"] == [lines[0], lines[-1]]
+    assert any("send_mail" in line and "Hello!" in line and answer in line for line in lines)
+    assert "<button>" not in page.partition('id="log"')[2].partition("<form")[0]
+
+
+@pytest.mark.skipif(AXE is None, reason="needs axe-core, in a directory of NODE_PATH")
+@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
+def test_accessible_page(example: str, tmp_path: Path) -> None:
+    """axe-core finds nothing to mend in the page, while a call waits for an answer."""
+    with serve(example, AUDIT.replace("SOURCE", Path(str(AXE)).read_text("utf-8"))) as address:
+        page = browse(address, tmp_path)
+
+    assert ["checked"] == re.findall(r"<title>(.*?)</title>", page)

@@ -1,0 +1,264 @@
+"""The events of a run in the form of another protocol, as they happen.
+
+What must stay true: whatever is opened is closed, in whatever way the run ends; no id is open twice at a time; and
+nothing follows the end of a run but a failure.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+
+from typing_extensions import override
+
+from toolkit._messages import PendingApproval, ToolCall
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    MessageAdded,
+    ReasoningDelta,
+    ResultsAdded,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+    TurnStarted,
+)
+
+logger = logging.getLogger("toolkit")
+
+Encoded: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Encodes(Protocol[T_co]):
+    """Encodes the events of one run."""
+
+    def encode(self, event: Event, /) -> Iterator[T_co]:
+        """Encode one event."""
+        ...
+
+    def end(self, failure: Exception | None, /) -> Iterator[T_co]:
+        """Encode the end of the events, or the exception that ended them."""
+        ...
+
+
+class EncodedStream(Iterator[T]):
+    """The events of a run in another form; closing it ends the run, started or not."""
+
+    def __init__(self, stream: Iterable[Event], encoder: Encodes[T]) -> None:
+        self._events = _encode_stream(stream, encoder)
+        self._stack = _close_on_exit(stream)
+
+    @override
+    def __next__(self) -> T:
+        return next(self._events)
+
+    def close(self) -> None:
+        """End the run now."""
+        self._events.close()
+        self._stack.close()  # a generator that was never started runs no finally block
+
+
+class AsyncEncodedStream(AsyncIterator[T]):
+    """The same as an async iterator; closing it ends the run, started or not."""
+
+    def __init__(self, stream: AsyncIterable[Event], encoder: Encodes[T]) -> None:
+        self._events = _encode_async_stream(stream, encoder)
+        self._stack = _aclose_on_exit(stream)
+
+    @override
+    async def __anext__(self) -> T:
+        return await self._events.__anext__()
+
+    async def aclose(self) -> None:
+        """End the run now."""
+        await self._events.aclose()
+        await self._stack.aclose()  # as above
+
+
+def encode_stream(stream: Any, encoder: Encodes[Any]) -> Any:
+    """Encode the events of a stream; an async one gives an async iterator."""
+    return AsyncEncodedStream(stream, encoder) if isinstance(stream, AsyncIterable) else EncodedStream(stream, encoder)
+
+
+def _encode_stream(stream: Iterable[Event], encoder: Encodes[T]) -> Generator[T, None, None]:
+    failure: Exception | None = None
+    with _close_on_exit(stream):
+        try:
+            for event in stream:
+                yield from encoder.encode(event)
+        except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
+            failure = error
+        yield from encoder.end(failure)
+
+
+async def _encode_async_stream(stream: AsyncIterable[Event], encoder: Encodes[T]) -> AsyncGenerator[T, None]:
+    failure: Exception | None = None
+    async with _aclose_on_exit(stream):
+        try:
+            async for event in stream:
+                for encoded in encoder.encode(event):
+                    yield encoded
+        except Exception as error:  # noqa: BLE001  as above
+            failure = error
+        for encoded in encoder.end(failure):
+            yield encoded
+
+
+def _close_on_exit(stream: Any) -> ExitStack:
+    stack = ExitStack()
+    if close := getattr(stream, "close", None):
+        stack.callback(close)
+    return stack
+
+
+def _aclose_on_exit(stream: Any) -> AsyncExitStack:
+    stack = AsyncExitStack()
+    if close := getattr(stream, "aclose", None):
+        stack.push_async_callback(close)
+    return stack
+
+
+# The method of each event; the others are encoded by `encode_custom`.
+METHODS: Mapping[type[Any], str] = {
+    RunStarted: "start_run",
+    TurnStarted: "start_turn",
+    TextDelta: "add_text",
+    ReasoningDelta: "add_reasoning",
+    TurnFinished: "finish_turn",
+    ToolCallStarted: "start_call",
+    ToolCallFinished: "finish_call",
+    MessageAdded: "add_message",
+    ResultsAdded: "add_results",
+    ApprovalNeeded: "add_approval",
+    RunFinished: "finish_run",
+}
+
+
+@dataclass(kw_only=True)
+class Encoder(ABC):
+    """Encoder of one run: which parts are open, and which were streamed already."""
+
+    protocol: ClassVar[str]
+    _turn: int | None = None  # None before the first turn
+    _reasoning_parts: int = 0  # parts of reasoning in the turn
+    _has_calls: bool = False  # whether the last response has calls
+    _is_over: bool = False
+    _open_parts: list[tuple[str, Encoded]] = field(default_factory=list)  # kind, and the event that closes it
+    _streamed: set[str] = field(default_factory=set)  # kinds of which the turn had deltas
+    _call_ids: set[str] = field(default_factory=set)
+    _pending: dict[str, PendingApproval] = field(default_factory=dict)
+
+    def encode(self, event: Event) -> Iterator[Encoded]:
+        """Encode one event."""
+        encoded: Iterator[Encoded] = getattr(self, METHODS.get(type(event), "encode_custom"))(event)
+        return encoded
+
+    def end(self, failure: Exception | None) -> Iterator[Encoded]:
+        """Close what is open, and report a run that failed or was left; the text of an exception is only logged."""
+        if self._is_over and failure is None:
+            return
+        yield from self._close_parts()
+        if failure is None:
+            yield self._make_failure("The run was left before its end.", "left")
+            return
+        logger.error("A run failed while its events were encoded for %s.", self.protocol, exc_info=failure)
+        name = type(failure).__name__
+        yield self._make_failure(f"The run failed: {name}.", name)
+
+    @abstractmethod
+    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
+        """Open the run; its ids are those of the client, or the run's own."""
+
+    def start_turn(self, event: TurnStarted) -> Iterator[Encoded]:
+        """Close the turn before, and open the next."""
+        yield from self._close_parts()
+        self._turn, self._reasoning_parts = event.turn, 0
+        self._streamed.clear()
+        yield self._open_turn(event.turn)
+
+    @abstractmethod
+    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
+        """Add a delta to the turn's text; open it first if there is none."""
+
+    @abstractmethod
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
+        """Add a delta to a part of reasoning; open the next part if none is open."""
+
+    def finish_turn(self, event: TurnFinished) -> Iterator[Encoded]:
+        """Encode text and reasoning that were not streamed, then the calls."""
+        response = event.response
+        if response.reasoning and "reasoning" not in self._streamed:
+            yield from self.add_reasoning(ReasoningDelta(response.reasoning))
+        if response.text and "text" not in self._streamed:
+            yield from self.add_text(TextDelta(response.text))
+        yield from self._close_parts("reasoning", "text")
+        self._has_calls = bool(response.calls)
+        for call in response.calls:
+            yield from self._encode_call_once(call)
+
+    def start_call(self, event: ToolCallStarted) -> Iterator[Encoded]:
+        """Encode a call that starts before its turn is over; without a turn, the earlier run has encoded it."""
+        return iter(()) if self._turn is None else self._encode_call_once(event.call)
+
+    @abstractmethod
+    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
+        """Encode a call's result."""
+
+    @abstractmethod
+    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
+        """Encode a message that the user added."""
+
+    def add_results(self, _: ResultsAdded) -> Iterator[Encoded]:
+        """Encode nothing: each result was encoded when its call had ended."""
+        return iter(())
+
+    @abstractmethod
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
+        """Encode a call that waits for approval; if it still waits at the end, the run is interrupted."""
+
+    @abstractmethod
+    def encode_custom(self, event: Event) -> Iterator[Encoded]:
+        """Encode an event that the protocol has no type for."""
+
+    @abstractmethod
+    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
+        """Close the run, with its outcome."""
+
+    @abstractmethod
+    def _open_turn(self, turn: int) -> Encoded: ...
+
+    @abstractmethod
+    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]: ...
+
+    @abstractmethod
+    def _make_failure(self, message: str, code: str) -> Encoded: ...
+
+    def _encode_call_once(self, call: ToolCall) -> Iterator[Encoded]:
+        if call.id in self._call_ids:
+            return
+        self._call_ids.add(call.id)
+        yield from self._encode_call(call)
+
+    def _open_part(self, kind: str, opening: Encoded, closing: str) -> Encoded:
+        """Remember the event that closes a part: the same keys except the type and the role."""
+        identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
+        self._open_parts.append((kind, {"type": closing, **identity}))
+        return opening
+
+    def _close_parts(self, *kinds: str) -> Iterator[Encoded]:
+        """Close the open parts of these kinds, by default all, the last first."""
+        closing = [item for item in self._open_parts if not kinds or item[0] in kinds]
+        self._open_parts = [item for item in self._open_parts if item not in closing]
+        return (event for _, event in reversed(closing))
+
+    def _is_open(self, kind: str) -> bool:
+        return any(name == kind for name, _ in self._open_parts)

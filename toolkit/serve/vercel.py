@@ -1,0 +1,315 @@
+"""The events of a run as the UI message stream of Vercel's AI SDK, version 5 or later: what `useChat` reads.
+
+    the run                     the stream
+    RunStarted                  start
+    a turn with its calls       start-step ... finish-step
+    ReasoningDelta              reasoning-start, -delta, -end
+    TextDelta                   text-start, -delta, -end
+    the calls of a turn         tool-input-start, tool-input-available
+    ToolCallFinished            tool-output-available, or tool-output-error; and a file for each of its files and images
+    ApprovalNeeded              tool-approval-request, which version 6 has introduced
+    RunFinished                 finish, or abort where the run was cancelled or stopped
+    an exception, or no end     error
+    all others                  data-NAME, with the JSON form of the event; but for MessageAdded, they are transient
+
+A call is encoded when its turn is over: only then is it known to be whole, and has its id. A resumed run encodes a call
+that waited once more, as a client may not have read the earlier stream; in one that has, the call is replaced.
+Specification: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
+
+from typing_extensions import override
+
+from toolkit._execution.approval import Decision
+from toolkit._messages import File, Image, ToolCall, ToolResult, UserMessage, replace_surrogates
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    MessageAdded,
+    ReasoningDelta,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    event_to_dict,
+)
+from toolkit.serve.streams import AsyncEncodedStream, Encoded, EncodedStream, Encoder, encode_stream
+
+__all__ = ["HEADERS", "encode_events", "encode_sse", "parse_decisions", "parse_prompt"]
+
+# The headers of a response with the lines of `encode_sse`; the last one is for nginx.
+HEADERS: Mapping[str, str] = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "x-vercel-ai-ui-message-stream": "v1",
+    "x-accel-buffering": "no",
+}
+DONE = "data: [DONE]\n\n"
+# The SDK's own words for why a run ended; "other" for all else.
+FINISH_REASONS: Mapping[str, str] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content-filter",
+    "paused": "tool-calls",
+    "error": "error",
+}
+ABORTED = frozenset({"cancelled", "stopped"})
+
+
+@overload
+def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> AsyncEncodedStream[Encoded]: ...
+@overload
+def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[Encoded]: ...
+def encode_events(stream: Any, *, message_id: str = "") -> Any:
+    """Encode the events of a run as parts of the stream, JSON-able dicts; an async stream gives an async iterator.
+
+    A run that fails ends with `error` and raises nothing: its exception is logged. Leaving early ends the run.
+
+    Args:
+        stream: The stream from `Runner.stream` or `Runner.astream`.
+        message_id: Id of the message at the client; the run's id by default, which a resumed run keeps.
+
+    Examples:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel
+        >>> stream = Runner(model=ScriptedModel(["Hello."])).stream("Hi!")
+        >>> [part["delta"] for part in encode_events(stream) if part["type"] == "text-delta"]
+        ['Hello.']
+    """
+    return encode_stream(stream, VercelEncoder(message_id=message_id))
+
+
+@overload
+def encode_sse(stream: AsyncIterable[Event], *, message_id: str = "") -> AsyncEncodedStream[str]: ...
+@overload
+def encode_sse(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[str]: ...
+def encode_sse(stream: Any, *, message_id: str = "") -> Any:
+    """Encode the events of a run as server-sent events: the body of a response with HEADERS.
+
+    Args:
+        stream: As for `encode_events`.
+        message_id: As for `encode_events`.
+    """
+    return encode_stream(stream, _ServerSentEvents(VercelEncoder(message_id=message_id)))
+
+
+def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
+    """Parse the last of a client's `messages` into a prompt: its texts, and its files.
+
+    The messages before it are the client's word. Keep the conversation in a Session of your own.
+
+    Raises:
+        ValueError: It is not a message of the user, or has a file that is not sent with it.
+
+    Examples:
+        >>> parse_prompt([{"role": "user", "parts": [{"type": "text", "text": "Hi!"}]}]).text
+        'Hi!'
+    """
+    last = _get_last(messages)
+    if last.get("role") != "user":
+        raise ValueError(f"The last message is not one of the user: {last!r:.200}.")
+    parts = _list_parts(last)
+    files = [_parse_file(part) for part in parts if part.get("type") == "file"]
+    return UserMessage(
+        "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text"),
+        tuple(file for file in files if isinstance(file, Image)),
+        tuple(file for file in files if isinstance(file, File)),
+    )
+
+
+def parse_decisions(messages: Sequence[Mapping[str, Any]]) -> dict[str, Decision]:
+    """Parse the answers to approval requests in a client's last message, by call id, as `Runner.resume` takes them.
+
+    Only a literal `true` approves. A message without answers gives none.
+
+    Raises:
+        ValueError: There is no message.
+
+    Examples:
+        >>> approval = {"id": "ab12cd34_0", "approved": True}
+        >>> part = {"type": "tool-pay", "state": "approval-responded", "approval": approval}
+        >>> parse_decisions([{"role": "assistant", "parts": [part]}]) == {"ab12cd34_0": Decision.approve()}
+        True
+    """
+    decisions: dict[str, Decision] = {}
+    for part in _list_parts(_get_last(messages)):
+        approval = part.get("approval")
+        if part.get("state") != "approval-responded" or not isinstance(approval, Mapping):
+            continue
+        reason = approval.get("reason")
+        decisions[str(approval.get("id"))] = (
+            Decision.approve()
+            if approval.get("approved") is True
+            else Decision.reject(reason if isinstance(reason, str) else "")
+        )
+    return decisions
+
+
+def _get_last(messages: object) -> Mapping[str, Any]:
+    last = messages[-1] if isinstance(messages, Sequence) and messages else None
+    if not isinstance(last, Mapping):
+        raise ValueError(f"messages must be a list of messages, not {messages!r:.200}.")  # noqa: TRY004  it comes from a client
+    return last
+
+
+def _list_parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    parts = message.get("parts")
+    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, Sequence) else []
+
+
+def _parse_file(part: Mapping[str, Any]) -> Image | File:
+    head, _, data = str(part.get("url", "")).partition(";base64,")
+    if not head.startswith("data:") or not data:
+        raise ValueError(f"A file must be sent with its message, as a data: URL, not {part.get('url')!r:.100}.")
+    media_type = str(part.get("mediaType") or head.removeprefix("data:"))
+    try:
+        content = base64.b64decode(data, validate=True)
+    except ValueError:
+        raise ValueError(f"The file {part.get('filename', '')!r:.100} is not valid base64.") from None
+    if media_type.startswith("image/"):
+        return Image(content, media_type)
+    return File(content, media_type, str(part.get("filename") or "file"))
+
+
+@dataclass(kw_only=True)
+class VercelEncoder(Encoder):
+    """Encoder of one run."""
+
+    protocol: ClassVar[str] = "the AI SDK"
+    message_id: str
+    _model: str = ""
+    _parts: int = 0  # texts and parts of reasoning
+
+    @override
+    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
+        self._model = event.model
+        yield {"type": "start", "messageId": self.message_id or event.run_id}
+
+    @override
+    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
+        return self._add_delta("text", "reasoning", event.text)
+
+    @override
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
+        return self._add_delta("reasoning", "text", event.text)
+
+    @override
+    def start_call(self, event: ToolCallStarted) -> Iterator[Encoded]:
+        return self._encode_call_once(event.call)
+
+    @override
+    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
+        call, result = event.call, event.result
+        yield from self._encode_call_once(call)
+        if result.is_error:
+            text = replace_surrogates(result.text or result.error or "")
+            yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": text}
+        else:
+            yield {"type": "tool-output-available", "toolCallId": call.id, "output": _parse_output(result)}
+        parts: list[Image | File] = [*result.images, *result.files]
+        for part in parts:
+            url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+            yield {"type": "file", "mediaType": part.media_type, "url": url}
+
+    @override
+    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
+        yield {**_encode_data(event), "transient": False}
+
+    @override
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
+        call = event.approval.call
+        yield from self._encode_call_once(call)
+        yield {"type": "tool-approval-request", "approvalId": call.id, "toolCallId": call.id}
+        yield _encode_data(event)
+
+    @override
+    def encode_custom(self, event: Event) -> Iterator[Encoded]:
+        yield _encode_data(event)
+
+    @override
+    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
+        self._is_over = True
+        if event.finish_reason in ABORTED:
+            yield from self._close_parts()
+            yield {"type": "abort"}
+            return
+        if event.output and "text" not in self._streamed:  # the answer is the result of a tool
+            yield from self.add_text(TextDelta(event.output))
+        yield from self._close_parts()
+        usage = {"inputTokens": event.usage.input_tokens, "outputTokens": event.usage.output_tokens}
+        metadata = {"finishReason": event.finish_reason, "model": replace_surrogates(self._model), "usage": usage}
+        reason = FINISH_REASONS.get(event.finish_reason, "other")
+        yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
+
+    @override
+    def _open_turn(self, turn: int) -> Encoded:
+        return self._open_part("step", {"type": "start-step"}, "finish-step")
+
+    @override
+    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]:
+        identity = {"toolCallId": call.id, "toolName": replace_surrogates(call.name)}
+        yield {"type": "tool-input-start", **identity}
+        yield {"type": "tool-input-available", **identity, "input": _parse_json(call.arguments.strip() or "{}")}
+
+    @override
+    def _make_failure(self, message: str, code: str) -> Encoded:
+        return {"type": "error", "errorText": message}
+
+    def _add_delta(self, kind: str, other: str, text: str) -> Iterator[Encoded]:
+        """Add a delta to a part; open it first, and close the other kind, if it is not open."""
+        if not self._is_open(kind):
+            yield from self._close_parts(other)
+            self._parts += 1
+            yield self._open_part(kind, {"type": f"{kind}-start", "id": f"{kind}-{self._parts}"}, f"{kind}-end")
+        yield {"type": f"{kind}-delta", "id": f"{kind}-{self._parts}", "delta": replace_surrogates(text)}
+        self._streamed.add(kind)
+
+
+class _ServerSentEvents:
+    """Writes what an encoder makes as server-sent events, and the last line behind it."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def encode(self, event: Event) -> Iterator[str]:
+        """Encode one event."""
+        return map(_write, self._encoder.encode(event))
+
+    def end(self, failure: Exception | None) -> Iterator[str]:
+        """Encode the end."""
+        yield from map(_write, self._encoder.end(failure))
+        yield DONE
+
+
+def _write(part: Encoded) -> str:
+    return f"data: {json.dumps(part, allow_nan=False)}\n\n"
+
+
+def _encode_data(event: Event) -> Encoded:
+    facts = event_to_dict(event)
+    return {"type": f"data-{facts.pop('type')}", "data": facts, "transient": True}
+
+
+def _parse_output(result: ToolResult) -> Any:
+    """Return what the model reads of a result: an object or a list where it is the JSON of one, else the text."""
+    text = result.text or ""
+    return _parse_json(text) if text.lstrip().startswith(("{", "[")) else replace_surrogates(text)
+
+
+def _parse_json(text: str) -> Any:
+    """Return the value of a JSON text; the text itself where it is none."""
+    plain = replace_surrogates(text)
+    try:
+        value = json.loads(plain)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return plain
+    return value
