@@ -142,7 +142,7 @@ def test_cancelled_and_stopped_runs() -> None:
         return Decision.stop("Enough.") if request.name == "rent" else True
 
     stopped = travel.make(BOTH, approve=stop, undo_on_failure=True).run("Go.")
-    runner = travel.make(BOTH, lambda _: runner.cancel() and "Late.", undo_on_failure=True)
+    runner: Runner = travel.make(BOTH, lambda _: runner.cancel() and "Late.", undo_on_failure=True)
     cancelled = runner.run("Go.", deps="deps")
 
     assert [("stopped", ["book"]), ("cancelled", ["rent", "book"])] == [
@@ -265,7 +265,7 @@ def test_only_what_succeeded() -> None:
         n = request.arguments["n"]
         return Decision.reject("No.") if n == 3 else Decision.modify({"n": 40}) if n == 4 else True
 
-    script = [[*(call("add", n=n) for n in (1, 2, 3, 4)), call("add", n="x")], "Done."]
+    script: list[Any] = [[*(call("add", n=n) for n in (1, 2, 3, 4)), call("add", n="x")], "Done."]
     runner = Runner([add], model=ScriptedModel(script), approve=approve)
     runner.undo(runner.run("Go.").state)
 
