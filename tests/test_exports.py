@@ -82,7 +82,9 @@ PUBLIC: dict[str, str] = {
     "toolkit.cli": "demo main",
     "toolkit.compaction": "Compaction estimate_tokens",
     "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
-    "toolkit.durable": "ClaimCheck DevServer DurableRun DurableRunner PayloadDirectory PayloadStore PostgresLedger RunStatus Worker",
+    "toolkit.durable": """
+        ClaimCheck DevServer DurableRun DurableRunner PayloadDirectory PayloadStore PostgresLedger RunStatus Worker
+    """,
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
         FatalError FingerprintError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunEndedError

@@ -38,6 +38,7 @@ from toolkit.errors import (
     RunExistsError,
     RunNotFoundError,
 )
+from toolkit.events import ApprovalNeeded, TextDelta
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -431,6 +432,48 @@ def test_messages(durable: Durable) -> None:
     seen, later, result = asyncio.run(go())
 
     assert result.messages == tuple(seen) and result.messages[2:] == tuple(later)
+
+
+def test_events(durable: Durable) -> None:
+    """A reader sees a response while it arrives, then whole messages, approvals and the end."""
+
+    async def go() -> Any:
+        go_on = asyncio.Event()
+
+        class SlowModel(ScriptedModel):
+            async def stream(self, request: ModelRequest) -> Any:
+                if len(request.messages) > 1:
+                    yield TextDelta("The rest ")
+                    await go_on.wait()
+                    yield TextDelta("is paid.")
+                yield await self.complete(request)
+
+        model = SlowModel([call("pay", amount=1), "The rest is paid."], is_async=True)
+        runner, seen = Runner([pay], model=model, approve=defer), []
+        async with await durable.worker(runner, streams=True):
+            run = await (await durable.runs(runner)).start("Pay.")
+            async for event in run.events():
+                seen.append(event)
+                if isinstance(event, ApprovalNeeded):
+                    await run.approve(event.approval.call.id)
+                elif isinstance(event, TextDelta):
+                    go_on.set()
+            return seen
+
+    seen = asyncio.run(go())
+    texts = [event.text for event in seen if isinstance(event, TextDelta)]
+
+    assert ["The rest ", "is paid."] == texts
+    assert [
+        "MessageAdded",
+        "TurnFinished",
+        "ApprovalNeeded",
+        "ResultsAdded",
+        "TextDelta",
+        "TextDelta",
+        "TurnFinished",
+        "RunFinished",
+    ] == [type(event).__name__ for event in seen]
 
 
 def test_ids(durable: Durable) -> None:

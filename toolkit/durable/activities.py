@@ -39,7 +39,7 @@ from toolkit._tools.fingerprint import Fingerprint
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.errors import Failed, FingerprintError, Halt, ModelError, ToolkitError
-from toolkit.events import Event, ToolCallFinished, TurnFinished
+from toolkit.events import Event, TextDelta, ToolCallFinished, TurnFinished
 
 logger = logging.getLogger("toolkit")
 
@@ -47,6 +47,8 @@ logger = logging.getLogger("toolkit")
 TRANSIENT = frozenset({408, 409, 425, 429})
 # Seconds that a call may take beyond its timeouts, for its gates and its result.
 SLACK = 30.0
+# Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
+STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
 TOO_LARGE = "The call has run, but its result is too large to be kept: {size:,} bytes, and {most:,} are allowed."
 
 
@@ -62,6 +64,7 @@ class Activities:
         max_bytes: The largest state, and the largest result.
         tool_queues: Names of the task queues of tools that have one of their own.
         checks: Whether the fingerprints of client, run and worker have to be equal.
+        streams: Whether clients see the text of a response while it arrives.
         known: The last fingerprint, with the tools that it is of.
     """
 
@@ -72,6 +75,7 @@ class Activities:
     max_bytes: int
     tool_queues: Mapping[str, str]
     checks: bool
+    streams: bool
     known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
 
     @activity.defn(name=wire.OPEN)
@@ -100,9 +104,9 @@ class Activities:
         with _translated(), self._inside(step.path) as factory:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
-            run = self._create_run(factory, state)
+            run = self._create_run(factory, state, streams=self.streams)
             usual = run.caller.available
-            events, halt = await self._perform(run)
+            events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
         offered = run.caller.dispatcher.available
         return wire.ModelOutcome(
@@ -217,20 +221,30 @@ class Activities:
             self.known[:] = [(tools, self.runner.fingerprint())]
         return self.known[0][1]
 
-    async def _perform(self, run: Run[Any]) -> tuple[list[Event], str | None]:
+    async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
         """Do one step of a run; if the server cancels it, it ends with what it has.
+
+        Args:
+            run: The run.
+            shown: Gets the text of a response while it arrives.
 
         Returns:
             The events of the step, and the answer of a hook that has ended the run.
         """
 
         async def work() -> tuple[list[Event], str | None]:
+            events: list[Event] = []
             try:
-                return [event async for event in run.step(AsyncBackend())], None
+                async for event in run.step(AsyncBackend()):
+                    events.append(event)
+                    if shown is not None and isinstance(event, TextDelta):
+                        shown.add(event.text)
             except Halt as halt:
                 return [], str(halt)
+            else:
+                return events, None
 
-        async with self._beating():
+        async with self._beating(shown):
             task = asyncio.create_task(work())
             try:
                 await asyncio.wait({task})
@@ -245,11 +259,16 @@ class Activities:
             return task.result()
 
     @asynccontextmanager
-    async def _beating(self) -> AsyncIterator[None]:
+    async def _beating(self, shown: _Shown | None = None) -> AsyncIterator[None]:
+        """Send heartbeats: so many that the worker counts as alive, and further ones for text that has arrived."""
+
         async def beat() -> None:
             while True:
-                activity.heartbeat()
-                await asyncio.sleep(min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3)
+                activity.heartbeat(*(shown.take() if shown else ()))
+                waited, pause = 0.0, min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
+                while waited < pause and not (shown and waited and shown.is_new):
+                    waited += (step := min(STREAM_SECONDS, pause) if shown else pause)
+                    await asyncio.sleep(step)
 
         task = asyncio.create_task(beat())
         try:
@@ -357,6 +376,27 @@ def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event], task
             if count > before.calls_by_tool.get(name, 0)
         },
     )
+
+
+class _Shown:
+    """The text of a response while it arrives, for the details of heartbeats, which the server keeps in no history.
+
+    Attributes:
+        is_new: Whether there is text that no heartbeat has had.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count, self._text, self.is_new = count, "", False
+
+    def add(self, text: str) -> None:
+        """Add a piece, up to a length that the server takes."""
+        if len(self._text) < MAX_STREAMED:
+            self._text, self.is_new = self._text + text, True
+
+    def take(self) -> tuple[int, str]:
+        """Return the number of messages before the response, and the text so far."""
+        self.is_new = False
+        return self._count, self._text
 
 
 @dataclass

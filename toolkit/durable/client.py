@@ -28,8 +28,10 @@ from toolkit._dialects.chat import parse_history
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._messages import (
     Message,
+    ModelResponse,
     PendingApproval,
     ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
     message_from_dict,
@@ -40,6 +42,7 @@ from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit.durable import wire
 from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError
+from toolkit.events import ApprovalNeeded, Event, MessageAdded, ResultsAdded, RunFinished, TextDelta, TurnFinished
 
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
@@ -213,13 +216,43 @@ class DurableRun:
         is_over = False
         while not is_over:
             is_over = (await self.status()).phase == "finished" or not await self._is_running()
-            with _translated(self.id):
-                found: list[dict[str, Any]] = await self._handle.query(wire.MESSAGES, offset, rpc_timeout=LOOK_TIMEOUT)
-            for data in found:
-                yield message_from_dict(data)
-            offset += len(found)
+            for message in await self._read(offset):
+                yield message
+                offset += 1
             if not is_over:
                 await asyncio.sleep(LOOK)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Give what happens in the run, from its beginning to its end; any number of readers may do so.
+
+        These are whole messages, as `MessageAdded`, `TurnFinished` and `ResultsAdded`; `ApprovalNeeded` and
+        `RunFinished`; and, from a worker with `streams=True`, `TextDelta` for a response that arrives. Deltas may be
+        lost, with a worker or by a reader that comes later: the response is whole in its `TurnFinished`.
+
+        Raises:
+            RunError: The run failed, as in `result`.
+        """
+        offset, turn, shown, asked, is_over = 0, 0, "", set[str](), False
+        while not is_over:
+            status = await self.status()
+            is_over = status.phase == "finished" or not await self._is_running()
+            for message in await self._read(offset):
+                for event in _tell(message, turn, shown):
+                    yield event
+                offset += 1
+                if isinstance(message, ModelResponse):
+                    turn, shown = turn + 1, ""
+            for waiting in status.pending:
+                if waiting.digest not in asked:
+                    yield ApprovalNeeded(waiting)
+            asked |= {waiting.digest for waiting in status.pending}
+            if not is_over:
+                for delta in _continue(shown, text := await self._peek(offset)):
+                    yield delta
+                    shown = text
+                await asyncio.sleep(LOOK)
+        result = await self.result()
+        yield RunFinished(output=str(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
     async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
         """Decide on a call that waits for approval, also one of a sub-agent; returns once a worker has the decision.
@@ -271,6 +304,22 @@ class DurableRun:
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
 
+    async def _read(self, offset: int) -> list[Message]:
+        with _translated(self.id):
+            found: list[dict[str, Any]] = await self._handle.query(wire.MESSAGES, offset, rpc_timeout=LOOK_TIMEOUT)
+        return [message_from_dict(data) for data in found]
+
+    async def _peek(self, offset: int) -> str:
+        """Return the text of the response that arrives after so many messages; empty where none is known."""
+        with _translated(self.id):
+            description = await self._handle.describe()
+        for pending in description.raw_description.pending_activities:
+            if pending.activity_type.name == wire.MODEL and pending.HasField("heartbeat_details"):
+                details = await self._client.data_converter.decode(pending.heartbeat_details.payloads)
+                if details[:1] == [offset]:
+                    return str(details[1])
+        return ""
+
     async def _look(self) -> dict[str, Any]:
         with _translated(self.id):
             data: dict[str, Any] = await self._handle.query(wire.STATUS, rpc_timeout=LOOK_TIMEOUT)
@@ -282,6 +331,20 @@ class DurableRun:
 
     def __repr__(self) -> str:
         return f"<DurableRun {self.id}>"
+
+
+def _tell(message: Message, turn: int, shown: str) -> Sequence[Event]:
+    """Return the events of a message in a turn, of whose response some text was shown."""
+    if isinstance(message, ModelResponse):
+        return (*_continue(shown, message.text), TurnFinished(turn=turn, response=message))
+    if isinstance(message, ToolMessage):
+        return (ResultsAdded(turn=turn - 1, messages=(message,)),)
+    return (MessageAdded(message),) if isinstance(message, UserMessage) else ()
+
+
+def _continue(shown: str, text: str) -> Sequence[TextDelta]:
+    """Return what has joined the text that was shown; nothing where it began anew."""
+    return [TextDelta(text[len(shown) :])] if text.startswith(shown) and text != shown else []
 
 
 @contextmanager

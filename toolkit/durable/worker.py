@@ -16,7 +16,7 @@ from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
 from toolkit._runner.sub_agent import walk_tools
 from toolkit._tools.tool import find_instance
-from toolkit.durable.activities import Activities
+from toolkit.durable.activities import STREAM_SECONDS, Activities
 from toolkit.durable.claims import ClaimCheck
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.errors import DefinitionError
@@ -54,6 +54,8 @@ class Worker:
             `max_task_queue_activities_per_second=`, which counts over all of them.
         check_fingerprint: Whether client, run and worker must have the same tools and settings. False is for an
             emergency: runs then go on with whatever tools there are.
+        streams: Whether `DurableRun.events` has the text of a response while it arrives. It goes with the heartbeats of
+            the model's activity, up to four a second, and into no history.
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
 
     Raises:
@@ -75,6 +77,7 @@ class Worker:
         max_bytes: int | None = None,
         tool_queues: Mapping[str, str] = MappingProxyType({}),
         check_fingerprint: bool = True,
+        streams: bool = False,
         **options: Any,
     ) -> None:
         if max_bytes is None:
@@ -89,11 +92,12 @@ class Worker:
             max_bytes=max_bytes,
             tool_queues=tool_queues,
             checks=check_fingerprint,
+            streams=streams,
         )
         usual = {
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=STICKY_SECONDS),
             "graceful_shutdown_timeout": timedelta(seconds=GRACE),
-            "max_heartbeat_throttle_interval": timedelta(seconds=heartbeat / 2),
+            "max_heartbeat_throttle_interval": timedelta(seconds=STREAM_SECONDS if streams else heartbeat / 2),
             "workflow_runner": SANDBOX,
         }
         self._worker = TemporalWorker(
