@@ -440,15 +440,19 @@ def test_events(durable: Durable) -> None:
     async def go() -> Any:
         go_on = asyncio.Event()
 
-        class SlowModel(ScriptedModel):
+        script: Any = ScriptedModel([call("pay", amount=1), "The rest is paid."], is_async=True)
+
+        class SlowModel:
+            name, is_async, complete = "slow", True, script.complete
+
             async def stream(self, request: ModelRequest) -> Any:
                 if len(request.messages) > 1:
                     yield TextDelta("The rest ")
                     await go_on.wait()
                     yield TextDelta("is paid.")
-                yield await self.complete(request)
+                yield await script.complete(request)
 
-        model = SlowModel([call("pay", amount=1), "The rest is paid."], is_async=True)
+        model: Any = SlowModel()
         runner, seen = Runner([pay], model=model, approve=defer), []
         async with await durable.worker(runner, streams=True):
             run = await (await durable.runs(runner)).start("Pay.")
