@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
@@ -377,6 +377,16 @@ def test_type_parameters() -> None:
     assert {"a", "b"} == cell["function"].parameters["properties"].keys()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")
+def test_type_parameters_of_a_class() -> None:
+    """A type parameter of a class is a name in its methods."""
+    cell: dict[str, Any] = {}
+    exec("class Store[T: int]:\n    def put(self, item: 'T'): return item", cell)  # noqa: S102
+    made = tool(cell["Store"]().put)
+
+    assert (1, True) == (made.invoke('{"item": "1"}').value, made.invoke('{"item": "x"}').is_error)
+
+
 def test_no_other_names_stay_alive() -> None:
     """Of the names around a function only those that annotations use stay alive."""
 
@@ -458,12 +468,18 @@ MISUSED: dict[str, Any] = {
     "NoReturn": typing.NoReturn,
     "ellipsis": ...,
     "value": 5,
+    "bytes": b"int",
+    "Field": Field(ge=1),
     "list of types": [int],
     "tuple of types": (int, str),
     "empty text": "",
+    "function as a part": dict[str, any],  # type: ignore[valid-type]
+    "value as a part": typing.Optional[list[5]],  # type: ignore[valid-type]  # noqa: UP045
+    "value in Annotated": typing.Annotated[5, "five"],
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* is not a Python type")  # as in an application, where it is not an error
 @pytest.mark.parametrize("annotation", MISUSED.values(), ids=MISUSED)
 def test_misused(annotation: Any) -> None:
     """What is not a type of a value is refused, with function and parameter."""

@@ -173,6 +173,12 @@ CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
     "partial by keyword": (functools.partial(add, a=1), ["b", "c"], {"b": 5}, [1, 5, 3]),
     "partial of a partial": (functools.partial(functools.partial(add, 1), c=9), ["b"], {}, [1, 2, 9]),
     "partial of a method": (functools.partial(Methods(7).plain, a=1), [], {}, [7, 1]),
+    "partial that looks like its function": (
+        functools.update_wrapper(functools.partial(add, 1), add),
+        ["b", "c"],
+        {"b": 5},
+        [1, 5, 3],
+    ),
     "partial of a tool": (functools.partial(tool(add), 1), ["b", "c"], {}, [1, 2, 3]),
     "object with a static call": (StaticCall(), ["a"], {"a": 3}, 3),
     "object with a class call": (ClassCall(), ["a"], {"a": 3}, 3),
@@ -353,6 +359,38 @@ def test_inherited_docstring() -> None:
     shown = Cache().read.parameters["properties"]["key"]
 
     assert ("Read a value.", "Where it lies.") == (Cache().read.description, shown["description"])
+
+
+class Described:
+    """Find a way.
+
+    Args:
+        a: Where to.
+    """
+
+    def __call__(self, a: int) -> Any:
+        return a
+
+
+class Undescribed:
+    def __call__(self, a: int) -> Any:
+        return a
+
+
+def test_docstring_of_an_object() -> None:
+    """An object that is called has the docstring of its class, where its call has none."""
+    shown = tool(Described())
+
+    assert ("Find a way.", "Where to.") == (shown.description, shown.parameters["properties"]["a"]["description"])
+    assert "" == tool(Undescribed()).description
+
+
+def test_partial_with_a_name() -> None:
+    """A partial's own name and docstring are those of the tool."""
+    named = functools.partial(add, 1)
+    named.__name__, named.__doc__ = "add_one", "Add to one."  # type: ignore[attr-defined]
+
+    assert ("add_one", "Add to one.") == (tool(named).name, tool(named).description)
 
 
 def declared(x: int) -> str: ...  # type: ignore[empty-body]

@@ -859,6 +859,38 @@ def test_unpacked_tuple(inner: Any, sent: Any, wrong: Any) -> None:
         assert fits is not made.invoke({"value": arguments}).is_error
 
 
+@pytest.mark.parametrize(
+    ("items", "sent", "wrong", "required"),
+    [
+        (tuple[int, str], [1, "a"], [1], ["items"]),
+        (tuple[int, ...], [1, 2], [1, "a"], None),
+    ],
+    ids=["of known length", "repeated"],
+)
+def test_unpacked_items(items: Any, sent: Any, wrong: Any, required: Any) -> None:
+    """The types of `*items: *tuple[...]` are those of the items."""
+
+    def function(*items: Any) -> Any:
+        return items
+
+    function.__annotations__["items"] = Unpack[items]
+    made = tool(function)
+
+    assert (tuple(sent), required) == (made.invoke({"items": sent}).value, made.parameters.get("required"))
+    assert made.invoke({"items": wrong}).is_error
+    assert (required is not None) is made.invoke("{}").is_error
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PEP 646 is of Python 3.11")
+def test_starred_items() -> None:
+    """A star in front of the tuple is the same as `Unpack`."""
+    cell: dict[str, Any] = {}
+    exec("def function(*items: *tuple[int, str]): return items", cell)  # noqa: S102
+    made = tool(cell["function"])
+
+    assert ((1, "a"), True) == (made.invoke('{"items": [1, "a"]}').value, made.invoke('{"items": [1]}').is_error)
+
+
 def test_literal_of_another_member() -> None:
     """A member that a Literal does not name is refused."""
     assert "invalid_arguments" == echo(Literal[Letter.A]).invoke('{"value": "b"}').kind

@@ -142,15 +142,19 @@ class Parameter:
         """True if every call must have it."""
         if self.kind is inspect.Parameter.VAR_KEYWORD:
             return _has_required_key(self.json_type)
-        return self.default is inspect.Parameter.empty and self.kind is not inspect.Parameter.VAR_POSITIONAL
+        if self.kind is inspect.Parameter.VAR_POSITIONAL:
+            return _has_required_item(self.json_type)
+        return self.default is inspect.Parameter.empty
 
     @property
     def json_type(self) -> Any:
-        """Type of its value in JSON: `*args` are a list, `**kwargs` a dict."""
-        if self.kind is inspect.Parameter.VAR_POSITIONAL:
-            return list[self.annotation]  # type: ignore[name-defined]  # a type made at run time
-        if self.kind is inspect.Parameter.VAR_KEYWORD and get_origin(self.annotation) in _UNPACK:
+        """Type of its value in JSON: `*args` are a list or the unpacked tuple, `**kwargs` a dict or a TypedDict."""
+        if get_origin(self.annotation) in _UNPACK:
             return get_args(self.annotation)[0]
+        if _is_unpacked(self.annotation):
+            return tuple[get_args(self.annotation)]  # type: ignore[misc]  # a type made at run time
+        if self.kind is inspect.Parameter.VAR_POSITIONAL:
+            return list[self.annotation]  # type: ignore[name-defined]
         if self.kind is inspect.Parameter.VAR_KEYWORD:
             return dict[str, self.annotation]  # type: ignore[name-defined]
         return Annotated[self.annotation, self.field] if self.field else self.annotation
@@ -162,6 +166,17 @@ class Parameter:
 
 
 _UNPACK = (Unpack, typing_extensions.Unpack)
+
+
+def _is_unpacked(annotation: Any) -> bool:
+    """Check whether an annotation is `*tuple[...]`."""
+    return bool(getattr(annotation, "__unpacked__", False))
+
+
+def _has_required_item(items: Any) -> bool:
+    """Check whether a tuple is never empty; a list may be."""
+    args = get_args(items) if get_origin(items) is tuple else ()
+    return args[1:] != (...,) and not all(map(_is_unpacked, args))
 
 
 def _has_required_key(keywords: Any) -> bool:

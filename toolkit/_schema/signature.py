@@ -11,13 +11,14 @@ lends it no names.
 from __future__ import annotations
 
 import ast
+import collections.abc
 import inspect
 import re
 import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial, singledispatchmethod
@@ -224,8 +225,10 @@ class Signature:
                 annotation = ToolContext  # imported for type checkers only, which suffices
             else:
                 annotation, problem = Any, f"its annotation {annotation!r} cannot be resolved ({error})"
-        if isinstance(annotation, _NO_TYPES):
-            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)} is not a type"
+        non_type = next(_find_non_types(annotation), None)
+        if non_type is not None:
+            part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
+            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
         default, info = declared.default, None
         if type(default).__name__ == "FieldInfo":
             default, info = _read_default(default), default
@@ -242,8 +245,30 @@ class Signature:
         return frozenset(taken | self.callable.keywords.keys() if isinstance(self.callable, partial) else taken)
 
 
-# What is sometimes written for a type, as in `x: [int]` and `x: any`.
-_NO_TYPES = (list, tuple, set, dict, int, float, FunctionType, types.BuiltinFunctionType)
+# Where the forms that are no classes come from, such as type variables; and those that have no values.
+_TYPING = ("typing", "typing_extensions", "annotationlib")
+_NO_VALUES = (typing.NoReturn, typing_extensions.Never)
+# Where the generic types come from whose arguments are types, except Literal and Callable.
+_GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *_TYPING)
+
+
+def _find_non_types(annotation: Any) -> Iterator[Any]:
+    """Find what is sometimes written for a type: `x: [int]`, `x: dict[str, any]`; pydantic would take it for Any."""
+    origin = get_origin(annotation)
+    if origin is None:
+        if not _is_type(annotation):
+            yield annotation
+    elif origin.__module__ in _GENERIC_MODULES and origin not in (typing.Literal, collections.abc.Callable):
+        for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
+            if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
+                yield from _find_non_types(argument)
+
+
+def _is_type(annotation: Any) -> bool:
+    if annotation is None or isinstance(annotation, (type, str)):
+        return True
+    is_form = type(annotation).__module__ in _TYPING and annotation not in _NO_VALUES
+    return is_form or hasattr(annotation, "__get_pydantic_core_schema__")
 
 
 def _read_default(field_info: FieldInfo) -> Any:
@@ -359,12 +384,13 @@ def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_docstring(function: Callable[..., Any]) -> str | None:
-    """Read the docstring of a callable; for an object or a partial, not that of its class."""
+    """Read the docstring of a callable: of an object that of its `__call__` first, of a partial its own first."""
     if isinstance(function, partial):
-        return read_docstring(function.func)
+        return vars(function).get("__doc__") or read_docstring(function.func)
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
-    return inspect.getdoc(find_source(function)) or inspect.getdoc(function)
+    written = inspect.getdoc(find_source(function))
+    return inspect.getdoc(function) if written in (None, type.__call__.__doc__) else written
 
 
 def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -> str | None:
@@ -412,19 +438,28 @@ def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
     return names
 
 
-def collect_frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Collect the names that a function's annotations use from the frames around it, where these still run."""
-    annotations = read_annotations(function)
+def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Collect the names that annotations use: type parameters of the class, and the frames around that still run."""
+    source = find_source(function)
+    annotations = read_annotations(source)
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
         return {}
-    local: dict[str, Any] = {}
+    local = _collect_type_parameters(unwrap_partials(function))
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     while frame is not None:
-        if _is_around(frame, function):
+        if _is_around(frame, source):
             local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
     return _pick_mentioned(annotations, local)
+
+
+def _collect_type_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Collect the type parameters of the class of a bound method, or of an object that is called."""
+    owner = getattr(function, "__self__", function)
+    bases = inspect.getmro(owner if isinstance(owner, type) else type(owner))
+    declared = [vars(base).get("__type_params__") for base in reversed(bases)]
+    return {each.__name__: each for found in declared if isinstance(found, tuple) for each in found}
 
 
 def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
@@ -471,6 +506,8 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     Raises:
         ValueError: There is no signature, as for some functions written in C.
     """
+    if isinstance(function, partial) and "__wrapped__" in vars(function):  # update_wrapper() hides what it binds
+        function = partial(function.func, *function.args, **function.keywords)
     if sys.version_info >= (3, 14):
         import annotationlib
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
-from toolkit._schema.signature import Signature, collect_frame_names, find_source
+from toolkit._schema.signature import Signature, collect_names
 from toolkit._tools.options import DEFAULT_SETTINGS, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError
 
@@ -140,7 +140,7 @@ def make_function_handler(function: Any) -> FunctionHandler:
     """
     if not callable(function):
         raise DefinitionError(f"A tool needs a callable, not {function!r}.")
-    return FunctionHandler(Signature(function, collect_frame_names(find_source(function))))
+    return FunctionHandler(Signature(function, collect_names(function)))
 
 
 def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:

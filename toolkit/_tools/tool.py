@@ -65,7 +65,8 @@ def safe_name(name: str) -> str:
 
 def name_of(function: Any) -> str:
     """Return the name of a callable; for an instance, that of its class in snake case."""
-    function = unwrap_partials(function)
+    while isinstance(function, partial) and "__name__" not in vars(function):
+        function = function.func
     written = getattr(function, "__name__", None)
     return (
         written
