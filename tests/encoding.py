@@ -12,8 +12,8 @@ from toolkit._dialects.strict.decoders import (
     ItemsDecoder,
     ObjectDecoder,
     PairsDecoder,
-    Property,
     ReferenceDecoder,
+    SentProperty,
     TextDecoder,
     TupleDecoder,
     UnionDecoder,
@@ -87,7 +87,7 @@ def _(decoder: ObjectDecoder, document: Any) -> Any:
         return document
     by_name = {property_.name: property_ for property_ in decoder.properties}
     free = {key: value for key, value in document.items() if decoder.rest and key not in by_name}
-    own = {key: by_name.get(key, Property(key, key)) for key in document if key not in free}
+    own = {key: by_name.get(key, SentProperty(key, key)) for key in document if key not in free}
     written = {
         property_.key: write(property_.decoder, document[key])
         for key, property_ in own.items()

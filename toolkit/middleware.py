@@ -30,7 +30,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.redaction import Clean, make_cleaner
 from toolkit._messages import File, Image, ToolCall, ToolResult
 from toolkit._options import check_options
-from toolkit._tools.results import explain, write_safely, write_value
+from toolkit._tools.results import explain_exception, write_safely, write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Failed, Halt, ToolError
 
@@ -345,7 +345,7 @@ def redact(
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            result = explain(refusal, call.name, (), ())
+            result = explain_exception(refusal, call.name, (), ())
         return _clean_result(result, clean)
 
     return redacting

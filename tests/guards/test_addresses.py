@@ -208,7 +208,7 @@ def test_never_laxer_than_python() -> None:
 )
 def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
     """A network, an address or a name may be allowed, at every port or at one."""
-    assert [ip_address(address)] == Destinations([allow]).check(host, port, [address])
+    assert [ip_address(address)] == Destinations([allow]).check_addresses(host, port, [address])
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
 def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
     """One forbidden address of a host is enough to refuse it; an exemption covers no more than its entry."""
     with pytest.raises(Refused) as caught:
-        Destinations(allow).check(host, port, addresses)
+        Destinations(allow).check_addresses(host, port, addresses)
 
     assert why == str(caught.value).replace("7f00:1", "127.0.0.1")
 
 
 def test_ports() -> None:
     """The allowed ports of public addresses can be set."""
-    assert [ip_address("8.8.8.8")] == Destinations(ports=[8443]).check("a.example", 8443, ["8.8.8.8"])
+    assert [ip_address("8.8.8.8")] == Destinations(ports=[8443]).check_addresses("a.example", 8443, ["8.8.8.8"])
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_url_as_exemption() -> None:
 def test_port_that_is_refused() -> None:
     """The developer reads in the cause which options are about ports."""
     with pytest.raises(Refused) as caught:
-        Destinations().check("a.example", 22, ["8.8.8.8"])
+        Destinations().check_addresses("a.example", 22, ["8.8.8.8"])
 
     assert "ports= says which" in str(caught.value.__cause__)
 

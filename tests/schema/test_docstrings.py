@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import scale
-from toolkit._schema.docstrings import Docstring, parse
+from toolkit._schema.docstrings import Docstring, parse_docstring
 
 CITY = {"city": "Name of the city, in English."}
 TWO = {"city": "Name of the city.", "zone": "Zone."}
@@ -49,7 +49,7 @@ PLAIN = {
 @pytest.mark.parametrize(("text", "description"), PLAIN.values(), ids=PLAIN)
 def test_prose(text: str | None, description: str) -> None:
     """A docstring without a section is description and nothing else."""
-    assert Docstring(description=description, parameters={}, raises={}) == parse(text)
+    assert Docstring(description=description, parameters={}, raises={}) == parse_docstring(text)
 
 
 PARAMETERS = {
@@ -379,7 +379,7 @@ NAMES = ("city", "zone", "mode", "args", "kwargs", "note", "returns", "größe")
 @pytest.mark.parametrize(("text", "parameters"), PARAMETERS.values(), ids=PARAMETERS)
 def test_parameters(text: str, parameters: dict[str, str]) -> None:
     """Each entry has its name and its text, and none of it is in the description."""
-    actual = parse(text, NAMES)
+    actual = parse_docstring(text, NAMES)
 
     assert parameters == actual.parameters
     assert not [text for text in parameters.values() if len(text) > 3 and text in actual.description]
@@ -401,7 +401,7 @@ def test_parameters(text: str, parameters: dict[str, str]) -> None:
 )
 def test_titles(title: str) -> None:
     """Each of the usual headings introduces parameters."""
-    actual = parse(f"Get.\n\n{title}:\n    city: Name of the city,\n        in English.\n")
+    actual = parse_docstring(f"Get.\n\n{title}:\n    city: Name of the city,\n        in English.\n")
 
     assert Docstring(description="Get.", parameters=CITY, raises={}) == actual
 
@@ -444,7 +444,7 @@ RETURNS = {
 @pytest.mark.parametrize(("text", "returns"), RETURNS.values(), ids=RETURNS)
 def test_returns(text: str, returns: str) -> None:
     """The text about the result is found, without its type, and not in the description."""
-    actual = parse(f"Get.\n\n{text}")
+    actual = parse_docstring(f"Get.\n\n{text}")
 
     assert ("Get.", returns) == (actual.description, actual.returns)
 
@@ -479,7 +479,7 @@ RAISES = {
 @pytest.mark.parametrize(("text", "raises"), RAISES.values(), ids=RAISES)
 def test_raises(text: str, raises: dict[str, str]) -> None:
     """Each exception has its name as written and its text."""
-    assert Docstring(description="Get.", parameters={}, raises=raises) == parse(f"Get.\n\n{text}", ["city"])
+    assert Docstring(description="Get.", parameters={}, raises=raises) == parse_docstring(f"Get.\n\n{text}", ["city"])
 
 
 EXAMPLES = {
@@ -510,7 +510,9 @@ EXAMPLES = {
 @pytest.mark.parametrize(("text", "examples"), EXAMPLES.values(), ids=EXAMPLES)
 def test_examples(text: str, examples: tuple[str, ...]) -> None:
     """Examples keep their lines and their indentation."""
-    assert Docstring(description="Get.", parameters={}, raises={}, examples=examples) == parse(f"Get.\n\n{text}")
+    assert Docstring(description="Get.", parameters={}, raises={}, examples=examples) == parse_docstring(
+        f"Get.\n\n{text}"
+    )
 
 
 DESCRIPTIONS = {
@@ -566,7 +568,7 @@ DESCRIPTIONS = {
 @pytest.mark.parametrize(("text", "description"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
 def test_description_around_sections(text: str, description: str) -> None:
     """Prose is kept wherever it stands; sections and what they say are not part of it."""
-    assert description == parse(text).description
+    assert description == parse_docstring(text).description
 
 
 def test_parameters_decide_about_deep_entries() -> None:
@@ -575,7 +577,10 @@ def test_parameters_decide_about_deep_entries() -> None:
 
     inside, apart = {"options": "With keys: city: City."}, {"options": "With keys:", "city": "City."}
 
-    assert (inside, apart) == (parse(text, ["options"]).parameters, parse(text, ["options", "city"]).parameters)
+    assert (inside, apart) == (
+        parse_docstring(text, ["options"]).parameters,
+        parse_docstring(text, ["options", "city"]).parameters,
+    )
 
 
 def test_fields_are_keyword_only_and_frozen() -> None:
@@ -583,7 +588,7 @@ def test_fields_are_keyword_only_and_frozen() -> None:
     with pytest.raises(TypeError):
         Docstring("Get.", {}, "", {})  # type: ignore[call-arg]
     with pytest.raises(FrozenInstanceError):
-        parse("Get.").description = ""  # type: ignore[misc]
+        parse_docstring("Get.").description = ""  # type: ignore[misc]
 
 
 ENDLESS = {
@@ -627,7 +632,7 @@ def test_time(text: str) -> None:
     """No text of up to a million characters (a fifth by default), however regular, takes quadratic time."""
     begin, limit = time.process_time(), 15  # seconds of work; usual are under 1, and quadratic ones far more
 
-    parse(text, ["x"])
+    parse_docstring(text, ["x"])
 
     assert limit > time.process_time() - begin
 
@@ -641,7 +646,7 @@ FRAGMENTS = st.sampled_from(
 @example("Args:\n\ud800: \udfff\n    x: \ud800")
 def test_any_text(text: str) -> None:
     """Whatever the text, a docstring is read from it."""
-    actual = parse(text, ["x"])
+    actual = parse_docstring(text, ["x"])
 
     assert isinstance(actual, Docstring)
     assert "" not in actual.parameters
@@ -665,7 +670,7 @@ def test_nothing_leaks(layout: tuple[str, str], texts: dict[str, str]) -> None:
     section, entry = layout
     lines = [entry.format(name, text) for name, text in texts.items()]
 
-    actual = parse("\n".join(["Get.", "", section, *lines, "", "Returns:", "    All."]), list(texts))
+    actual = parse_docstring("\n".join(["Get.", "", section, *lines, "", "Returns:", "    All."]), list(texts))
 
     assert {name: f"Qqq {text}".strip() for name, text in texts.items()} == actual.parameters
     assert not [line for line in lines if "Qqq" in actual.description + actual.returns]
@@ -674,7 +679,7 @@ def test_nothing_leaks(layout: tuple[str, str], texts: dict[str, str]) -> None:
 @given(st.text(st.characters() | st.sampled_from("\ud800\udc00\x1b\0\x85\n ")))
 def test_sendable(text: str) -> None:
     """Whatever a docstring holds, what is read of it is UTF-8 without control characters."""
-    actual = parse(f"{text}\n\nArgs:\n    x: {text}\n", ["x"])
+    actual = parse_docstring(f"{text}\n\nArgs:\n    x: {text}\n", ["x"])
 
     words = "".join([actual.description, *actual.parameters.values()]).encode().decode()
     assert set() == {"\0", "\x1b", "\x85", "\r", "\t"} & set(words)
@@ -684,12 +689,12 @@ def test_cleaned_docstring() -> None:
     """A docstring that inspect has already cleaned reads like the one in the source."""
     raw = "Get.\n\n    Args:\n        city: Name of the city,\n            in English.\n    "
 
-    assert parse(raw) == parse(inspect.cleandoc(raw))
+    assert parse_docstring(raw) == parse_docstring(inspect.cleandoc(raw))
 
 
 def test_own_docstring() -> None:
     """The reader reads its own docstring."""
-    actual = parse(parse.__doc__, list(inspect.signature(parse).parameters))
+    actual = parse_docstring(parse_docstring.__doc__, list(inspect.signature(parse_docstring).parameters))
 
-    assert list(inspect.signature(parse).parameters) == list(actual.parameters)
+    assert list(inspect.signature(parse_docstring).parameters) == list(actual.parameters)
     assert actual.description.startswith("Parse a docstring in Google, NumPy, reST or Epytext style.\n\n")

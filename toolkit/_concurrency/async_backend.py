@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close, pull, run_sync
+from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import (
     GRACE,
@@ -89,9 +89,9 @@ class AsyncBackend:
                 yield item[0]
         finally:
             if lock.locked():  # abandoned while a thread iterates: the source can be closed once that has ended
-                Job(partial(step, close(source)), _forget).start()
+                Job(partial(step, close_iterator(source)), _forget).start()
             else:
-                await leaf(close(source), None)
+                await leaf(close_iterator(source), None)
 
     async def run_all(
         self,

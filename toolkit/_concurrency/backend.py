@@ -183,7 +183,7 @@ async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
         return None
 
 
-async def close(source: AsyncIterator[Any]) -> None:
+async def close_iterator(source: AsyncIterator[Any]) -> None:
     """Close an iterator that has `aclose`."""
     closing = getattr(source, "aclose", None)
     if closing is not None:
@@ -264,7 +264,7 @@ async def _pump(
                 if left:  # the iterator was closed
                     break
         finally:
-            await close(source)
+            await close_iterator(source)
         return _END
 
     job = partial(backend.call, pump, is_async=is_async)

@@ -67,7 +67,7 @@ class Cancellation:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
-            _call(callback)
+            _notify(callback)
         return True
 
     def subscribe(self, callback: Callback) -> Callback:
@@ -107,7 +107,7 @@ class Cancellation:
 current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_cancellation", default=None)
 
 
-def _call(callback: Callback) -> None:
+def _notify(callback: Callback) -> None:
     try:
         callback()
     except Exception:  # the other subscribers must be called

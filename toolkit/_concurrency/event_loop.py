@@ -129,7 +129,7 @@ class PrivateLoop:
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
                 self._loop, self._process = asyncio.new_event_loop(), os.getpid()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolkit-loop", daemon=True)
+                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="toolkit-loop", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -155,7 +155,7 @@ def _submit(job: _LoopJob[T], loop: asyncio.AbstractEventLoop) -> Future[T]:
 private_loop = PrivateLoop()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
     loop.close()
 

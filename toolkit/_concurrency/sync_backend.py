@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close, pull, run_sync
+from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, run_in_task
@@ -73,9 +73,9 @@ class SyncBackend:
                     yield pulled[0]
         finally:
             if is_async:
-                _await_in_loop(close(source), None)
+                _await_in_loop(close_iterator(source), None)
             else:
-                await close(source)
+                await close_iterator(source)
 
     async def run_all(
         self,

@@ -171,7 +171,7 @@ class Explanation:
     __str__ = __repr__
 
 
-def explain(spec: ToolSpec, dialect: Dialect) -> Explanation:
+def explain_tool(spec: ToolSpec, dialect: Dialect) -> Explanation:
     """Explain what a dialect sends of a tool."""
     form = dialect.form(spec)
     return Explanation(

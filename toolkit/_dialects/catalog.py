@@ -11,7 +11,7 @@ from toolkit._dialects.base import Dialect, RunDialect
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import Chat, Minimal
 from toolkit._dialects.gemini import Gemini
-from toolkit._dialects.mcp import MCP
+from toolkit._dialects.mcp import ModelContextProtocol
 from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
 
 # The names of `DIALECTS`, for type checkers.
@@ -51,7 +51,7 @@ APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
     },
 )
 DIALECTS: Mapping[str, type[Dialect]] = _Table(
-    "dialect", {**APIS["chat"], **{kind.name: kind for kind in (Responses, Anthropic, Gemini, MCP)}}
+    "dialect", {**APIS["chat"], **{kind.name: kind for kind in (Responses, Anthropic, Gemini, ModelContextProtocol)}}
 )
 
 

@@ -27,7 +27,7 @@ from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 
 
-class MCP(Dialect):
+class ModelContextProtocol(Dialect):
     """Tools go out as a server lists them, calls come as requests, answers are their results."""
 
     name = "mcp"

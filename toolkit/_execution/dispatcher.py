@@ -30,7 +30,7 @@ from toolkit._execution.undo import CallNote
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.results import accept, explain, log_exception
+from toolkit._tools.results import accept, explain_exception, log_exception
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,
@@ -240,7 +240,7 @@ class _CallPipeline:
         except Unanswered:  # not a refusal: a resumed run may ask again
             raise
         except Denied as refusal:
-            await record.finish(explain(refusal, call.name))
+            await record.finish(explain_exception(refusal, call.name))
             raise
         await record.write_stage("approved", self._digest(tool, call))
         note = CallNote(tool, call, self.context.iteration) if tool.settings.undo else None
@@ -352,7 +352,7 @@ def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
         text = f"Not run: the run was stopped. {error}".rstrip()
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
-        return explain(error, name)
+        return explain_exception(error, name)
     logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
     text = f"{name} has run, but its result was lost." if pipeline.has_started else f"{name} was not run."
     return ToolResult.from_error(Failed(text), error)

@@ -148,8 +148,8 @@ class HttpClient:
             Cancelled: `cancellation` was cancelled.
             TimedOut: The deadline of `cancellation` has passed.
         """
-        with self._limit(cancellation) as limit, self._open(request, limit) as response:
-            return self._read(response, request.url, limit)
+        with self._limit(cancellation) as limit, self._open_response(request, limit) as response:
+            return self._read_response(response, request.url, limit)
 
     async def asend(self, request: httpx2.Request) -> HttpResponse:
         """Send one request on a thread, as `send` does; the connection is closed when the task or run is cancelled."""
@@ -169,15 +169,15 @@ class HttpClient:
 
     def _follow(self, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
         for _ in range(MAX_REDIRECTS + 1):
-            with self._open(httpx2.Request("GET", url, headers=self._headers), limit) as response:
+            with self._open_response(httpx2.Request("GET", url, headers=self._headers), limit) as response:
                 target = _find_redirect(response, url)
                 if target is None:
-                    return self._read(response, url, limit)
+                    return self._read_response(response, url, limit)
             url = target
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
     @contextmanager
-    def _open(self, request: httpx2.Request, limit: Cancellation) -> Iterator[httpx2.Response]:
+    def _open_response(self, request: httpx2.Request, limit: Cancellation) -> Iterator[httpx2.Response]:
         context = self._context if request.url.scheme == "https" else None
         with GuardedTransport(self._dialer, limit, context) as transport:
             with self._translate_errors("fetch error", limit):
@@ -185,12 +185,12 @@ class HttpClient:
             with closing(response):
                 yield response
 
-    def _read(self, response: httpx2.Response, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
+    def _read_response(self, response: httpx2.Response, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
         with self._translate_errors("read error", limit):
             encoding = response.headers.get("content-encoding", "").lower() or "identity"
             if encoding not in ENCODINGS:
                 raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[1:])} are read")
-            data, is_cut = _take(response.iter_raw(), self._max_bytes)
+            data, is_cut = _take_bytes(response.iter_raw(), self._max_bytes)
             body, has_more = _decompress(data, encoding, self._max_bytes)
         return HttpResponse(
             url=str(url),
@@ -248,7 +248,7 @@ def _describe_error(error: Exception) -> str:
     return text.partition(": ")[0] if isinstance(error, httpx2.ProtocolError) else text[:MAX_SHOWN]
 
 
-def _take(chunks: Iterable[bytes], size: int) -> tuple[bytes, bool]:
+def _take_bytes(chunks: Iterable[bytes], size: int) -> tuple[bytes, bool]:
     """Return the first bytes of a stream, and whether there are more."""
     data = bytearray()
     for chunk in chunks:

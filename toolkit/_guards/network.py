@@ -181,7 +181,7 @@ class Destinations:
         self._exemptions = tuple(map(parse_exemption, allow))
         self._ports = frozenset(map(_check_port, ports))
 
-    def check(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
+    def check_addresses(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
         """Parse the addresses of a host, and check that every one of them may be connected to.
 
         Raises:
@@ -316,7 +316,7 @@ class Dialer:
             Refused: One of them may not, or there is none.
             OSError: The lookup failed.
         """
-        return self._destinations.check(host, port, self._resolve(host, port))
+        return self._destinations.check_addresses(host, port, self._resolve(host, port))
 
     def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         """Connect to a host, on a thread of its own, since neither a lookup nor a connect can be stopped.
@@ -332,14 +332,14 @@ class Dialer:
                 f"{MAX_PENDING} connections are being opened already, and there may be no more; try again later"
             )
         future = Future[socket.socket]()
-        Job(partial(self._open, host, port, cancellation), partial(self._hand_over, future)).start()
+        Job(partial(self._open_connection, host, port, cancellation), partial(self._hand_over, future)).start()
         with on_cancel(cancellation, future.cancel), suppress(CancelledError, Unfinished):
             return future.result(time_left(cancellation))
         if not future.cancel():
             future.result().close()
         raise cancellation_error(cancellation)
 
-    def _open(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
+    def _open_connection(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         """Try the addresses one after the other; each gets an equal part of the time that is left."""
         addresses = self.look_up(host, port)[:MAX_ADDRESSES]
         for left in range(len(addresses), 1, -1):

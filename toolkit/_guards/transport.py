@@ -71,7 +71,7 @@ class GuardedTransport(httpx2.BaseTransport):
     def __init__(
         self, dialer: Dialer, cancellation: Cancellation | None = None, context: ssl.SSLContext | None = None
     ) -> None:
-        backend = _Backend(dialer, Cancellation() if cancellation is None else cancellation)
+        backend = _NetworkBackend(dialer, Cancellation() if cancellation is None else cancellation)
         self._pool = httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -96,7 +96,7 @@ class GuardedTransport(httpx2.BaseTransport):
         with _translate_httpcore_errors():
             response = self._pool.handle_request(core_request)
         return httpx2.Response(
-            response.status, headers=response.headers, stream=_Body(response), extensions=response.extensions
+            response.status, headers=response.headers, stream=_ResponseBody(response), extensions=response.extensions
         )
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class GuardedTransport(httpx2.BaseTransport):
         self._pool.close()
 
 
-class _Body(httpx2.SyncByteStream):
+class _ResponseBody(httpx2.SyncByteStream):
     def __init__(self, response: httpcore2.Response) -> None:
         self._response = response
 
@@ -116,7 +116,7 @@ class _Body(httpx2.SyncByteStream):
         self._response.close()
 
 
-class _Backend(httpcore2.NetworkBackend):
+class _NetworkBackend(httpcore2.NetworkBackend):
     """Gives httpcore2 the connections of one dialer."""
 
     def __init__(self, dialer: Dialer, cancellation: Cancellation) -> None:
@@ -134,10 +134,10 @@ class _Backend(httpcore2.NetworkBackend):
             Cancellation(timeout, self._cancellation) as limit,
             _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError),
         ):
-            return _Stream(self._dialer.dial(host, port, limit), self._cancellation)
+            return _NetworkStream(self._dialer.dial(host, port, limit), self._cancellation)
 
 
-class _Stream(httpcore2.NetworkStream):
+class _NetworkStream(httpcore2.NetworkStream):
     """One connection, which is shut down when `cancellation` is cancelled, whatever it is doing."""
 
     def __init__(self, connection: socket.socket, cancellation: Cancellation) -> None:

@@ -12,7 +12,7 @@ from toolkit._concurrency.backend import Backend, call_function, is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.results import explain
+from toolkit._tools.results import explain_exception
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.events import Event
 from toolkit.middleware import Middleware, Next
@@ -70,7 +70,7 @@ class Hooks:
                 made = await _run_before(hook, made, call_next)
             result = await call_next(made)
         except ToolError as refusal:
-            result = explain(refusal, made.name, (), ())
+            result = explain_exception(refusal, made.name, (), ())
         for hook in self._after_call:
             result = await _run_after(hook, made, result, call_next)
         return result
@@ -117,7 +117,7 @@ async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: 
     try:
         return _follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
     except ToolError as refusal:
-        return explain(refusal, call.name, (), ())
+        return explain_exception(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`
         raise
     except Exception as error:

@@ -201,7 +201,7 @@ class JsonSchemaWriter(TypeWriter):
         """
         if len(self.definitions) > MAX_SEPARATE:
             raise Unusual
-        schema, definitions = _class_schemas.describe(kind)
+        schema, definitions = _class_schemas.get_schema(kind)
         self.add(definitions)
         return schema
 
@@ -351,7 +351,7 @@ class Fields:
     cores: Mapping[str, Node]
     definitions: Sequence[Node]
 
-    def describe(self) -> tuple[dict[str, Node], Node]:
+    def make_json_schemas(self) -> tuple[dict[str, Node], Node]:
         """Return the JSON Schema of each by name, and the definitions that these refer to."""
         if not self.cores:
             return {}, {}
@@ -431,13 +431,13 @@ class _ClassSchemas:
 
     texts: WeakKeyDictionary[type, tuple[int, bytes]] = field(default_factory=WeakKeyDictionary)
 
-    def describe(self, kind: type) -> tuple[Node, Node]:
+    def get_schema(self, kind: type) -> tuple[Node, Node]:
         """Return the JSON Schema of a class, and its definitions."""
         core = _get_own_core(kind)
         entry = self.texts.get(kind)
         if entry is None or entry[0] != id(core):
             fields = generate_fields({"it": kind}, {}) if core is None else Fields({"it": core}, ())
-            schemas, definitions = fields.describe()
+            schemas, definitions = fields.make_json_schemas()
             entry = self.texts[kind] = (id(core), to_json((schemas["it"], definitions)))
         described: tuple[Node, Node] = from_json(entry[1])
         return described

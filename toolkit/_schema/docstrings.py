@@ -104,7 +104,7 @@ class Docstring:
     examples: tuple[str, ...] = ()
 
 
-def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
+def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docstring:
     """Parse a docstring in Google, NumPy, reST or Epytext style.
 
     Raises nothing and checks nothing: an entry for a name that is not a parameter is returned like any other. Control

@@ -323,23 +323,23 @@ class ParameterSchema(ArgumentSchema):
         """Describe parameters by pydantic; what no JSON can fill is left out where it has a default."""
         hidden: dict[str, str] = {}
         try:
-            fields, schemas, definitions = self._describe(parameters)
+            fields, schemas, definitions = self._make_schemas(parameters)
         except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             hidden = self._find_unfit(parameters, error)
-            fields, schemas, definitions = self._describe([p for p in parameters if p.name not in hidden])
+            fields, schemas, definitions = self._make_schemas([p for p in parameters if p.name not in hidden])
         by_name = {
             name: Property(get_key(name, core), schemas[name], core["required"]) for name, core in fields.cores.items()
         }
         return Properties(by_name, definitions, hidden)
 
-    def _describe(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
+    def _make_schemas(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
         unresolved = next((p for p in parameters if p.problem), None)
         if unresolved is not None:
             raise TypeError(unresolved.problem)
         fields = generate_fields({p.name: p.field_type for p in parameters}, self.names)
         for name, core in fields.cores.items():
             get_key(name, core)  # it has one, or this raises
-        return fields, *fields.describe()
+        return fields, *fields.make_json_schemas()
 
     def _find_unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:
         """Find the parameters that no JSON can fill, and why.
@@ -365,7 +365,7 @@ class ParameterSchema(ArgumentSchema):
         if p.problem:
             return p.problem
         try:
-            self._describe([p])
+            self._make_schemas([p])
         except PydanticOmit:
             return "it is marked to be left out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generate`
@@ -442,7 +442,7 @@ class ReturnType(ReturnSchema):
         if self.annotation is Any:
             return None
         usual = JsonSchemaWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
-        schema = usual[OUTPUT] if usual else self._describe()
+        schema = usual[OUTPUT] if usual else self._generate_schema()
         return {"description": self.text, **schema} if schema and self.text else schema
 
     @cached_property
@@ -475,7 +475,7 @@ class ReturnType(ReturnSchema):
     def _adapter(self) -> TypeAdapter[Any] | None:
         return self._build_adapter(lambda: self.annotation)
 
-    def _describe(self) -> dict[str, Any] | None:
+    def _generate_schema(self) -> dict[str, Any] | None:
         try:
             adapter = self._adapter
             return adapter and clean(adapter.json_schema(schema_generator=get_generator(), mode="serialization"))

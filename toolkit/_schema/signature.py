@@ -80,10 +80,10 @@ class Signature:
     @cached_property
     def docstring(self) -> Docstring:
         """The parsed docstring, or that of the method which this one overrides."""
-        from toolkit._schema.docstrings import parse  # slow to load, and needed with the schema only
+        from toolkit._schema.docstrings import parse_docstring  # slow to load, and needed with the schema only
 
         text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
-        return parse(text, [name.lstrip("*") for name in self.declared])
+        return parse_docstring(text, [name.lstrip("*") for name in self.declared])
 
     @cached_property
     def returns(self) -> ReturnType:

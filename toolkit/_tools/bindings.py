@@ -157,7 +157,9 @@ class Bindings:
             return last[4]
         functions = {**self.functions, **overlay.functions}
         composed = {
-            name: _resolve(tool, functions, name if name in overlay.functions else chosen.get(name), self.modules)
+            name: _resolve_handler(
+                tool, functions, name if name in overlay.functions else chosen.get(name), self.modules
+            )
             for name, tool in tools.items()
         }
         if self._meta:
@@ -248,7 +250,7 @@ table_lock = RLock()
 _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", default=MappingProxyType({}))
 
 
-def _resolve(
+def _resolve_handler(
     tool: AnyTool,
     functions: Mapping[str, FunctionHandler | None],
     chosen: str | None,

@@ -19,7 +19,15 @@ from toolkit._messages import ToolResult, replace_surrogates
 from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
 from toolkit._tools.foreign_values import LEFT_OUT
 from toolkit._tools.functions import Action, collect
-from toolkit._tools.results import explain, holds_parts, is_special, log_exception, make_writer, render, write_value
+from toolkit._tools.results import (
+    explain_exception,
+    holds_parts,
+    is_special,
+    log_exception,
+    make_writer,
+    render,
+    write_value,
+)
 from toolkit.errors import FatalError, InvalidArguments
 
 # Writers of values without a serializer of their annotation; they may raise.
@@ -171,7 +179,7 @@ class Invocation:
         if (fatal := _find_fatal(error)) is not None:
             raise fatal
         _add_remedy(error)
-        return explain(error, self._tool.name, self._tool.handler.raises, self._tool.relay)
+        return explain_exception(error, self._tool.name, self._tool.handler.raises, self._tool.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler without a loop or a run and return its value; for a process or an executor."""

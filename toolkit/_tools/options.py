@@ -218,10 +218,10 @@ class _BothAuthorizers:
     def __call__(self, *questions: Any) -> Any:
         verdict = self.outer(*questions)
         if isawaitable(verdict):
-            return self._wait(verdict, questions)
+            return self._check_later(verdict, questions)
         return self.inner(*questions) if verdict is True else verdict
 
-    async def _wait(self, promise: Awaitable[Any], questions: tuple[Any, ...]) -> Any:
+    async def _check_later(self, promise: Awaitable[Any], questions: tuple[Any, ...]) -> Any:
         verdict = await promise
         if verdict is True:
             verdict = self.inner(*questions)

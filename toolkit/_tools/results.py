@@ -41,7 +41,7 @@ _SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
 _has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
 
 
-def explain(
+def explain_exception(
     error: BaseException,
     name: str,
     announced: Collection[str] = (),
@@ -64,7 +64,7 @@ def explain(
     leaves = list(islice(_flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
     kind, text = (only.kind, _safe_text(only)) if isinstance(only, ToolError) else ("failed", "")
-    text = text or _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves))
+    text = text or _summarize(name, dict(_describe_exception(leaf, announced, relay) for leaf in leaves))
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
@@ -104,7 +104,7 @@ def _safe_text(error: ToolError) -> str:
         return ""
 
 
-def _describe(
+def _describe_exception(
     error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]
 ) -> tuple[str, bool]:
     """Return an exception's description for the model, and whether that includes its message."""

@@ -66,9 +66,9 @@ class Scope:
         inner = replace(context, deps=None) if self.module else context
         if self.imports is None and not self.module:
             return inner
-        return replace(inner, shared=SharedValues(_import_values(context.shared, self._names(asked))).view())
+        return replace(inner, shared=SharedValues(_import_values(context.shared, self._list_visible(asked))).view())
 
-    def _names(self, asked: Collection[str]) -> Collection[str]:
+    def _list_visible(self, asked: Collection[str]) -> Collection[str]:
         allowed = self.imports or ()
         if self.schema is None:
             return allowed

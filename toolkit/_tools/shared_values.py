@@ -83,7 +83,7 @@ class SharedValues:
                 for place, size in self._sizes.items()
                 if place[0] not in removed or place[1 : 1 + len(steps)] != steps
             }
-        self._write(path, value, instance)
+        self._store(path, value, instance)
 
     def store_result(self, path: str, value: Any, instance: str = "") -> None:
         """Store the result of a call, as `set` does.
@@ -92,7 +92,7 @@ class SharedValues:
             ValueError: As for `set`; or it would overwrite or extend a value of the application.
         """
         self.check_path(path)
-        self._write(path, value, instance)
+        self._store(path, value, instance)
 
     def check_path(self, path: str) -> None:
         """Check that a call may store its result at a path.
@@ -105,7 +105,7 @@ class SharedValues:
             if overlap(other, steps):
                 raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
 
-    def _write(self, path: str, value: Any, instance: str) -> None:
+    def _store(self, path: str, value: Any, instance: str) -> None:
         place, text = (instance, *parse_path(path)), _dump_value(path, value)
         with self._lock:
             sizes = {other: size for other, size in self._sizes.items() if other[: len(place)] != place}
@@ -124,7 +124,7 @@ class SharedValues:
         """
         steps = parse_path(path)
         for owner in (instance, ""):
-            found = _find(self._trees.get(owner), steps)
+            found = _follow_path(self._trees.get(owner), steps)
             if found is not None:
                 return deepcopy(found[0])
         raise missing_value(path, self.paths(instance))
@@ -229,7 +229,7 @@ def overlap(one: Path, other: Path) -> bool:
     return one[:length] == other[:length]
 
 
-def _find(tree: Any, steps: Path) -> tuple[Any] | None:
+def _follow_path(tree: Any, steps: Path) -> tuple[Any] | None:
     """Follow a path into a tree; None where it leads nowhere."""
     for step in steps:
         inner = _step_into(tree, step)

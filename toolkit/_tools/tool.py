@@ -229,10 +229,10 @@ class Tool(Generic[P, R]):
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
-        from toolkit._dialects.base import explain
+        from toolkit._dialects.base import explain_tool
         from toolkit._dialects.catalog import DIALECTS  # all of them take longer to load than the rest of a tool
 
-        return explain(self._spec, DIALECTS[dialect](strict=strict))
+        return explain_tool(self._spec, DIALECTS[dialect](strict=strict))
 
     @cached_property
     def _invocation(self) -> Invocation:

@@ -69,12 +69,12 @@ def evaluate(text: str) -> Number:
     Raises:
         ToolError: The text is not an expression, has no value, or has a value or a step that is too large.
     """
-    root, values = _parse(text), dict[ast.expr, Number]()
+    root, values = _parse_expression(text), dict[ast.expr, Number]()
     try:
         for node in reversed(list(_walk(root))):  # operands before their operator
             values[node] = _check_bounds(_compute_node(node, [values[part] for part in _list_operands(node)]))
     except (ArithmeticError, ValueError, TypeError) as error:
-        raise ToolError(_explain(error)) from error
+        raise ToolError(_explain_error(error)) from error
     return to_integer(values[root])
 
 
@@ -87,7 +87,7 @@ def apply_operator(function: Callable[..., Any], *values: Number) -> Number:
     try:
         return to_integer(_check_bounds(function(*values)))
     except ArithmeticError as error:
-        raise ToolError(_explain(error)) from error
+        raise ToolError(_explain_error(error)) from error
 
 
 def to_integer(value: Number) -> Number:
@@ -95,7 +95,7 @@ def to_integer(value: Number) -> Number:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT else value
 
 
-def _parse(text: str) -> ast.expr:
+def _parse_expression(text: str) -> ast.expr:
     text = " ".join(text.translate(_SIGNS).split())
     if len(text) > MAX_TEXT:
         raise ToolError(f"the expression is too long: it has {len(text)} characters, max {MAX_TEXT}")
@@ -130,15 +130,15 @@ def _compute_node(node: ast.expr, values: list[Number]) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         return -values[0] if isinstance(node.op, ast.USub) else values[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        return _look_up(FUNCTIONS, node.func.id)(*values)
+        return _look_up_name(FUNCTIONS, node.func.id)(*values)
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return node.value
     if isinstance(node, ast.Name):
-        return _look_up(CONSTANTS, node.id)
+        return _look_up_name(CONSTANTS, node.id)
     raise ToolError(f"this is more than arithmetic. {_list_known()}")
 
 
-def _look_up(known: Mapping[str, Any], name: str) -> Any:
+def _look_up_name(known: Mapping[str, Any], name: str) -> Any:
     if name not in known:
         raise ToolError(f"{name[:100]!r} is not understood. {_list_known()}")
     return known[name]
@@ -174,7 +174,7 @@ def _round(number: Number, digits: int = 0) -> Number:
     return round(number, max(-MAX_DIGITS, min(digits, MAX_DIGITS)))
 
 
-def _explain(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     if isinstance(error, ZeroDivisionError):
         return "division by zero"
     if isinstance(error, OverflowError):

@@ -105,7 +105,8 @@ class _Interpreter:
         """The tools as Python functions without bodies."""
         writer = StubWriter()
         written = [
-            writer.write_function(name, *_describe(each), _list_failures(each)) for name, each in self.functions.items()
+            writer.write_function(name, *_read_schemas(each), _list_failures(each))
+            for name, each in self.functions.items()
         ]
         return "\n\n".join([HEADER, *writer.classes.values(), *written])
 
@@ -137,7 +138,7 @@ class _Interpreter:
         except monty.MontyError as error:
             if program.stopped is not None:
                 return program.stopped
-            raise _explain(error, printed.output) from error
+            raise _explain_failure(error, printed.output) from error
         if program.stopped is not None:
             return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
@@ -175,7 +176,7 @@ class _Program:
     @property
     def functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
         """The functions that the program can call."""
-        return {name: partial(self._call, each) for name, each in self.interpreter.functions.items()}
+        return {name: partial(self._call_tool, each) for name, each in self.interpreter.functions.items()}
 
     @cached_property
     def _turn(self) -> AbstractAsyncContextManager[Any]:
@@ -183,7 +184,7 @@ class _Program:
         tools = self.interpreter.calls.tools.values()
         return asyncio.Lock() if any(each.settings.runs_alone for each in tools) else nullcontext()
 
-    async def _call(self, each: Tool[..., Any], /, *values: Any, **named: Any) -> Any:
+    async def _call_tool(self, each: Tool[..., Any], /, *values: Any, **named: Any) -> Any:
         task: Any = asyncio.current_task()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -191,7 +192,7 @@ class _Program:
         self._count += 1
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program makes {MAX_CALLS} calls at most.")
-        keys = [key for key in _describe(each)[0]["properties"] if is_name(key)]
+        keys = [key for key in _read_schemas(each)[0]["properties"] if is_name(key)]
         arguments = to_json({**dict(zip(keys, values)), **named}).decode()
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:
@@ -208,7 +209,7 @@ class _Program:
         return parse_result_text(result.text or "", each)
 
 
-def _describe(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
+def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
     """Return the schema of a tool's arguments without what is about the call, that of its result, and its text."""
     schema = each.parameters
     properties = {key: part for key, part in schema["properties"].items() if key not in META}
@@ -224,7 +225,7 @@ def _list_failures(each: Tool[..., Any]) -> list[str]:
     return [f"{name}: {text}".removesuffix(": ") for name, text in {**known, **others}.items()]
 
 
-def _explain(error: Any, printed: str) -> ToolError:
+def _explain_failure(error: Any, printed: str) -> ToolError:
     """Explain to the model why its program failed; what it printed before may be what it needs."""
     text = shorten((error.display() if hasattr(error, "display") else str(error)).rstrip(), MAX_ERROR)
     before = f"\nIt had printed: {shorten(json.dumps(printed, ensure_ascii=False), MAX_ERROR)}" if printed else ""

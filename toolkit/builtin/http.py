@@ -188,7 +188,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
         """
         page = fetch_page(client, url, context.cancellation)
         details = {name: value for name, value in vars(page).items() if name != "text"}
-        return ToolResult(_shorten(page), details=details)
+        return ToolResult(_cut_page(page), details=details)
 
     return http_fetch
 
@@ -261,7 +261,7 @@ def _make_dialer(options: WebOptions) -> Dialer:
     return options["dialer"]
 
 
-def _shorten(page: Page) -> str:
+def _cut_page(page: Page) -> str:
     data = page.text.encode("utf-8", "replace")
     if len(data) <= MAX_TEXT and not page.is_cut:
         return page.text

@@ -54,11 +54,11 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
             a user are left out, whatever their name.
     """
     calls = InnerCalls.of(tools)
-    return tool(_Plan(calls).execute_plan, effect=calls.effect)
+    return tool(_PlanTool(calls).execute_plan, effect=calls.effect)
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _PlanTool:
     calls: InnerCalls
 
     @tool(title="Execute Plan")

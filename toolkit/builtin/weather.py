@@ -130,7 +130,7 @@ class _Weather:
         Args:
             location: City name, such as "Jakarta", or "latitude,longitude", such as "-6.2,106.8".
         """
-        place = _parse_coordinates(location) or await self._look_up(location)
+        place = _parse_coordinates(location) or await self._look_up_place(location)
         parameters = {
             "latitude": str(place["latitude"]),
             "longitude": str(place["longitude"]),
@@ -146,7 +146,7 @@ class _Weather:
             conditions=CONDITIONS.get(now["weather_code"], f"WMO code {now['weather_code']}"),
         )
 
-    async def _look_up(self, name: str) -> _Place:
+    async def _look_up_place(self, name: str) -> _Place:
         parameters: dict[str, str | int] = {"name": name, "count": 1, "language": "en", "format": "json"}
         reply = await self.geocoding.get("/v1/search", parameters, _PLACES)
         places = reply.get("results")

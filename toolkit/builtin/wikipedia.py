@@ -20,7 +20,7 @@ from toolkit._tools.tool import Tool
 _TAG = re.compile(r"<[^<>]*>")
 
 
-class _Page(TypedDict):
+class _Article(TypedDict):
     title: str
     key: str
     excerpt: NotRequired[Any]
@@ -29,7 +29,7 @@ class _Page(TypedDict):
 
 
 class _Pages(TypedDict):
-    pages: list[OnErrorOmit[_Page]]
+    pages: list[OnErrorOmit[_Article]]
 
 
 _PAGES = TypeAdapter(_Pages)
@@ -92,7 +92,7 @@ class _Wikipedia:
         return Articles(results=[_make_article(page, self.service.base_url) for page in reply["pages"][:limit]])
 
 
-def _make_article(page: _Page, base_url: str) -> Article:
+def _make_article(page: _Article, base_url: str) -> Article:
     return Article(
         title=clean_text(page["title"]),
         key=clean_text(page["key"]),

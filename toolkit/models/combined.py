@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolkit._concurrency.backend import close
+from toolkit._concurrency.backend import close_iterator
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._options import is_whole
 from toolkit.errors import ModelError
@@ -98,7 +98,7 @@ class FallbackModel:
             else:
                 return
             finally:
-                await close(pieces)
+                await close_iterator(pieces)
 
     def _make_request(self, request: ModelRequest, number: int) -> ModelRequest:
         """Return a request to a model; only the first one keeps the wire forms of earlier messages."""
@@ -175,7 +175,7 @@ class RateLimitedModel:
                     self._count(piece)
                 yield piece
         finally:
-            await close(pieces)
+            await close_iterator(pieces)
 
     async def _wait_for_turn(self, cancellation: Cancellation | None) -> None:
         while (seconds := self._take_turn()) > 0:

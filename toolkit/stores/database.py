@@ -97,7 +97,7 @@ class Database:
         self._lock = threading.RLock()
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
         # Not at exit: a thread may still use the connection then, and an open file loses nothing.
-        weakref.finalize(self, _close, self._connections).atexit = False
+        weakref.finalize(self, _close_connections, self._connections).atexit = False
         _forks.add(self)
         with self.snapshot():  # open it now, so that errors are raised here
             pass
@@ -125,7 +125,7 @@ class Database:
     def close(self) -> None:
         """Close the file; the next block opens it again. Data in memory is lost."""
         with self._lock:
-            _close(self._connections)
+            _close_connections(self._connections)
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Database:
         if not self._lock.acquire(timeout=seconds):
             return False
         if self.path != MEMORY:  # which has no locks to lose
-            _close(self._connections)
+            _close_connections(self._connections)
         return True
 
     def release(self) -> None:
@@ -188,7 +188,7 @@ def _validate(path: object, timeout: object) -> None:
         raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
 
 
-def _close(connections: list[sqlite3.Connection]) -> None:
+def _close_connections(connections: list[sqlite3.Connection]) -> None:
     while connections:
         connections.pop().close()
 

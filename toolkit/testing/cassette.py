@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import Self
 
-from toolkit._concurrency.backend import close
+from toolkit._concurrency.backend import close_iterator
 from toolkit._guards.redaction import make_cleaner
 from toolkit._messages import (
     Message,
@@ -30,7 +30,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
-from toolkit._tools.results import explain
+from toolkit._tools.results import explain_exception
 from toolkit.errors import ToolError
 from toolkit.middleware import Next
 from toolkit.models import Model, Piece
@@ -71,7 +71,7 @@ class _Track:
         self.unused.remove(place)
         return self.records[place]
 
-    def explain(self, asked: Mapping[str, Any], path: Path) -> str:
+    def explain_mismatch(self, asked: Mapping[str, Any], path: Path) -> str:
         """Explain why no record fits, by the one that has most in common with what was asked."""
         if not self.unused:
             last = "\n".join(_list_lines(_get_end(asked)))
@@ -154,7 +154,7 @@ class Cassette:
                 "fixture `cassette`, pytest --cassettes=record."
             )
         if mode != "record" and self.path.exists():
-            self._load()
+            self._load_file()
 
     @property
     def name(self) -> str:
@@ -174,7 +174,7 @@ class Cassette:
             ModelError: The model that is recorded gave no answer. Nothing is recorded then.
             TypeError: There is no model to record.
         """
-        asked = self._describe(request)
+        asked = self._describe_request(request)
         if found := self._find_response(asked, request):
             return found
         response: ModelResponse = await self._model.complete(request)
@@ -188,7 +188,7 @@ class Cassette:
             ScriptError: As for `complete`.
             ModelError: As for `complete`.
         """
-        asked = self._describe(request)
+        asked = self._describe_request(request)
         if found := self._find_response(asked, request):
             for piece in split_response(found):
                 yield piece
@@ -200,7 +200,7 @@ class Cassette:
                     self._record_response(asked, request, piece)
                 yield piece
         finally:
-            await close(pieces)
+            await close_iterator(pieces)
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Answer a call from the file, or record its result. A runner with `middleware=[cassette]` calls it.
@@ -208,13 +208,13 @@ class Cassette:
         Raises:
             ScriptError: The call is not in the file; the message has the difference.
         """
-        asked = self._clean_texts(clean_json({"name": call.name, "arguments": _parse(call.arguments)}))
-        if record := self._find(self._calls, asked, is_live=self.mode != "replay"):
+        asked = self._clean_texts(clean_json({"name": call.name, "arguments": _parse_arguments(call.arguments)}))
+        if record := self._find_record(self._calls, asked, is_live=self.mode != "replay"):
             return ToolResult.from_json(json.dumps(record["result"]))
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            self._record_result(asked, explain(refusal, call.name, (), ()))
+            self._record_result(asked, explain_exception(refusal, call.name, (), ()))
             raise
         self._record_result(asked, result)
         return result
@@ -243,7 +243,7 @@ class Cassette:
     def __repr__(self) -> str:
         return f"<Cassette {self.path}, mode={self.mode!r}>"
 
-    def _load(self) -> None:
+    def _load_file(self) -> None:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             if data["version"] != VERSION:
@@ -262,7 +262,7 @@ class Cassette:
         for track in (self._requests, self._calls):
             track.unused = [*range(len(track.records))]
 
-    def _describe(self, request: ModelRequest) -> dict[str, Any]:
+    def _describe_request(self, request: ModelRequest) -> dict[str, Any]:
         """Return what a request is compared by, and written as."""
         data = {
             "messages": [*map(_describe_message, request.messages)],
@@ -289,7 +289,7 @@ class Cassette:
             return {name: self._clean_texts(item) for name, item in value.items()}
         return value
 
-    def _find(self, track: _Track, asked: Mapping[str, Any], *, is_live: bool) -> dict[str, Any] | None:
+    def _find_record(self, track: _Track, asked: Mapping[str, Any], *, is_live: bool) -> dict[str, Any] | None:
         """Return the record that fits; None where there is none, and it is to be made.
 
         Raises:
@@ -298,11 +298,11 @@ class Cassette:
         with self._lock:
             record = track.take(asked)
             if record is None and not is_live:
-                raise ScriptError(track.explain(asked, self.path))
+                raise ScriptError(track.explain_mismatch(asked, self.path))
             return record
 
     def _find_response(self, asked: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
-        record = self._find(self._requests, asked, is_live=self.mode != "replay")
+        record = self._find_record(self._requests, asked, is_live=self.mode != "replay")
         if record is None:
             if self._model is None:
                 raise TypeError(f"{self!r} has no model to ask: Cassette(path, model, mode={self.mode!r}).")
@@ -317,13 +317,13 @@ class Cassette:
         record: dict[str, Any] = {"request": asked, "response": answer}
         if request.output and request.output.by_tool:
             record["output_by_tool"] = True
-        self._write(self._requests, record)
+        self._add_record(self._requests, record)
 
     def _record_result(self, asked: dict[str, Any], result: ToolResult) -> None:
         if result.kind not in OPEN:
-            self._write(self._calls, {"call": asked, "result": self._clean_texts(json.loads(result.to_json()))})
+            self._add_record(self._calls, {"call": asked, "result": self._clean_texts(json.loads(result.to_json()))})
 
-    def _write(self, track: _Track, record: dict[str, Any]) -> None:
+    def _add_record(self, track: _Track, record: dict[str, Any]) -> None:
         with self._lock:
             track.records.append(record)
             data = {"version": VERSION, "model": self._name, "records": self._requests.records}
@@ -370,7 +370,7 @@ def _write_key(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True)
 
 
-def _parse(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:  # the model wrote no JSON: the text itself is compared

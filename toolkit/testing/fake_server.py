@@ -276,12 +276,14 @@ class FakeServer:
             if self._closed.is_set():
                 connection.close()
                 return
-            thread = threading.Thread(target=self._serve, args=(connection,), name="FakeServer client", daemon=True)
+            thread = threading.Thread(
+                target=self._serve_connection, args=(connection,), name="FakeServer client", daemon=True
+            )
             self._serving = {known: at for known, at in self._serving.items() if known.is_alive()}
             self._serving[thread] = connection
             thread.start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         try:
             with connection, connection.makefile("rb") as stream:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -295,12 +297,12 @@ class FakeServer:
     def _exchange(self, connection: socket.socket, request: Request) -> bool:
         with self._lock:
             self.requests.append(request)
-            answer, payload = self._answer(request)
-        stays = self._send(connection, answer, payload)
+            answer, payload = self._choose_reply(request)
+        stays = self._send_reply(connection, answer, payload)
         return stays and "close" not in (request.headers.get("connection"), answer.headers.get("connection"))
 
-    def _answer(self, request: Request) -> tuple[Reply, Payload]:
-        context = self._describe(request)
+    def _choose_reply(self, request: Request) -> tuple[Reply, Payload]:
+        context = self._make_context(request)
         try:
             answer = self._route(request)
             return answer, answer.render(context)
@@ -308,7 +310,7 @@ class FakeServer:
             answer = self._problem(500, f"the script failed with {error!r}")
             return answer, answer.render(context)
 
-    def _describe(self, request: Request) -> ReplyContext:
+    def _make_context(self, request: Request) -> ReplyContext:
         options = request.body.get("stream_options")
         return ReplyContext(
             number=len(self.requests),
@@ -316,11 +318,11 @@ class FakeServer:
             stream=request.body.get("stream") is True,
             include_usage=isinstance(options, dict) and options.get("include_usage") is True,
             new_id=lambda: f"call_{next(self._ids)}",
-            api=_APIS.get(_place(request), "chat"),
+            api=_APIS.get(_name_endpoint(request), "chat"),
         )
 
     def _route(self, request: Request) -> Reply:
-        place = _place(request)
+        place = _name_endpoint(request)
         if place == "GET /v1/models":
             return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if place not in _APIS:
@@ -341,27 +343,27 @@ class FakeServer:
         # The header keeps the openai client from a retry that cannot help.
         return Reply.error(status, text, param=param, headers={"x-should-retry": "false"})
 
-    def _send(self, connection: socket.socket, answer: Reply, payload: Payload) -> bool:
+    def _send_reply(self, connection: socket.socket, answer: Reply, payload: Payload) -> bool:
         """Send a reply; return whether the connection may serve another request."""
-        self._wait(connection, answer.delay)
+        self._wait_for_client(connection, answer.delay)
         if answer.end_at is not None:
-            self._write(connection, answer, payload)
+            self._send_body(connection, answer, payload)
         if answer.end == "held":
-            self._wait(connection, None)
+            self._wait_for_client(connection, None)
         if answer.end == "reset":
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         return answer.end == "whole"
 
-    def _write(self, connection: socket.socket, answer: Reply, payload: Payload) -> None:
+    def _send_body(self, connection: socket.socket, answer: Reply, payload: Payload) -> None:
         if not answer.bare:
             connection.sendall(_render_head(answer, payload))
         for piece in _slice(take_bytes(payload.pieces, answer.end_at or 0), answer.slice):
             connection.sendall(payload.frame(piece))
-            self._wait(connection, answer.pause)
+            self._wait_for_client(connection, answer.pause)
         if answer.end == "whole":
             connection.sendall(payload.frame(b""))
 
-    def _wait(self, connection: socket.socket, seconds: float | None) -> None:
+    def _wait_for_client(self, connection: socket.socket, seconds: float | None) -> None:
         """Wait, at most until the client leaves or the server closes; None waits for ever."""
         if seconds == 0:
             return
@@ -373,7 +375,7 @@ class FakeServer:
         connection.settimeout(None)
 
 
-def _place(request: Request) -> str:
+def _name_endpoint(request: Request) -> str:
     return f"{request.method} {request.path.partition('?')[0]}"
 
 

@@ -54,7 +54,7 @@ def assert_calls(
     )
     if any(want is None or made is None or not fits for want, made, fits in pairs):
         rules = [*(["in any order"] if any_order else []), *(["with these arguments at least"] if partial else [])]
-        raise AssertionError(f"The run made other calls than expected{_join(rules)}.\n{_render(pairs)}")
+        raise AssertionError(f"The run made other calls than expected{_join(rules)}.\n{_render_pairs(pairs)}")
 
 
 _Pair: TypeAlias = tuple[ExpectedCall | None, ToolCallFinished | None, bool]
@@ -108,13 +108,13 @@ def _is_match(want: ExpectedCall, made: ToolCallFinished, *, partial: bool) -> b
     ran = made.ran or made.call
     if want.name != ran.name or any(getattr(want, own) not in ("", (), getattr(ran, own)) for own in BESIDE):
         return False
-    wanted, arguments = _parse(want.arguments), _parse(ran.arguments)
+    wanted, arguments = _parse_arguments(want.arguments), _parse_arguments(ran.arguments)
     if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
         arguments = {name: value for name, value in arguments.items() if name in wanted}
     return _is_same(wanted, arguments)
 
 
-def _parse(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:  # the model wrote no JSON: the text itself is compared
@@ -130,7 +130,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _render(pairs: Sequence[_Pair]) -> str:
+def _render_pairs(pairs: Sequence[_Pair]) -> str:
     rows = [("" if fits else "!", _show(want), _show_made(made)) for want, made, fits in pairs]
     width = max(len("expected"), *(len(want) for _, want, _ in rows))
     if width > COLUMN:  # one below the other
@@ -149,7 +149,7 @@ def _show(call: ExpectedCall | None) -> str:
         return "-"
     if isinstance(call, str):
         return call
-    arguments = _parse(call.arguments)
+    arguments = _parse_arguments(call.arguments)
     beside = [f"{own}={value!r}" for own in BESIDE if (value := getattr(call, own))]
     if not isinstance(arguments, dict):
         return f"{call.name}({', '.join([call.arguments, *beside])})"

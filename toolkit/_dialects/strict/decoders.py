@@ -136,7 +136,7 @@ def _is_pair(item: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Property:
+class SentProperty:
     """The form in which one property is sent.
 
     Attributes:
@@ -162,7 +162,7 @@ class ObjectDecoder:
         rest: The key under which an open object's other keys are sent, as pairs.
     """
 
-    properties: tuple[Property, ...]
+    properties: tuple[SentProperty, ...]
     rest: str | None = None
     pairs: PairsDecoder = PairsDecoder()
 
@@ -175,14 +175,14 @@ class ObjectDecoder:
         return dict(members) if len(dict(members)) == len(members) else [document]
 
     @cached_property
-    def _by_key(self) -> Mapping[str, Property]:
+    def _by_key(self) -> Mapping[str, SentProperty]:
         return {property_.key: property_ for property_ in self.properties}
 
     def _decode_member(self, key: str, value: Any) -> Members:
         pairs = self.pairs.parse_pairs(value) if key == self.rest else None
         if pairs is not None:
             return pairs
-        property_ = self._by_key.get(key, Property(key, key))
+        property_ = self._by_key.get(key, SentProperty(key, key))
         return [] if value in property_.omission else [(property_.name, decode_with(property_.decoder, value))]
 
 

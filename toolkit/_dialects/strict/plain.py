@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, Property, decode_with
+from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
     Part,
@@ -72,7 +72,7 @@ def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
         return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
     own = as_mapping(sent.get("properties"))
     keys = rules.map_keys(own)
-    renamed = tuple(Property(name, key) for name, key in keys.items() if name != key)
+    renamed = tuple(SentProperty(name, key) for name, key in keys.items() if name != key)
     notes.update({Note(each.name, NAME_NOTE.format(each.key)): None for each in renamed})
     if not renamed:
         return SchemaForm(schema=sent, notes=tuple(notes))
@@ -97,4 +97,4 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
         elif support == "words":
             notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
-    return Part(sent).describe(*texts).schema
+    return Part(sent).add_description(*texts).schema

@@ -26,8 +26,8 @@ from toolkit._dialects.strict.decoders import (
     ItemsDecoder,
     ObjectDecoder,
     PairsDecoder,
-    Property,
     ReferenceDecoder,
+    SentProperty,
     TextDecoder,
     TupleDecoder,
     UnionDecoder,
@@ -184,7 +184,7 @@ class RewriteState:
                 self.note(path, f"{keyword} goes into the description")
                 shown = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
                 texts.append(describe_keyword(keyword, shown))
-        return Part(sent, part.decoder).describe(*texts)
+        return Part(sent, part.decoder).add_description(*texts)
 
     def make_object(self, properties: Schema, required: Sequence[str]) -> dict[str, Any]:
         """Make the schema of an object with these properties and no others."""
@@ -374,7 +374,7 @@ def _rewrite_free_keys(state: RewriteState, schema: Schema, path: str) -> Part:
     pair = state.make_object({KEY: key_schema, VALUE: value.schema}, [KEY, VALUE])
     hint = f"Keys match the regular expression {' or '.join(map(quote_json, patterns))}." if patterns else ""
     part = Part({"type": "array", "items": pair}, PairsDecoder(value.decoder))
-    return part.describe("Each key once, with its value.", hint)
+    return part.add_description("Each key once, with its value.", hint)
 
 
 def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
@@ -382,7 +382,7 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
     has_rest = _is_open(schema)
     sent: dict[str, Any] = {}
     required: list[str] = []
-    listed: list[Property] = []
+    listed: list[SentProperty] = []
     for name, key in state.rules.map_keys(own).items():
         place = f"{path}.{name}".lstrip(".")
         if key != name:
@@ -391,10 +391,10 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
             state.note(place, "left out: no value is valid")
             continue
         sent[key], property_, is_required = _rewrite_property(
-            state, Property(name, key), own[name], place, is_required=name in needed
+            state, SentProperty(name, key), own[name], place, is_required=name in needed
         )
         required += [key] if is_required else []
-        listed += [property_] if has_rest or property_ != Property(name, name) else []
+        listed += [property_] if has_rest or property_ != SentProperty(name, name) else []
     if not has_rest:
         return Part(state.make_object(sent, required), ObjectDecoder(tuple(listed)) if listed else None)
     rest, pairs = make_free_name("additional_properties", {*own, *sent}), _rewrite_free_keys(state, schema, path)
@@ -404,8 +404,8 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def _rewrite_property(
-    state: RewriteState, property_: Property, schema: Any, path: str, *, is_required: bool
-) -> tuple[dict[str, Any], Property, bool]:
+    state: RewriteState, property_: SentProperty, schema: Any, path: str, *, is_required: bool
+) -> tuple[dict[str, Any], SentProperty, bool]:
     """Rewrite one property; return its schema, the property with its decoder, and whether it is sent as required."""
     with enter_reference(state, schema) as node:
         if isinstance(node, Mapping) and not state.rules.sends("type", "null") and without_null(node) is not node:
@@ -416,26 +416,26 @@ def _rewrite_property(
     if is_valid(schema, None, state.root) and as_mapping(schema).get("default", schema) is not None:
         return _rewrite_with_mark(state, property_, schema, path, part)
     state.note(path, "optional, sent as nullable: null leaves it out")
-    nullable = Part(add_null(part.schema)).describe("Send null to leave it out.")
+    nullable = Part(add_null(part.schema)).add_description("Send null to leave it out.")
     return nullable.schema, replace(property_, decoder=part.decoder, omission=(None,)), True
 
 
 def _rewrite_with_mark(
-    state: RewriteState, property_: Property, schema: Any, path: str, part: Part
-) -> tuple[dict[str, Any], Property, bool]:
+    state: RewriteState, property_: SentProperty, schema: Any, path: str, part: Part
+) -> tuple[dict[str, Any], SentProperty, bool]:
     """Make an optional property required whose null is a value of its own: a mark leaves it out."""
     state.note(path, f"optional, and null is a value: {quote_json(OMIT)} leaves it out")
     (name,) = OMIT
     mark = state.make_object({name: {"type": "boolean", "enum": [True]}}, [name])
     if not state.are_disjoint(part, Part(mark)):
         part = state.make_text(schema, path, "it cannot be told from the mark")
-    marked = Part(add_alternative(part.schema, mark)).describe(f"Send {quote_json(OMIT)} to leave it out.")
+    marked = Part(add_alternative(part.schema, mark)).add_description(f"Send {quote_json(OMIT)} to leave it out.")
     return marked.schema, replace(property_, decoder=part.decoder, omission=(OMIT,)), True
 
 
 def _rewrite_without_null(
-    state: RewriteState, property_: Property, schema: Schema, path: str, *, is_required: bool
-) -> tuple[dict[str, Any], Property, bool]:
+    state: RewriteState, property_: SentProperty, schema: Schema, path: str, *, is_required: bool
+) -> tuple[dict[str, Any], SentProperty, bool]:
     """Make a nullable property optional where the provider has no null: leaving it out stands for null."""
     bare = without_null(schema)
     if bare is None or (not is_required and schema.get("default", schema) is not None):
@@ -444,7 +444,7 @@ def _rewrite_without_null(
     part = rewrite(state, bare, path)
     state.note(path, "nullable, sent as optional: leaving it out means null")
     if is_required:
-        part, property_ = part.describe("Left out, it is null."), replace(property_, absence=(None,))
+        part, property_ = part.add_description("Left out, it is null."), replace(property_, absence=(None,))
     return part.schema, replace(property_, decoder=part.decoder), False
 
 
@@ -512,7 +512,7 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
     part = state.add_keywords(Part({"type": kind}), schema, path)
     if support == "words":
         state.note(path, "enum goes into the description")
-        return part.describe(describe_keyword("enum", values))
+        return part.add_description(describe_keyword("enum", values))
     is_constant = "const" in schema and state.rules.sends("const")
     return Part({**part.schema, **({"const": values[0]} if is_constant else {"enum": values})})
 

@@ -342,7 +342,7 @@ class Part:
     schema: dict[str, Any]
     decoder: Decoder | None = None
 
-    def describe(self, *texts: str) -> Part:
+    def add_description(self, *texts: str) -> Part:
         """Return a copy with sentences added to the description."""
         description = " ".join(filter(None, (self.schema.get("description"), *texts)))
         return Part({**self.schema, "description": description}, self.decoder) if description else self

@@ -100,7 +100,7 @@ class Alternatives:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
-    def check(self, value: Any, defer: DeferredChecks, info: Any) -> Any:
+    def choose(self, value: Any, defer: DeferredChecks, info: Any) -> Any:
         """Read a value as the alternative that it matches."""
         first = self.find_first(value, info)
         checks = defer((None,) * (len(self.places) + 1))
@@ -156,7 +156,7 @@ class Workload:
         self.here[place] |= dict.fromkeys(here)
         self.deeper[place] |= dict.fromkeys(deeper)
 
-    def check(self) -> None:
+    def refuse_excess(self) -> None:
         """Refuse a schema that makes endless or excessive work.
 
         Raises:

@@ -486,12 +486,12 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
     """Write alternatives that are tested with the value as it is, before any of them may coerce it."""
     places = [writer.probe_at(join_pointer(place, i)) for i in range(len(choices))]
     writer.work.add(place.rpartition("/")[0], here=places)
-    check = Alternatives(writer.probe, places, is_exclusive)
+    alternatives = Alternatives(writer.probe, places, is_exclusive)
     if not writer.fills:
-        return write_after(with_info(check.check_exactly), dict(FREE))
+        return write_after(with_info(alternatives.check_exactly), dict(FREE))
     cores = [writer.write_reference(each) for each in places]
     union = write_union([(core, _name_alternative(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
-    return write_wrap(with_info(check.check), defer_checks([*cores, union]))
+    return write_wrap(with_info(alternatives.choose), defer_checks([*cores, union]))
 
 
 def _may_hold(schema: Any) -> bool:

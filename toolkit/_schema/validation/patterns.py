@@ -63,7 +63,7 @@ class Search:
     pattern: str
     longest: int
 
-    def check(self, text: str) -> str:
+    def match(self, text: str) -> str:
         """Return a text that matches."""
         if len(text) > self.longest:
             raise PydanticCustomError(
@@ -132,7 +132,7 @@ def _write_python_pattern(pattern: str, place: str) -> Node:
             "Repeat nothing inside a repetition, or leave out (?=, (?! and \\1.",
         )
     longest = int(MAX_TRIES ** (1 / (repeats + 1)))
-    function = {"type": "no-info", "function": Search(compiled, pattern, longest).check}
+    function = {"type": "no-info", "function": Search(compiled, pattern, longest).match}
     return {"type": "function-after", "function": function, "schema": {"type": "str"}}
 
 

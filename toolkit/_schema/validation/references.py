@@ -64,7 +64,7 @@ class SchemaDocument:
         Raises:
             DefinitionError: It is not JSON, or too large.
         """
-        root = _copy(schema)
+        root = _copy_schema(schema)
         named = list(_iterate_named(root))
         resources = {"": ""} | {
             place: str(part["$id"])
@@ -125,7 +125,7 @@ def _has_key(part: Any, key: Any) -> bool:
     return key in range(len(part)) if isinstance(part, list) else isinstance(part, dict) and key in part
 
 
-def _copy(schema: Any) -> Any:
+def _copy_schema(schema: Any) -> Any:
     try:
         text = to_json(schema, inf_nan_mode="constants")
         copy = from_json(text, allow_inf_nan=False)

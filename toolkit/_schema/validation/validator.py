@@ -49,11 +49,11 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     reader.complete()
     asked = KeywordWriter(document, probe, work, fills=False)
     _write_probed(asked, reader.probed)
-    work.check()
+    work.refuse_excess()
     is_counted = not work.is_small()
     if asked.probed:
-        probe.validators.append(_build(_write_choice(asked), asked, is_counted=is_counted))
-    validator = _build(core, reader, is_counted=is_counted)
+        probe.validators.append(_build_validator(_write_choice(asked), asked, is_counted=is_counted))
+    validator = _build_validator(core, reader, is_counted=is_counted)
     return _limit_steps(validator) if is_counted else validator.validate_json
 
 
@@ -88,7 +88,7 @@ def _get_value(pair: tuple[str, Any]) -> Any:
     return pair[1]
 
 
-def _build(core: Node, writer: KeywordWriter, *, is_counted: bool) -> SchemaValidator:
+def _build_validator(core: Node, writer: KeywordWriter, *, is_counted: bool) -> SchemaValidator:
     cores = {pointer: each for pointer, each in writer.definitions.items() if each is not None}
     definitions = [_write_definition(pointer, each, is_counted=is_counted) for pointer, each in cores.items()]
     whole: Any = {"type": "definitions", "schema": core, "definitions": [write_any_json(), *definitions]}

@@ -58,9 +58,9 @@ def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile,
     new = f".{secrets.token_hex(8)}.tmp"
     try:
         with _open_old(directory, name) as old:
-            _write(directory, new, data, like=old)
+            _write_new_file(directory, new, data, like=old)
         with _lock(directory, cancellation):
-            expected.check(directory, name)
+            expected.require_match(directory, name)
             _raise_if_cancelled(cancellation)
             os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
@@ -82,7 +82,7 @@ class ExpectedFile:
     hash: str | None = None
     max_bytes: int = 0
 
-    def check(self, directory: int, name: str) -> None:
+    def require_match(self, directory: int, name: str) -> None:
         """Check the file.
 
         Raises:
@@ -173,7 +173,7 @@ def _raise_if_cancelled(cancellation: Cancellation) -> None:
         raise cancellation_error(cancellation)
 
 
-def _write(directory: int, name: str, data: bytes, like: int | None) -> None:
+def _write_new_file(directory: int, name: str, data: bytes, like: int | None) -> None:
     """Write a new file to the disk; it gets the metadata of the old one before its content."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
     with os.fdopen(os.open(name, flags, 0o644 if like is None else 0o600, dir_fd=directory), "wb") as file:

@@ -176,7 +176,7 @@ class SQLiteSchedule(SQLiteStore):
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:
         """Return the actions of one owner, or of all, in the order of their next times."""
         with self._database.snapshot() as connection:
-            return tuple(map(_make_action, connection.execute(_ACTIONS, {"owner": owner})))
+            return tuple(map(_parse_action, connection.execute(_ACTIONS, {"owner": owner})))
 
     def change(self, old: Action, new: Action) -> bool:
         """Replace an action; False, without a change, if the old one was changed meanwhile."""
@@ -203,7 +203,7 @@ class SQLiteSchedule(SQLiteStore):
     def find_unfinished(self, before: float) -> tuple[Firing, ...]:
         """Return the firings that were claimed before a time and not finished: their processes have crashed."""
         with self._database.snapshot() as connection:
-            return tuple(map(_make_firing, connection.execute(_UNFINISHED, (before,))))
+            return tuple(map(_parse_firing, connection.execute(_UNFINISHED, (before,))))
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
         """Claim an unfinished firing again; None if another process has done so, or it has finished."""
@@ -219,7 +219,7 @@ class SQLiteSchedule(SQLiteStore):
     def find_paused(self, run_id: str) -> Firing | None:
         """Return the firing whose run waits for approval; None if there is no such run."""
         with self._database.snapshot() as connection:
-            return next(map(_make_firing, connection.execute(_PAUSED, (run_id,))), None)
+            return next(map(_parse_firing, connection.execute(_PAUSED, (run_id,))), None)
 
 
 class MemorySchedule(SQLiteSchedule):
@@ -259,11 +259,11 @@ def _insert_firing(connection: sqlite3.Connection, action: Action, at: float) ->
     return connection.execute(_INSERT, (action.id, action.next_run, at)).rowcount == 1
 
 
-def _make_action(row: tuple[Any, ...]) -> Action:
+def _parse_action(row: tuple[Any, ...]) -> Action:
     values = dict(zip(_FIELDS, row))
     return Action(**{**values, "enabled": bool(values["enabled"])})
 
 
-def _make_firing(row: tuple[Any, ...]) -> Firing:
+def _parse_firing(row: tuple[Any, ...]) -> Firing:
     due, claimed_at, attempt, *action = row
-    return Firing(action=_make_action(tuple(action)), due=due, claimed_at=claimed_at, attempt=attempt)
+    return Firing(action=_parse_action(tuple(action)), due=due, claimed_at=claimed_at, attempt=attempt)

@@ -164,7 +164,7 @@ class _Schedule:
             day: The new day or days, as for schedule_create; only together with a time or a recurrence.
         """
         depth = self._count_depth(context)
-        matches = self._find(description_query)
+        matches = self._find_actions(description_query)
         if not matches:
             return _format_no_match(description_query)
         if len(matches) > 1:
@@ -181,7 +181,7 @@ class _Schedule:
             description_query: Part of the description, in small or capital letters; "*" deletes all actions.
         """
         is_all = description_query == "*"
-        matches = list(self._list_actions()) if is_all else self._find(description_query)
+        matches = list(self._list_actions()) if is_all else self._find_actions(description_query)
         count = self.store.delete(*matches)
         if is_all:
             return f"Deleted all {count} scheduled action(s)."
@@ -237,7 +237,7 @@ class _Schedule:
     def _list_actions(self) -> tuple[Action, ...]:
         return self.store.actions(self.owner)
 
-    def _find(self, query: str) -> list[Action]:
+    def _find_actions(self, query: str) -> list[Action]:
         needle = query.casefold()
         return [action for action in self._list_actions() if needle in action.description.casefold()]
 

@@ -104,7 +104,7 @@ def shell_tool(
     """
     seconds = min(options.check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
     commands = ShellTool(seconds=seconds, **_check_options("sh", root, max_output, deny, more))
-    return _describe(commands.shell_exec, commands, more)
+    return _add_conditions(commands.shell_exec, commands, more)
 
 
 @hide_frames
@@ -130,7 +130,7 @@ def bash_tool(
     """
     seconds = options.check_seconds("timeout", timeout)
     commands = BashTool(seconds=seconds, **_check_options("bash", root, max_output, deny, more))
-    return _describe(commands.bash, commands, more)
+    return _add_conditions(commands.bash, commands, more)
 
 
 def _check_options(
@@ -159,7 +159,7 @@ def _check_options(
     return {"runner": runner, "deny": denied, "confirm": confirm, "error_on_exit": error_on_exit}
 
 
-def _describe(command_tool: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
+def _add_conditions(command_tool: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
     """Add the conditions of commands to a tool's description."""
     sandbox = commands.runner.sandbox
     reach = "There is no sandbox." if sandbox is None else sandbox[0].description

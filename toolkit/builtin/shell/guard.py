@@ -54,7 +54,7 @@ def serve() -> int:
 
     def run_command() -> int:
         os.setsid()
-        return _execute(command, environment, limits, control)
+        return _exec_command(command, environment, limits, control)
 
     return watch(run_command, control, adopts=_adopt_orphans())
 
@@ -73,7 +73,7 @@ def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     except OSError as error:  # there are too many processes
         _report(control, error.strerror)
         return CLEAN
-    status = _wait(child, wakeups, control)
+    status = _wait_for_child(child, wakeups, control)
     if status is not None:
         _report(control, status)
     return CLEAN if end(Descendants() if adopts else Group(child)) else LEFT
@@ -122,7 +122,7 @@ def _fork(run: Callable[[], int]) -> int:
         os._exit(LEFT)
 
 
-def _wait(child: int, wakeups: int, control: int) -> int | None:
+def _wait_for_child(child: int, wakeups: int, control: int) -> int | None:
     """Wait for a child's end, and return its wait status; None if it is cancelled."""
     while True:
         ready, _, _ = select.select([wakeups, control], [], [])
@@ -133,7 +133,9 @@ def _wait(child: int, wakeups: int, control: int) -> int | None:
             return statuses[child]
 
 
-def _execute(command: list[bytes], environment: dict[bytes, bytes], limits: list[tuple[int, int]], control: int) -> int:
+def _exec_command(
+    command: list[bytes], environment: dict[bytes, bytes], limits: list[tuple[int, int]], control: int
+) -> int:
     """Replace this process by the command; report why if that fails."""
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:

@@ -188,7 +188,7 @@ class _GuardProcess:
             seconds, MAX_SECONDS if cancellation.remaining is None else cancellation.remaining
         )
         with (
-            on_cancel(cancellation, lambda: self._cancel(cancellation.reason)),
+            on_cancel(cancellation, lambda: self._request_end(cancellation.reason)),
             selectors.DefaultSelector() as selector,
         ):
             for stream, sink in sinks.items():
@@ -198,7 +198,7 @@ class _GuardProcess:
                 self._control.sendall(order)
             self._listen(selector)
             if not self._is_over(selector):
-                self._cancel(cancellation.reason or LATE)
+                self._request_end(cancellation.reason or LATE)
                 self._listen(selector)
         for stream, sink in sinks.items():
             _drain(stream, sink)
@@ -206,7 +206,7 @@ class _GuardProcess:
 
     def close(self, mark: bytes) -> None:
         """Cancel it, and wait for its end; processes that it left are ended from here."""
-        self._cancel(CANCELLED)
+        self._request_end(CANCELLED)
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
@@ -241,7 +241,7 @@ class _GuardProcess:
         self._report += report
         self._ends = time.monotonic() + GUARD_TIMEOUT
 
-    def _cancel(self, reason: str) -> None:
+    def _request_end(self, reason: str) -> None:
         if not (self._reason or self._report):
             self._reason, self._ends = reason, time.monotonic() + GUARD_TIMEOUT
         with suppress(OSError):
