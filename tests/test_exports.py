@@ -104,7 +104,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.serve.a2a": "make_app serve",
     "toolkit.serve.agui": "encode_events parse_decisions",
     "toolkit.serve.vercel": "HEADERS encode_events encode_sse parse_decisions parse_prompt",
-    "toolkit.serve.mcp": "make_server serve",
+    "toolkit.serve.mcp": "make_server prompt resource serve",
     "toolkit.sources": "a2a mcp openapi retrievers search",
     "toolkit.sources.a2a": "A2A",
     "toolkit.sources.mcp": "MCP",

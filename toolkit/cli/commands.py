@@ -41,7 +41,7 @@ from toolkit.approvers import Console, approve_all, ask_when
 from toolkit.cli.arguments import make_command
 from toolkit.cli.conversations import open_session, print_conversations
 from toolkit.cli.demonstration import demo as run_demo
-from toolkit.cli.files import find_toolbox, load_tools
+from toolkit.cli.files import find_toolbox, find_values, load_tools
 from toolkit.cli.inspecting import Inspector, defer_changes
 from toolkit.display import show
 from toolkit.events import event_to_dict
@@ -392,7 +392,7 @@ def serve(
     """Serve the tools of a file to an MCP client, or its Runner to A2A clients.
 
     MCP is served over standard input and output, which the client has opened, or over HTTP. A call whose tool requires
-    approval is put to the client's user.
+    approval is put to the client's user. Functions with @prompt and @resource of toolkit.serve.mcp are served, too.
     """
     if a2a:
         _serve_agent(file, all_functions=all_functions, http=http)
@@ -405,12 +405,15 @@ def serve(
         _refuse_deps(tool)
     try:
         from toolkit.serve import mcp
+        from toolkit.serve.prompts import Prompt, Resource
     except ImportError as error:
         _fail(error)
     if http is not None:
         host, port = parse_address(http)
         print(f"http://{host}:{port}/mcp", file=sys.stderr)
-    mcp.serve(toolbox, http=http, name=Path(file.partition(":")[0]).stem)
+    prompts, resources = (find_values(file, kind).values() for kind in (Prompt, Resource))
+    name = Path(file.partition(":")[0]).stem
+    mcp.serve(toolbox, http=http, name=name, prompts=prompts, resources=resources)
 
 
 def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:

@@ -8,12 +8,13 @@ import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkit import Runner, Tool, Toolbox
 from toolkit._schema.error_messages import suggest
 from toolkit.errors import DefinitionError
 
+T = TypeVar("T")
 NO_TOOLS = "{place} has no tools. Decorate a function with @tool{functions}."
 TAKE_ALL = ", or take its functions as they are with --all: {names}"
 
@@ -58,10 +59,15 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
 def find_toolbox(target: str) -> str:
     """Find the name of the first toolbox of a file or module that is imported: `tools.py:box`; "" without one."""
     place, _ = _split_name(target)
+    return next((f"{place}:{name}" for name in find_values(target, Toolbox)), "")
+
+
+def find_values(target: str, kind: type[T]) -> dict[str, T]:
+    """Find the values of a kind in a file or module that is imported, by their public names."""
+    place, _ = _split_name(target)
     module = sys.modules.get(Path(place).stem if place.endswith(".py") else place)
     values = vars(module).items() if module else ()
-    named = (name for name, value in values if isinstance(value, Toolbox) and not name.startswith("_"))
-    return next((f"{place}:{name}" for name in named), "")
+    return {name: value for name, value in values if isinstance(value, kind) and not name.startswith("_")}
 
 
 def _split_name(target: str) -> tuple[str, str]:

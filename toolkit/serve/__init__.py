@@ -9,6 +9,7 @@ Files, each importing only those below it:
     vercel   the same for the AI SDK of Vercel
     streams  the events of a run in the form of another protocol
     mcp      a toolbox for clients of the Model Context Protocol
+    prompts  prompts and resources beside the tools, for the same clients
     local    addresses of this machine
 """
 

@@ -2,6 +2,7 @@
 
     serve([add])                   over standard input and output, until the client leaves
     serve([add], http="8000")      at http://127.0.0.1:8000/mcp, until it is interrupted
+    serve([add], prompts=[review], resources=[note])     functions that are decorated with @prompt, @resource(uri)
 
 What must stay true: a call passes the same gates as any other. One that requires approval is put to the client's user,
 by elicitation, and is refused where the client cannot ask. An approval is for one tool, definition and arguments.
@@ -10,7 +11,6 @@ by elicitation, and is refused where the client cannot ask. An approval is for o
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
@@ -28,7 +28,6 @@ from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
-from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 from toolkit.serve.local import parse_address
 
 try:
@@ -37,12 +36,12 @@ try:
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
     from mcp.server.stdio import stdio_server
+
+    from toolkit.serve.prompts import Library, execute, prompt, resource
 except ModuleNotFoundError as error:
     raise ImportError('Serving tools over MCP needs an extra: pip install "function-toolkit[mcp]".') from error
 
-__all__ = ["make_server", "serve"]
-
-logger = logging.getLogger("toolkit")
+__all__ = ["make_server", "prompt", "resource", "serve"]
 
 MAX_UPDATE = 1_000  # characters
 CANNOT_ASK = "This client cannot ask its user for approval."
@@ -62,6 +61,8 @@ def make_server(
     instructions: str = "",
     deps: Any = None,
     approve: Approver | None = None,
+    prompts: Iterable[object] = (),
+    resources: Iterable[object] = (),
 ) -> Server[Any]:
     """Make a server of the `mcp` package, to be run in an event loop or mounted in an application of yours.
 
@@ -71,6 +72,8 @@ def make_server(
         instructions: Text for the client's model.
         deps: Given to tools as `ToolContext.deps`.
         approve: Asked about each call. By default the client's user is asked about calls that require approval.
+        prompts: Functions that are decorated with `prompt`.
+        resources: Functions that are decorated with `resource`.
 
     Raises:
         DefinitionError: One of the tools cannot be a tool, or no client can be sent it.
@@ -82,6 +85,15 @@ def make_server(
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
     box.schemas("mcp")  # a tool that no client can be told of is found here
+    library, offers = Library(prompts, resources, deps), dict[str, Any]()
+    if library.prompts.names:
+        offers |= {"on_list_prompts": library.list_prompts, "on_get_prompt": library.get_prompt}
+    if library.resources:
+        offers |= {
+            "on_list_resources": library.list_resources,
+            "on_list_resource_templates": library.list_templates,
+            "on_read_resource": library.read_resource,
+        }
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
@@ -99,6 +111,7 @@ def make_server(
         instructions=instructions or None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        **offers,
     )
 
 
@@ -176,12 +189,8 @@ class _ServedCall:
         return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
 
     async def _execute(self, context: ToolContext[Any]) -> ToolResult:
-        name, arguments = self.params.name, self.params.arguments or {}
-        try:
-            return await self.box.acall(name, arguments, context, approve=self.approver or self._ask)
-        except (FatalError, Halt, DefinitionError, TypeError) as error:  # of a tool that was added later, too
-            logger.error("The served call %s failed", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
-            return ToolResult.from_error(Failed(f"{name} failed."))
+        arguments = self.params.arguments or {}
+        return await execute(self.box, self.params.name, arguments, context, self.approver or self._ask)
 
     async def _report(self, updates: asyncio.Queue[str | None]) -> None:
         count = 0

@@ -19,28 +19,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Unpack
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.options import check_type
-from toolkit._messages import ToolResult
+from toolkit._messages import File, Image, Message, ToolResult
 from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.lock import compare_tools, write_lock
 from toolkit._tools.options import ToolOptions
-from toolkit.errors import DefinitionError, Denied, Failed, TimedOut
+from toolkit.errors import DefinitionError, Denied, Failed, TimedOut, ToolError
 
 try:
     from toolkit.sources.mcp.address import Address
-    from toolkit.sources.mcp.results import make_result
+    from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.sampling import Sampling, make_sampling_tool
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options
@@ -59,10 +59,13 @@ __all__ = ["MCP"]
 
 logger = logging.getLogger("toolkit")
 
+T = TypeVar("T")
+
 TIMEOUT = 30.0  # seconds
 NO_DESCRIPTION = "MCP tool (no description)"
 LOST = "The connection to the MCP server {name!r} was lost. Whether it has executed the call is unknown."
 CHANGED = "{name} is not what it was when it was locked. It was not called."
+RESOURCES = ("resources", "resource_templates")
 MAX_ERROR = 500  # characters of what a server says about a call
 
 
@@ -225,6 +228,93 @@ class MCP(RemoteSource):
         except OSError as error:
             raise DefinitionError(f"The lock {path} cannot be written: {error.strerror}.") from None
 
+    def list_prompts(self) -> list[types.Prompt]:
+        """List the prompts of the server, as the mcp package has them; connects first.
+
+        Raises:
+            Failed: It cannot be reached, has none, or gave an invalid answer.
+            TimedOut: It did not answer in time.
+        """
+        return private_loop.run(partial(self._ask, lambda session: session.list_all("prompts")))
+
+    async def alist_prompts(self) -> list[types.Prompt]:
+        """Do what `list_prompts` does, in the running event loop."""
+        return await private_loop.arun(partial(self._ask, lambda session: session.list_all("prompts")))
+
+    def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
+        """Get the messages of a prompt, for `runner.run(messages=...)`; connects first.
+
+        Raises:
+            Failed: As for `list_prompts`; or there is no such prompt, or not with these arguments.
+            TimedOut: It did not answer in time.
+        """
+        return make_messages(
+            private_loop.run(partial(self._ask, lambda session: session.get_prompt(name, arguments))).messages
+        )
+
+    async def aget_prompt(self, name: str, /, **arguments: str) -> list[Message]:
+        """Do what `get_prompt` does, in the running event loop."""
+        result = await private_loop.arun(partial(self._ask, lambda session: session.get_prompt(name, arguments)))
+        return make_messages(result.messages)
+
+    def list_resources(self) -> list[types.Resource | types.ResourceTemplate]:
+        """List the resources of the server and its templates, as the mcp package has them; connects first.
+
+        Raises:
+            Failed: As for `list_prompts`.
+            TimedOut: It did not answer in time.
+        """
+        return private_loop.run(partial(self._ask, lambda session: session.list_all(*RESOURCES)))
+
+    async def alist_resources(self) -> list[types.Resource | types.ResourceTemplate]:
+        """Do what `list_resources` does, in the running event loop."""
+        return await private_loop.arun(partial(self._ask, lambda session: session.list_all(*RESOURCES)))
+
+    def read_resource(self, uri: str) -> list[str | Image | File]:
+        """Read a resource: texts, images and files, as `runner.run` takes them; connects first.
+
+        Raises:
+            Failed: As for `list_prompts`; or there is no such resource.
+            TimedOut: It did not answer in time.
+        """
+        return [
+            *map(
+                read_contents, private_loop.run(partial(self._ask, lambda session: session.read_resource(uri))).contents
+            )
+        ]
+
+    async def aread_resource(self, uri: str) -> list[str | Image | File]:
+        """Do what `read_resource` does, in the running event loop."""
+        result = await private_loop.arun(partial(self._ask, lambda session: session.read_resource(uri)))
+        return [*map(read_contents, result.contents)]
+
+    async def _ask(self, request: Callable[[Session], Awaitable[T]]) -> T:
+        """Make a request of the application's own.
+
+        Raises:
+            Failed: The server cannot be reached, was lost, refused, or gave an invalid answer.
+            TimedOut: It did not answer in time.
+        """
+        session = await self._get_session()
+        try:
+            with anyio.fail_after(self._timeout):
+                return await request(session)
+        except (MCPError, ValueError, TimeoutError) as error:
+            raise self._explain(error, session) from error
+
+    def _explain(self, error: Exception, session: Session) -> ToolError:
+        """Explain why a request has no answer."""
+        if isinstance(error, TimeoutError):
+            return TimedOut(f"Timed out after {self._timeout:g} s.")
+        if not isinstance(error, MCPError):
+            return Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.")
+        # A server may answer with the codes of these two.
+        if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
+            return TimedOut(f"Timed out after {self._timeout:g} s.")  # as the tool's own limit does
+        if session.is_lost(error):
+            return Failed(LOST.format(name=self.name))
+        return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
+
     def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
         """Leave out the tools that differ from the lock.
 
@@ -296,15 +386,8 @@ class MCP(RemoteSource):
         try:
             answer = await session.call(name, arguments, context, sampling)
             return await anyio.to_thread.run_sync(make_result, tool, answer)  # it may take long to check
-        except MCPError as error:
-            # A server may answer with the codes of these two.
-            if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
-                raise TimedOut(f"Timed out after {self._timeout:g} s.") from error  # as the tool's own limit does
-            if session.is_lost(error):
-                raise Failed(LOST.format(name=self.name)) from error
-            raise Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}") from error
-        except ValueError as error:
-            raise Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.") from error
+        except (MCPError, ValueError) as error:
+            raise self._explain(error, session) from error
 
 
 # Its options besides those of `@tool`.

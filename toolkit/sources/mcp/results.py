@@ -1,14 +1,16 @@
-"""The return of a server's tool as the result of a call."""
+"""What a server sends: the return of a tool as the result of a call, a resource, the messages of a prompt."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 from pydantic_core import to_json
 
-from toolkit._messages import ToolResult
+from toolkit._messages import Message, ModelResponse, ToolResult
+from toolkit._runner.prompt import make_user_message
 from toolkit._tools.bindings import AnyTool
 from toolkit.errors import InvalidArguments
 from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
@@ -31,6 +33,15 @@ def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
     return ToolResult(value, text, error=fault, **attached)
 
 
+def make_messages(messages: Sequence[types.PromptMessage]) -> list[Message]:
+    """Make the messages of a prompt."""
+    return [_make_message(each.role, _read_block(each.content)) for each in messages]
+
+
+def _make_message(role: str, part: Part) -> Message:
+    return make_user_message([part]) if role == "user" else ModelResponse(text=join_parts([part]))
+
+
 def _read_block(block: types.ContentBlock) -> Part:
     if isinstance(block, types.TextContent):
         return block.text
@@ -40,7 +51,12 @@ def _read_block(block: types.ContentBlock) -> Part:
         return decode_file(block.data, block.mime_type, "audio")
     if isinstance(block, types.ResourceLink):
         return f"[{block.title or block.name}]({block.uri})"
-    if isinstance(block.resource, types.TextResourceContents):
-        return block.resource.text
-    name = PurePosixPath(unquote(urlsplit(str(block.resource.uri)).path)).name
-    return decode_file(block.resource.blob, block.resource.mime_type or "application/octet-stream", name or "file")
+    return read_contents(block.resource)
+
+
+def read_contents(contents: types.TextResourceContents | types.BlobResourceContents) -> Part:
+    """Read the contents of a resource."""
+    if isinstance(contents, types.TextResourceContents):
+        return contents.text
+    name = PurePosixPath(unquote(urlsplit(str(contents.uri)).path)).name
+    return decode_file(contents.blob, contents.mime_type or "application/octet-stream", name or "file")

@@ -35,7 +35,7 @@ from toolkit.sources.remote import RunningCall, find_leaf
 logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
-MAX_TOOLS = 10_000  # of one server
+MAX_TOOLS = 10_000  # of one server; prompts and resources, too
 MAX_ROUNDS = 10  # of questions in one call
 DEBOUNCE = 0.2  # seconds: many changes are one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
@@ -112,7 +112,7 @@ class Session:
         """
         self._owner = contextvars.Context().run(self._loop.create_task, self._own())  # not in one call's context
         atexit.register(self._close_at_exit)
-        self._on_tools(await self._list_tools(await asyncio.shield(self._client)))
+        self._on_tools(await self._list(await asyncio.shield(self._client), "tools"))
 
     async def _own(self) -> None:
         try:
@@ -179,18 +179,29 @@ class Session:
                     return fault
         return ""
 
-    async def _list_tools(self, client: Client) -> list[types.Tool]:
-        """List the tools of the server, as far as their number is sensible."""
-        tools, cursor = list[types.Tool](), None
+    async def list_all(self, *kinds: str) -> list[Any]:
+        """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number."""
+        return [each for kind in kinds for each in await self._list(self._client.result(), kind)]
+
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
+        """Read a resource."""
+        return await self._client.result().read_resource(uri)
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Get the messages of a prompt."""
+        return await self._client.result().get_prompt(name, arguments)
+
+    async def _list(self, client: Client, kind: str) -> list[Any]:
+        listed, cursor = list[Any](), None
         for _ in range(MAX_PAGES):
-            page = await client.list_tools(cursor=cursor)
-            tools += page.tools
+            page = await getattr(client, f"list_{kind}")(cursor=cursor)
+            listed += getattr(page, kind)
             cursor = page.next_cursor
-            if cursor is None or len(tools) > MAX_TOOLS:
+            if cursor is None or len(listed) > MAX_TOOLS:
                 break
-        if cursor is not None or len(tools) > MAX_TOOLS:
-            logger.warning("The MCP server %s has too many tools; the last are left out.", self._address)
-        return tools[:MAX_TOOLS]
+        if cursor is not None or len(listed) > MAX_TOOLS:
+            logger.warning("The MCP server %s has too many %s; the last are left out.", self._address, kind)
+        return listed[:MAX_TOOLS]
 
     async def call(
         self, name: str, arguments: dict[str, Any], context: ToolContext[Any], sampling: Sampling | None
@@ -280,7 +291,7 @@ class Session:
             await asyncio.sleep(DEBOUNCE)
             self._changed.clear()
             try:
-                self._on_tools(await self._list_tools(client))
+                self._on_tools(await self._list(client, "tools"))
             except (MCPError, ValueError, ToolkitError, OSError):
                 logger.warning("The changed tools of the MCP server %s cannot be listed", self._address, exc_info=True)
 
