@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from toolkit._execution.ledger import SQLiteLedger as SQLiteLedger
     from toolkit._execution.parallel import batched as batched
     from toolkit._execution.undo import Undo as Undo
+    from toolkit._messages import Effect as Effect
     from toolkit._messages import File as File
+    from toolkit._messages import FinishReason as FinishReason
     from toolkit._messages import Image as Image
     from toolkit._messages import PendingApproval as PendingApproval
     from toolkit._messages import ToolCall as ToolCall
@@ -84,7 +86,9 @@ _HOMES = {
     "toolkit._execution.parallel": ("batched",),
     "toolkit._execution.undo": ("Undo",),
     "toolkit._messages": (
+        "Effect",
         "File",
+        "FinishReason",
         "Image",
         "PendingApproval",
         "ToolCall",

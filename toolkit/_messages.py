@@ -23,8 +23,20 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._lazy import render_html
 from toolkit.errors import ToolError
 
+Effect: TypeAlias = Literal["read", "write", "destructive"]
+"""Effect of a tool's calls."""
+
+LimitName: TypeAlias = Literal[
+    "max_turns", "max_calls", "max_seconds", "max_tokens", "max_input_tokens", "max_output_tokens", "max_cost"
+]
+
+FinishReason: TypeAlias = Literal[
+    "stop", "paused", "cancelled", "stopped", "halted", "length", "content_filter", "empty", "error", LimitName
+]
+"""Why a run ended; `RunResult.finish_reason` says what each means."""
+
 # Finish reasons of a run whose last text is not an answer.
-REASONS_WITHOUT_ANSWER = frozenset({"cancelled", "error", "paused", "stopped"})
+REASONS_WITHOUT_ANSWER: frozenset[FinishReason] = frozenset({"cancelled", "error", "paused", "stopped"})
 
 # Texts in front of the attachments of tools, for providers whose tool messages hold text alone.
 IMAGES_TEXT = "The images of the results above, in order."
@@ -333,7 +345,7 @@ class PendingApproval:
     digest: str
     arguments: str
     title: str = ""
-    effect: str = ""
+    effect: Effect | Literal[""] = ""
     reason: str = ""
     source: str = ""
     imports: str = ""

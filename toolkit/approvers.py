@@ -22,10 +22,9 @@ from toolkit._execution.approval import (
 )
 from toolkit._execution.digests import digest_definition
 from toolkit._execution.shown_arguments import shorten_middle
-from toolkit._messages import PendingApproval
+from toolkit._messages import Effect, PendingApproval
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
-from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, DefinitionError
 

@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 
 from toolkit._messages import (
     File,
+    FinishReason,
     Image,
+    LimitName,
     ModelResponse,
     PendingApproval,
     ToolCall,
@@ -274,7 +276,7 @@ class LimitReached:
         limit: Name of a field of `Limits`, such as `max_turns`.
     """
 
-    limit: str
+    limit: LimitName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +284,7 @@ class RunFinished:
     """The last event of a run."""
 
     output: str
-    finish_reason: str
+    finish_reason: FinishReason
     usage: Usage
 
 

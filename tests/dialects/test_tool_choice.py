@@ -290,7 +290,7 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
     ],
     ids=["all", "required", "one", "allowed"],
 )
-def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bool) -> None:
+def test_calls_dialect(api: Any, changes: Any, tools: list[str], has_to_call: bool) -> None:
     """The schema of the reply says which tools may be called, and whether one has to be."""
     body = APIS[api]["calls"]().render_request(asked(**changes))
     described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
@@ -302,7 +302,7 @@ def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bo
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
-def test_calls_dialect_without_calls(api: str) -> None:
+def test_calls_dialect_without_calls(api: Any) -> None:
     """Where no tool may be called, the reply is text."""
     body = APIS[api]["calls"]().render_request(asked(choice="none"))
 
@@ -312,14 +312,14 @@ def test_calls_dialect_without_calls(api: str) -> None:
 # -- a run
 
 
-def through(server: FakeServer, api: str, **options: Any) -> RunResult[Any]:
+def through(server: FakeServer, api: Any, **options: Any) -> RunResult[Any]:
     with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         return Runner([add, subtract], model="m", client=client, api=api, **options).run("x")
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize(("choice", "expected"), [("required", ["required", None]), ("none", ["none", "none"])])
-def test_choice_of_a_run(api: str, choice: str, expected: list[Any]) -> None:
+def test_choice_of_a_run(api: Any, choice: str, expected: list[Any]) -> None:
     """A run that has to begin with a call can end, and one without calls stays so."""
     with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
         through(server, api, tool_choice=choice)
@@ -329,7 +329,7 @@ def test_choice_of_a_run(api: str, choice: str, expected: list[Any]) -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("options", [{"tool_choice": "none"}, {"allowed_tools": ["subtract"]}], ids=["none", "others"])
-def test_call_that_is_not_allowed(api: str, options: Any) -> None:
+def test_call_that_is_not_allowed(api: Any, options: Any) -> None:
     """A call of a tool that may not be called now is answered, and not executed."""
     with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
         result = through(server, api, **options)
@@ -346,7 +346,7 @@ def test_unknown_call_with_allowed_tools() -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
-def test_run_with_an_unknown_tool(api: str) -> None:
+def test_run_with_an_unknown_tool(api: Any) -> None:
     """A choice of no tool is refused before anything is asked."""
     with FakeServer() as server, pytest.raises(ValueError, match="'ad' is not one of"):
         through(server, api, tool_choice="ad")

@@ -393,7 +393,7 @@ def test_cancel_a_waiting_run(durable: Durable) -> None:
             async def complete(self, request: ModelRequest) -> ModelResponse:
                 return await slow(request)
 
-        reasons = []
+        reasons: list[str] = []
         for runner in (
             Runner([pay], model=ScriptedModel([[call("pay", amount=1)]]), approve=defer),
             Runner([pay], model=SlowModel([], is_async=True)),

@@ -322,7 +322,7 @@ def response(calls: list[tuple[str, str]], text: str, size: int, *, streams: boo
     return [json.loads(event.partition(b"data: ")[2]) for event in sent.split(b"\n\n") if event]
 
 
-def good(api: str, calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
+def good(api: Any, calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
     if api == "responses":
         return response(calls, text, size, streams=streams)
     return streamed(calls, text, size) if streams else whole(calls, text)
@@ -339,7 +339,7 @@ WRONG = {
 class Mutant:
     """An answer with something wrong with it."""
 
-    api: str
+    api: Any
     streams: bool
     answer: list[Any]
 
@@ -550,7 +550,7 @@ RECORDED: list[list[tuple[str, list[str]]]] = [
 ]
 
 
-def recorded(api: str, calls: list[tuple[str, list[str]]], *, streams: bool) -> list[Any]:
+def recorded(api: Any, calls: list[tuple[str, list[str]]], *, streams: bool) -> list[Any]:
     """One answer of a conversation as a server of OpenAI's sent it: its chunks or events, or its one body."""
     texts = [(name, "".join(parts)) for name, parts in calls]
     if not (api == "chat" and streams):
@@ -630,7 +630,7 @@ class Diary:
 SENT = [(name, json.loads("".join(parts))) for calls in RECORDED for name, parts in calls]
 
 
-def find_fault(line: Line, api: str, *, streams: bool, seed: int) -> str:
+def find_fault(line: Line, api: Any, *, streams: bool, seed: int) -> str:
     """Hold a recorded conversation of which one answer is harmed; describe what must not have happened."""
     chance = random.Random(seed)  # noqa: S311  a case has to be the same each time
     answers = [recorded(api, calls, streams=streams) for calls in RECORDED]
@@ -665,7 +665,7 @@ def send(answer: list[Any], *, streams: bool) -> Reply:
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", list(MODELS))
-def test_harmed_conversation(line: Line, api: str, streams: bool) -> None:
+def test_harmed_conversation(line: Line, api: Any, streams: bool) -> None:
     """A call runs with the arguments that were sent, and once, whatever is retyped, repeated, lost or renamed."""
     faults = {seed: find_fault(line, api, streams=streams, seed=seed) for seed in range(max(CASES // 2, 1))}
 
@@ -674,7 +674,7 @@ def test_harmed_conversation(line: Line, api: str, streams: bool) -> None:
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", list(MODELS))
-def test_recorded_conversation(line: Line, api: str, streams: bool) -> None:
+def test_recorded_conversation(line: Line, api: Any, streams: bool) -> None:
     """Without harm the conversation runs all its calls, those of one answer in any order."""
     diary = Diary()
     answers = [recorded(api, calls, streams=streams) for calls in RECORDED]
@@ -688,7 +688,7 @@ def test_recorded_conversation(line: Line, api: str, streams: bool) -> None:
 
 
 @pytest.mark.parametrize(("api", "name"), [(api, name) for api, table in MUTATIONS.items() for name in table])
-def test_mutation_changes_something(api: str, name: str) -> None:
+def test_mutation_changes_something(api: Any, name: str) -> None:
     """Each mutation of the tables changes an answer that has a place for it."""
     calls = [("need", '{"a": 1}'), ("say", '{"text": "x"}')]
     given = [good(api, calls, "Hi.", 4, streams=streams) for streams in (True, False)]

@@ -281,7 +281,7 @@ END_OF_STREAM = pytest.mark.parametrize(
 
 
 @END_OF_STREAM
-def test_streams_share_a_connection(api: str, end: bytes) -> None:
+def test_streams_share_a_connection(api: Any, end: bytes) -> None:
     """A stream is read to its end, so that the next one has its connection."""
     answer, used = reply.raw(end, content_type="text/event-stream"), list[Any]()
 
@@ -300,7 +300,7 @@ def test_streams_share_a_connection(api: str, end: bytes) -> None:
 
 
 @END_OF_STREAM
-def test_streams_share_a_connection_in_a_loop(api: str, end: bytes) -> None:
+def test_streams_share_a_connection_in_a_loop(api: Any, end: bytes) -> None:
     """The same holds for an async client."""
     answer, used = reply.raw(end, content_type="text/event-stream"), list[Any]()
 

@@ -356,13 +356,13 @@ def dripping(request: Request) -> Reply:
     return reply.raw(itertools.repeat(piece), content_type=kind).dripping(100, 0.01)
 
 
-def late_run(client: openai.OpenAI, api: str) -> None:
+def late_run(client: openai.OpenAI, api: Any) -> None:
     """Ask for a whole answer, for no longer than a turn may take."""
     with pytest.raises(ModelError, match="in its time"):
         Runner(model="m", client=client, api=api, limits=Limits(max_seconds_per_turn=0.1)).run("Go on.")
 
 
-def late_stream(client: openai.OpenAI, api: str) -> None:
+def late_stream(client: openai.OpenAI, api: Any) -> None:
     """Ask for a streamed answer, for no longer than the run may take."""
     with Runner(model="m", client=client, api=api, limits=Limits(max_seconds=0.1, on_limit="stop")).stream(
         "Go on."
@@ -370,13 +370,13 @@ def late_stream(client: openai.OpenAI, api: str) -> None:
         list(events)
 
 
-def late_arun(client: openai.OpenAI, api: str) -> None:
+def late_arun(client: openai.OpenAI, api: Any) -> None:
     """Ask for a whole answer of a sync client in a loop."""
     with pytest.raises(ModelError, match="in its time"):
         asyncio.run(Runner(model="m", client=client, api=api, limits=Limits(max_seconds_per_turn=0.1)).arun("Go on."))
 
 
-def cancelled_stream(client: openai.OpenAI, api: str) -> None:
+def cancelled_stream(client: openai.OpenAI, api: Any) -> None:
     """Cancel a stream that is read on this thread."""
     runner = Runner(model="m", client=client, api=api)
     with runner.stream("Go on.") as events:
@@ -386,7 +386,7 @@ def cancelled_stream(client: openai.OpenAI, api: str) -> None:
         timer.join()
 
 
-def cancelled_handle(client: openai.OpenAI, api: str) -> None:
+def cancelled_handle(client: openai.OpenAI, api: Any) -> None:
     """Cancel a run in the background, once its answer has started."""
     handle = Runner(model="m", client=client, api=api).start("Go on.")
     threading.Event().wait(0.1)
@@ -398,7 +398,7 @@ def cancelled_handle(client: openai.OpenAI, api: str) -> None:
 @pytest.mark.parametrize(
     "leave", [late_run, late_stream, late_arun, cancelled_stream, cancelled_handle], ids=lambda leave: leave.__name__
 )
-def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api: str) -> None:
+def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api: Any) -> None:
     """A sync client's response that nobody waits for any more is closed, whatever its server still sends."""
     with FakeServer(dripping) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         private_loop.run(lambda: asyncio.sleep(0))

@@ -112,7 +112,7 @@ def test_raise(limit: str, go: Callable[[Runner], RunResult]) -> None:
 
 @EACH
 @pytest.mark.parametrize("on_limit", ["answer", "stop"])
-def test_event(limit: str, on_limit: Any) -> None:
+def test_event(limit: Any, on_limit: Any) -> None:
     """A limit that is reached is reported once."""
     events = list(limited(limit, on_limit=on_limit).stream("go"))
 

@@ -108,6 +108,13 @@ def test_version(version: Any) -> None:
     assert (f"This state is of version {version!r}; this library reads version 1.", []) == (why, paid)
 
 
+def test_unknown_finish_reason() -> None:
+    """A state whose finish reason no run can have is refused, and runs nothing."""
+    why, paid = refused(json.dumps({**json.loads(TEXT), "finish_reason": "tired"}))
+
+    assert ("finish_reason='tired' is not of type" in why, paid) == (True, [])
+
+
 def places(data: Any) -> Iterator[Place]:
     """List where something stands in JSON, at any depth."""
     for key in data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ():

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
+from toolkit import Decision, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
 from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import (
@@ -47,7 +47,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def finish(output: str = "", finish_reason: str = "stop", usage: Usage = Usage()) -> RunFinished:
+def finish(output: str = "", finish_reason: FinishReason = "stop", usage: Usage = Usage()) -> RunFinished:
     """The last event of a run."""
     return RunFinished(output=output, finish_reason=finish_reason, usage=usage)
 
@@ -335,7 +335,7 @@ ENDS: dict[str, tuple[list[Event], str, str]] = {
 
 
 @pytest.mark.parametrize(("events", "reason", "outcome"), ENDS.values(), ids=ENDS)
-def test_outcomes(events: list[Event], reason: str, outcome: str) -> None:
+def test_outcomes(events: list[Event], reason: Any, outcome: str) -> None:
     """A run that was ended from outside is not a success, and has no result."""
     last = encode_turn(*events, finish("Hi.", reason))[-1]
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict, assert_type
 
-from toolkit import DefinitionError, Runner, RunResult, ToolContext, tool
+from toolkit import DefinitionError, FinishReason, Runner, RunResult, ToolContext, tool
 from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.events import Event
 from toolkit.testing import ScriptedModel
@@ -48,7 +48,7 @@ def test_text() -> None:
     result = runner("Hi.").run("x")
     assert_type(result, RunResult[str])
     assert_type(result.output, str)
-    assert_type(result.finish_reason, str)
+    assert_type(result.finish_reason, FinishReason)
 
     assert "Hi." == result.output
 

@@ -19,6 +19,9 @@ DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mc
 # Those that a run may use, by its API.
 RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 
+# The names of `APIS`.
+API: TypeAlias = Literal["chat", "responses"]
+
 T = TypeVar("T")
 
 

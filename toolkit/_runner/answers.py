@@ -117,7 +117,7 @@ class Answers:
             messages=state.messages,
             calls=tuple(restore_calls(state).values()),
             usage=state.usage,
-            finish_reason=state.finish_reason,
+            finish_reason=state.finish_reason or "stop",
             model=model,
             state=state,
             cost=prices.compute_cost(state.usage) if prices else None,

@@ -37,11 +37,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     AnsweredCall,
+    FinishReason,
+    LimitName,
     Message,
     ModelResponse,
     PendingApproval,
@@ -60,7 +62,7 @@ from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 
 # Finish reasons of truncated responses.
-CUT = frozenset({"length", "content_filter"})
+CUT: Mapping[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
@@ -101,7 +103,7 @@ class Finished:
     """Step: return the answer; the run is over."""
 
     output: str
-    reason: str
+    reason: FinishReason
 
 
 Step: TypeAlias = CallModel | RunCalls | Paused | Finished
@@ -133,7 +135,7 @@ class Conversation:
         parent: Conversation | None = None,
     ) -> None:
         self.run_id = run_id
-        self.limit = ""
+        self.limit: LimitName | Literal[""] = ""
         self.refusals: tuple[ToolMessage, ...] = ()
         self._state = RunState(run_id=run_id, messages=(), allowed_tools=allowed_tools)
         self._limits = limits or Limits()
@@ -152,7 +154,7 @@ class Conversation:
         conversation = cls(state.messages, run_id=state.run_id, limits=limits, parent=parent)
         conversation._state, conversation._usage = state, state.usage
         conversation._calls_by_tool.update(state.calls_by_tool)
-        conversation.limit = state.finish_reason if state.finish_reason.startswith("max_") else ""
+        conversation.limit = next((name for name in get_args(LimitName) if name == state.finish_reason), "")
         return conversation
 
     @property
@@ -210,19 +212,19 @@ class Conversation:
             return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
         if state.phase == "paused":
             return Paused(state.pending)
-        return Finished(self.text if state.output is None else state.output, state.finish_reason)
+        return Finished(self.text if state.output is None else state.output, state.finish_reason or "stop")
 
-    def _find_reached_limit(self, seconds: float) -> tuple[str, float, float] | None:
+    def _find_reached_limit(self, seconds: float) -> tuple[LimitName, float, float] | None:
         """Return the first limit that is reached: its name, how much is used, and the limit itself."""
         with self._lock:
             calls = self._calls_by_tool.total()
-        used = {"max_turns": self._state.turns, "max_calls": calls, "max_seconds": seconds}
+        used: dict[LimitName, float] = {"max_turns": self._state.turns, "max_calls": calls, "max_seconds": seconds}
         return self._find_first(used) or self.find_spent_limit()
 
-    def find_spent_limit(self) -> tuple[str, float, float] | None:
+    def find_spent_limit(self) -> tuple[LimitName, float, float] | None:
         """Return the first limit on tokens or cost that is reached, here or in a run above."""
         limits, usage = self._limits, self._usage
-        used = {
+        used: dict[LimitName, float] = {
             "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
@@ -230,7 +232,7 @@ class Conversation:
         }
         return self._find_first(used) or (self._parent.find_spent_limit() if self._parent else None)
 
-    def _find_first(self, used: Mapping[str, float]) -> tuple[str, float, float] | None:
+    def _find_first(self, used: Mapping[LimitName, float]) -> tuple[LimitName, float, float] | None:
         for name, amount in used.items():
             limit = getattr(self._limits, name)
             if limit is not None and amount >= limit:
@@ -460,7 +462,7 @@ class Conversation:
             phase="asking", finish_reason=reason, output=None, empty_responses=0, output_retries=retries
         )
 
-    def reach_limit(self, limit: str, used: float, most: float) -> None:
+    def reach_limit(self, limit: LimitName, used: float, most: float) -> None:
         """Ask for a last answer, end the run, or raise, as `on_limit` says.
 
         Args:
@@ -482,7 +484,7 @@ class Conversation:
         self._messages.append(UserMessage(LAST_TURN))
         self._state = self._state.replace(is_last_turn=True, finish_reason=limit)
 
-    def end(self, reason: str, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
+    def end(self, reason: FinishReason, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
         """End the run, whatever its phase.
 
         Args:
@@ -518,11 +520,9 @@ def explain_skip(*, is_stopped: bool, is_late: bool, is_cancelled: bool, has_ste
     return next((text for text, applies in reasons.items() if applies), "")
 
 
-def infer_finish_reason(response: ModelResponse) -> str:
+def infer_finish_reason(response: ModelResponse) -> FinishReason:
     """Return why a response without calls ended; servers have many words for a complete one."""
-    if response.finish_reason in CUT:
-        return response.finish_reason
-    return "stop" if response.text.strip() else "empty"
+    return CUT.get(response.finish_reason) or ("stop" if response.text.strip() else "empty")
 
 
 def refuse_call(call: ToolCall, why: str) -> ToolMessage:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
 
-from toolkit._dialects.catalog import RunDialectName
+from toolkit._dialects.catalog import API, RunDialectName
 from toolkit._execution.approval import Approver, Verdict
 from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger
@@ -59,7 +59,7 @@ class RunnerOptions(TypedDict, total=False):
     client: Any
     base_url: str | None
     api_key: str | None
-    api: str
+    api: API
     dialect: RunDialectName
     strict: bool
     request_options: Mapping[str, Any]

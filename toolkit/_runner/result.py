@@ -11,7 +11,15 @@ from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
-from toolkit._messages import REASONS_WITHOUT_ANSWER, Message, ModelResponse, PendingApproval, ToolMessage, Usage
+from toolkit._messages import (
+    REASONS_WITHOUT_ANSWER,
+    FinishReason,
+    Message,
+    ModelResponse,
+    PendingApproval,
+    ToolMessage,
+    Usage,
+)
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished, TurnFinished
@@ -46,7 +54,7 @@ class RunResult(Generic[T]):
     messages: tuple[Message, ...] = field(repr=False)
     calls: tuple[ToolCallFinished, ...] = field(repr=False)
     usage: Usage
-    finish_reason: str
+    finish_reason: FinishReason
     model: str
     state: RunState = field(repr=False)
     responses: tuple[TurnFinished, ...] = field(default=(), repr=False)

@@ -25,6 +25,7 @@ from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undoer
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
+    FinishReason,
     ModelRequest,
     ModelResponse,
     ToolMessage,
@@ -167,7 +168,7 @@ class Run(Generic[T]):
                             for message in conversation.read_messages(queue):
                                 yield MessageAdded(message)
                         step = conversation.next(time.monotonic() - self.start)
-                        if limit != conversation.limit:
+                        if conversation.limit and limit != conversation.limit:
                             limit = conversation.limit
                             yield LimitReached(limit=limit)
                         if isinstance(step, (CallModel, RunCalls)):
@@ -504,11 +505,11 @@ class Run(Generic[T]):
         for message in messages:
             yield MessageAdded(message)
 
-    def _end_here(self, reason: str) -> None:
+    def _end_here(self, reason: FinishReason) -> None:
         self.conversation.end(reason)
         self._set_result(self.conversation.text, reason)
 
-    def _set_result(self, output: Any, reason: str) -> None:
+    def _set_result(self, output: Any, reason: FinishReason) -> None:
         """Make the result; text that is not of the output type is left out."""
         is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
         state = self.conversation.state

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolkit._messages import (
+    FinishReason,
     FrozenValue,
     Message,
     ModelResponse,
@@ -60,7 +61,7 @@ class RunState(FrozenValue):
     usage: Usage = field(default_factory=Usage)
     results: tuple[ToolMessage, ...] = ()
     pending: tuple[PendingApproval, ...] = ()
-    finish_reason: str = ""
+    finish_reason: FinishReason | Literal[""] = ""
     output: str | None = None
     allowed_tools: tuple[str, ...] | None = None
     is_last_turn: bool = False

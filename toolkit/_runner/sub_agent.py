@@ -22,13 +22,12 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
-from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
+from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.decorator import tool
-from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
 from toolkit.events import SubAgentEvent

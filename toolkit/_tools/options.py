@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
+from toolkit._messages import Effect
 from toolkit._options import MAX_SECONDS, is_number, is_whole
 from toolkit.errors import DefinitionError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from toolkit._concurrency.threads import Semaphore
 
-Effect: TypeAlias = Literal["read", "write", "destructive"]
 Isolation: TypeAlias = Literal["process"]
 Trust: TypeAlias = Literal["foreign"]
 # Exceptions after which an attempt is repeated; or a function of an exception that decides it.

@@ -18,11 +18,10 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, dispatching, split_batches
-from toolkit._messages import ToolCall, ToolResult
+from toolkit._messages import Effect, ToolCall, ToolResult
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
-from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import Tool, find_instance, find_wrapped_tool
 from toolkit.builtin.ask_user import UserPrompt

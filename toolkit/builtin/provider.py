@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from toolkit._tools.options import Effect
+from toolkit._messages import Effect
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from temporalio.client import (
     Client,
@@ -27,6 +27,7 @@ from toolkit import errors
 from toolkit._dialects.chat import parse_history
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._messages import (
+    FinishReason,
     Message,
     ModelResponse,
     PendingApproval,
@@ -39,7 +40,7 @@ from toolkit._messages import (
 )
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.runner import Runner
-from toolkit._runner.state import RunState
+from toolkit._runner.state import Phase, RunState
 from toolkit.durable import wire
 from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError
 from toolkit.events import ApprovalNeeded, Event, MessageAdded, ResultsAdded, RunFinished, TextDelta, TurnFinished
@@ -64,12 +65,12 @@ class RunStatus:
         note: Why no worker takes the next step, where that is known; else empty.
     """
 
-    phase: str
+    phase: Phase | Literal["opening"]
     turns: int
     messages: int
     pending: tuple[PendingApproval, ...]
     usage: Usage
-    finish_reason: str = ""
+    finish_reason: FinishReason | Literal[""] = ""
     note: str = ""
 
 

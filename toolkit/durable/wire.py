@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit._messages import FinishReason
+
 # Names by which the server knows them. A change would leave running runs without a worker.
 WORKFLOW = "toolkit.run"
 OPEN, MODEL, CALL = "toolkit.open", "toolkit.model", "toolkit.call"
@@ -133,7 +135,7 @@ class ChildAnswer:
     """
 
     output: str = ""
-    finish_reason: str = "stop"
+    finish_reason: FinishReason = "stop"
     error: str = ""
 
 
@@ -223,6 +225,6 @@ class RunOutcome:
 
     state: str
     output: str
-    finish_reason: str
+    finish_reason: FinishReason
     model: str
     unread: Sequence[str] = ()

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
+        FinishReason,
         ModelResponse,
         PendingApproval,
         ToolCall,
@@ -108,7 +109,7 @@ class RunWorkflow:
         except _Halted as halted:
             self._record_results(conversation)
             output, reason = str(halted), "halted"
-            conversation.end(reason, output=output)
+            conversation.end("halted", output=output)
         return wire.RunOutcome(
             state=conversation.state.to_json(),
             output=output,
@@ -196,7 +197,7 @@ class RunWorkflow:
                 add(text)
         return plan, Conversation.restore(RunState.from_json(state), _load_limits(plan.limits))
 
-    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, str]:
+    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, FinishReason]:
         """Do what the conversation says until it has ended; returns the answer and the reason of the end."""
         queue = self._queue
         while True:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._dialects.base import RunDialect
-from toolkit._dialects.catalog import APIS
+from toolkit._dialects.catalog import API, APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.client import ServerModel, async_client, select_options, sync_client
@@ -85,7 +85,7 @@ class ModelChoice:
     dialect: RunDialect | None = None
     strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
-    api: str = "chat"
+    api: API = "chat"
     announces: bool = True
     _model: Model | None = None
     _by_loop: dict[asyncio.AbstractEventLoop, Model] = field(default_factory=dict)

@@ -21,7 +21,7 @@ import httpx2
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._guards.options import check_texts
-from toolkit._tools.options import Effect
+from toolkit._messages import Effect
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.schema import OperationObject, PathItem, Root, Server, Source
