@@ -71,7 +71,8 @@ PAGE = """<!doctype html>
 body{max-width:44em;margin:auto;padding:1em}
 article{border-left:3px solid;padding-left:.8em;margin:1em 0;overflow-wrap:anywhere}
 article.user{border-color:#1a73e8}p{margin:.3em 0;white-space:pre-wrap}
-form{display:flex;gap:.5em}input{flex:1;min-width:0}input,button{font:inherit;padding:.3em .8em}article button{margin:0 .5em .3em 0}
+form{display:flex;gap:.5em}input{flex:1;min-width:0}input,button{font:inherit;padding:.3em .8em}
+article button{margin:0 .5em .3em 0}
 </style>
 <main><h1>Chat</h1><div id="log" role="log"></div>
 <form><input name="text" aria-label="Message" value="Send Emma a mail." required>

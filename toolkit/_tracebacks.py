@@ -1,6 +1,6 @@
 """Tracebacks of what public functions raise: the caller's lines, then the error, without the frames in between.
 
-An error that this package raises on purpose says what to do, so that its frames help nobody. Any other one keeps the
+An error that this package raises on purpose says what to do, so that its frames are of no use. Any other one keeps the
 frame in which it arose. The application's own frames always stay, such as those of a tool that failed. The logger
 `toolkit` has the whole traceback, at level DEBUG.
 """

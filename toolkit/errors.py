@@ -104,7 +104,7 @@ class ToolNotFoundError(DefinitionError, KeyError):
 
 
 class ToolError(ToolkitError):
-    """Raise it in a tool to tell the model why there is no result.
+    """Raise it in a tool to explain to the model why there is no result.
 
     The message reaches the model unchanged, so it should say what the model can do about it.
 

@@ -248,7 +248,8 @@ def load_reply(text: str) -> dict[str, Any] | None:
 def render_plain_message(message: Message) -> dict[str, Any]:
     """Write a message for a model without tool calls and without the role tool.
 
-    The further lines of a result are indented: else its text could pass for another result, or for the user's words.
+    The further lines of a result are indented: else its text could pass for another
+    result, or for a message of the user.
     """
     if isinstance(message, ToolMessage):
         lines = replace_surrogates(f"Result of {message.name}: {message.text}").splitlines(keepends=True)

@@ -114,7 +114,7 @@ UNIVERSAL = 0x02000000
 
 
 def describe_special(address: Address) -> str | None:
-    """Describe why an address is not public, in words that follow "is"; None if it is public.
+    """Return the reason why an address is not public, as in "it is private"; None if it is public.
 
     An IPv4 address inside an IPv6 address is judged as an IPv4 address, or the IPv6 address is not public at all.
     """

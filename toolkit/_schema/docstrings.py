@@ -2,7 +2,7 @@
 
 docstring-parser reads the entries. It knows well-formed sections only: a line without a colon costs it the whole
 docstring, and text behind a section is lost. So the sections that people write, in Google, NumPy, reST, Epytext or
-Markdown style, are rewritten in Google style first, with the real parameter names to tell entries from text.
+Markdown style, are rewritten in Google style first, with the real parameter names to distinguish entries from text.
 
 Whatever the text, nothing is raised, and the time is linear: each pattern is anchored to one line and has no two
 neighbouring repeats that match the same character; docstring-parser (cubic in a run of open brackets) gets no types.
@@ -112,7 +112,7 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
 
     Args:
         text: The docstring as written, with its indentation.
-        parameters: The real names of the function's parameters. They tell a badly indented entry from prose.
+        parameters: The real names of the function's parameters. They distinguish a badly indented entry from prose.
     """
     known = frozenset(parameters)
     prose: list[str] = []
@@ -187,12 +187,12 @@ class _Section:
 
     @property
     def has_text(self) -> bool:
-        """Whether something stands on the heading's line or on the one below."""
+        """True if something stands on the heading's line or on the one below."""
         return any(self.lines[:2])
 
     @property
     def is_flush(self) -> bool:
-        """Whether the text is not indented below the heading."""
+        """True if the text is not indented below the heading."""
         return len(self.lines) < 2 or _depth(self.lines[1]) <= self.indent
 
 
@@ -428,7 +428,7 @@ def _parse_returns(section: _Section) -> str:
 
 
 def _split_examples(section: _Section) -> Iterator[str]:
-    """Split examples: each doctest with the words before it, or else all as one."""
+    """Split examples: each doctest with the text before it, or else all as one."""
     example: list[str] = []
     text = "\n".join(_dedent(section.lines)).strip("\n")
     for paragraph in [text] if "```" in text else re.split(r"\n{2,}", text):

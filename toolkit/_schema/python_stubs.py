@@ -72,7 +72,7 @@ class StubWriter:
         return f'{head}\n    """{body}"""' if body else f"{head} ..."
 
     def write_type(self, schema: Any, root: Any, name: str, depth: int = 0) -> str:
-        """Write the type that a JSON Schema describes; one that has no words in Python is Any.
+        """Write the type that a JSON Schema describes; one that Python cannot express is Any.
 
         Args:
             schema: The schema.

@@ -256,7 +256,7 @@ def _resolve_handler(
     chosen: str | None,
     modules: Mapping[str, FunctionHandler],
 ) -> AnyTool:
-    """Give a tool the handler of its activity, its name or its module, or leave it the one that it was made with."""
+    """Return a tool with the handler of its activity, its name or its module, or with the one that it was made with."""
     named, handler = tool.activity if chosen is None else chosen, tool.handler
     activity = tool.name if named is None else named
     if function := functions.get(activity):

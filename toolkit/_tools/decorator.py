@@ -103,7 +103,7 @@ def tool(
             which fills in the output itself.
         latent: Whether the model fills in the output, whatever the function's body is: the same as `activity=""`.
         reasoning: Whether the model is asked for the reason of each call: `ToolCall.reasoning`.
-        module: The name of a module that executes the tool apart from the run, see Toolbox.bindings.module: it sees
+        module: The name of a module that executes the tool in a run of its own, see Toolbox.bindings.module: it sees
             neither the conversation nor `deps`.
         imports: Paths of the shared values that a call may see. By default all, and none in a module. Or a JSON Schema
             of an array whose items are an enum: the model asks for those that a call needs.
@@ -145,7 +145,7 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
-    """Give a tool the options of which it has the usual value; retries only if it may be repeated.
+    """Apply options to a tool where it has their defaults; retries only if it may be repeated.
 
     Of an effect that another program says of itself and the default, the stricter one holds.
     """

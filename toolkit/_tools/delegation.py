@@ -1,4 +1,4 @@
-"""Modules: tools that another model executes in a conversation of its own, apart from the run.
+"""Modules: tools that another model executes in a conversation of its own.
 
     box.bindings.module("research", Runner(model="..."))
 

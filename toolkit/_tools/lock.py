@@ -141,7 +141,7 @@ def _compare_outputs(old: Any, new: Any) -> Iterator[str]:
 
 
 def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Give the differences of two schemas, keyword by keyword."""
+    """Compare two schemas, keyword by keyword."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield _describe_change(path, old, new, "broke")
         return
@@ -184,14 +184,14 @@ def _compare_parts(
 
 
 def _compare_required(path: str, old: Collection[str], new: Collection[str], kept: Collection[str]) -> Iterator[str]:
-    """Give the parameters among those that were kept which became required or optional."""
+    """List the parameters of both schemas that became required or optional."""
     for name in sorted({*old} ^ {*new}):
         if name in kept:
             yield f"{path}.{name} is {'required now (narrowed)' if name in new else 'optional now (widened)'}"
 
 
 def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: Mapping[str, str]) -> Iterator[str]:
-    """Give the choices that came and went; `wider` has those that another one includes."""
+    """List the choices that were added and removed; `wider` has those that another one includes."""
     before, now = ({json.dumps(each, sort_keys=True) for each in choices} for choices in (old, new))
     gone = {each for each in before if now.isdisjoint((each, wider.get(each)))}
     yield from _describe_choices(path, gone, {each for each in now if before.isdisjoint((each, wider.get(each)))})
@@ -245,7 +245,7 @@ def _write_constant(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
-    """Say what a changed keyword means."""
+    """Judge what a changed keyword means."""
     if keyword in _TEXTS:
         return "reworded"
     if keyword in _BOUNDS and old is not None and new is not None:

@@ -199,7 +199,7 @@ _IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def _join_approval(outer: Any, inner: Any) -> Any:
-    """Return the stricter of two settings; of two functions nobody can tell, so each call needs approval."""
+    """Return the stricter of two settings; two functions cannot be compared, so each call needs approval."""
     return outer if inner is False or inner == outer else outer is not False or inner
 
 

@@ -38,7 +38,7 @@ class Scope:
     """The part of the run that the calls of a tool may see.
 
     Attributes:
-        module: The module that executes them apart from the run; empty where there is none.
+        module: The module that executes them in a run of its own; empty where there is none.
         imports: Paths of the shared values that a call may see. None is all of them, and in a module none.
         schema: JSON Schema of the names that the model asks for; None where a call sees all of `imports`.
     """

@@ -148,7 +148,7 @@ class _Interpreter:
 
 @dataclass
 class _Program:
-    """One program while it runs; its end waits for calls that the program has begun and not awaited.
+    """One program while it runs; its end waits for calls that the program has started and not awaited.
 
     Attributes:
         stopped: The result of the call at which an approver ended the run.

@@ -172,7 +172,7 @@ class Memories:
         most: Maximum memories that `load` returns.
         min_score: Minimum cosine of a memory that `load` returns.
         dedup: Cosine from which on a new memory replaces an older one of the same lifetime, such as 0.85. By default
-            only one of the same words is replaced: memories that differ in a number or a "not" are very near.
+            only one of the same text is replaced: memories that differ in a number or a "not" are very near.
         clock: Returns the time, in seconds since 1970, UTC; the store, which drops what has expired, needs the same.
 
     Raises:

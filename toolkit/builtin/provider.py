@@ -38,7 +38,7 @@ class _Provider:
         self.provider_form = provider_form
 
     def __call__(self, settings: dict[str, Any]) -> str:  # noqa: ARG002  they are for the gates
-        """Say that there is nothing to do here: the call only passes the gates."""
+        """Return a note: the call only passes the gates, and the provider executes the tool."""
         return f"{self.provider_form['type']} is executed by the model's provider."
 
 

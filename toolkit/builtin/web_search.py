@@ -81,7 +81,7 @@ class Result:
     Attributes:
         title: The page's title.
         url: The page's URL.
-        snippet: A few words of the page.
+        snippet: An excerpt of the page.
     """
 
     title: str

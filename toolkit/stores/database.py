@@ -66,7 +66,7 @@ class Layout:
     """Tables of one kind of store, and the mark of its files.
 
     Attributes:
-        holds: Content in words, for messages, such as "a schedule".
+        holds: Name of the content, for messages, such as "a schedule".
         application_id: Mark of these files: four bytes, the first below 0x80.
         migrations: Statements that lead from one version to the next; the first create the tables of a new file.
     """

@@ -50,7 +50,7 @@ OPEN = ("cancelled", "pending", "stopped")
 
 @dataclass
 class _Track:
-    """What is recorded of one kind, and what of it is not used yet.
+    """Records of one kind, and those of them that are not used yet.
 
     Attributes:
         kind: "request" or "call", under which a record has what it is found by.
@@ -163,7 +163,7 @@ class Cassette:
 
     @property
     def is_async(self) -> bool:
-        """Whether the model needs an event loop; a replay never does."""
+        """True if the model needs an event loop; a replay never does."""
         return bool(self._model and self._model.is_async)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:

@@ -60,7 +60,7 @@ class _DryHandler(DeclaredHandler):
 
     @property
     def origin(self) -> str:
-        """Where the interface comes from; an approver sees it, and an approval of a dry run is for no real call."""
+        """The origin of the interface; an approver sees it, and an approval of a dry run is for no real call."""
         return f"dry run of {self.real.origin}"
 
     @property

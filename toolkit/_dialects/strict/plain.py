@@ -59,7 +59,7 @@ class SchemaForm:
 
 
 def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
-    """Send a schema as it is, except keywords that become words or tell a model nothing, and names of parameters."""
+    """Make the form of a schema that is sent as it is, but for noise, constraints as text, and names of parameters."""
     notes: dict[Note, None] = {}
     try:
         # Most schemas have no such keyword, and searching their text takes a tenth of walking them.

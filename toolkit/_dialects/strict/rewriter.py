@@ -162,7 +162,7 @@ class RewriteState:
         return self.add_keywords(Part({"type": "string", "description": text}, TextDecoder()), own, path)
 
     def add_keywords(self, part: Part, schema: Schema, path: str, handled: Collection[str] = ()) -> Part:
-        """Add a schema's keywords to what is sent of it: as they are, as words, or not at all.
+        """Add a schema's keywords to what is sent of it: as they are, in the description, or not at all.
 
         Args:
             part: What is sent so far.
@@ -201,7 +201,7 @@ class RewriteState:
         return are_disjoint(one.schema, other.schema, {"$defs": self.definitions})
 
     def _describe_values(self, schema: Any) -> str:
-        """Describe in words which values a schema accepts."""
+        """Describe the values that a schema accepts, for a description."""
         bare = drop_noise(as_mapping(schema))
         quoted = {key: value for key, value in bare.items() if key not in ANNOTATIONS}
         if pointers := collect_references(quoted, self.root):

@@ -4,9 +4,9 @@ KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword
 `format=uuid`, `type=null`, `$ref=recursive`. For each column it has what becomes of the keyword:
 
     sent       goes out as it is
-    words      goes into the description, and is enforced by the tool's own validation alone
+    words      becomes text of the description; only the tool's own validation enforces it
     rewritten  is expressed by other keywords, and read back by a decoder
-    noise      is left out: it tells a model nothing
+    noise      is left out: it means nothing to a model
 
 Sources, as of November 2026:
     strict     https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; besides, look-around
@@ -193,7 +193,7 @@ HOLDERS = frozenset(
     {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "contains", "contentSchema"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-# Keywords that tell a model nothing.
+# Keywords that mean nothing to a model.
 _NOISE = frozenset({"title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator"})
 # Keywords whose values are names and are not quoted.
 _BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
@@ -248,7 +248,7 @@ class Rules:
 
     @cached_property
     def has_rewrites(self) -> bool:
-        """Whether keywords are rewritten; otherwise they are sent, described or left out."""
+        """True if keywords are rewritten; otherwise they are sent, described or left out."""
         return "rewritten" in self.keywords.values()
 
     @cached_property
@@ -349,7 +349,7 @@ class Part:
 
 
 def drop_noise(schema: Any) -> Any:
-    """Remove the keywords that tell a model nothing."""
+    """Remove the keywords that mean nothing to a model."""
     return map_schemas(schema, lambda node: {key: value for key, value in node.items() if key not in _NOISE})
 
 

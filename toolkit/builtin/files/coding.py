@@ -219,7 +219,7 @@ def _ends_with_crlf(text: str, position: int) -> bool:
 
 
 def _suggest_match(text: str, old: str) -> str:
-    """Quote the lines that begin like the wanted text, apart from white space, and one more."""
+    """Quote the lines that begin like the wanted text except for white space, and one more."""
     wanted = split_lines(old.strip())
     lines = split_lines(text)
     start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
