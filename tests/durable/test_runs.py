@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,20 +14,17 @@ from tests.durable.support import Durable, until
 from toolkit import (
     Decision,
     FatalError,
-    Halt,
     LimitError,
     Limits,
     ModelError,
     RunError,
     Runner,
     Toolbox,
-    ToolCall,
     ToolContext,
     ToolError,
-    batched,
     tool,
 )
-from toolkit.approvers import after_foreign, defer
+from toolkit.approvers import defer
 from toolkit.durable import DurableRun, Worker
 from toolkit.errors import (
     ApprovalError,
@@ -87,92 +83,6 @@ def stopping(request: Any) -> Decision:
 
 def ask_for_pay(request: Any) -> Any:
     return defer(request) if request.name == "pay" else True
-
-
-class Halting:
-    """A hook that ends the run."""
-
-    def after_model(self, response: ModelResponse) -> None:
-        if response.calls:
-            raise Halt("Halted.")
-
-
-class Hiding:
-    """A hook that takes a tool out of each request."""
-
-    def before_model(self, request: ModelRequest) -> ModelRequest:
-        return replace(request, tools=tuple(spec for spec in request.tools if spec.name != "write"))
-
-
-class HaltingCall:
-    """A hook that ends the run when a call is made."""
-
-    def before_call(self, call: ToolCall, context: Any) -> None:
-        if call.name == "add":
-            raise Halt("Halted.")
-
-
-class Rewriting:
-    """A hook that changes what a model answers."""
-
-    def after_model(self, response: ModelResponse) -> ModelResponse:
-        return response.replace(text=response.text.upper())
-
-
-# Tools, script and options of runs that are the same in one process and on the server.
-SAME: dict[str, tuple[list[Any], list[Any], dict[str, Any]]] = {
-    "no tools": ([], ["Hello."], {}),
-    "parallel": ([add], [[call("add", a=1, b=2), call("add", a=3, b=4)], "10"], {"instructions": "Add."}),
-    "sequential": ([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"order": "sequential"}),
-    "batched": ([add], [[call("add", a=n, b=n) for n in range(5)], "Done."], {"order": batched(2)}),
-    "error": ([fail], [[call("fail")], "Sorry."], {}),
-    "unknown tool": ([add], [[call("ad", a=1)], "Sorry."], {}),
-    "wrong arguments": ([add], [[call("add", a="x")], "Sorry."], {}),
-    "direct": ([report], [[call("report")]], {}),
-    "max_turns": ([add], [*[[call("add", a=1, b=1)]] * 2, "Enough."], {"max_turns": 2}),
-    "stop at limit": ([add], [[call("add", a=1, b=1)]] * 2, {"limits": Limits(max_calls=1, on_limit="stop")}),
-    "max_calls": ([add], [[call("add", a=1, b=1)] * 3, "Done."], {"limits": Limits(max_calls=2)}),
-    "cut": ([add], [ModelResponse(calls=(call("add", a=1, b=1),), finish_reason="length"), "Done."], {}),
-    "empty": ([add], [ModelResponse(), "Done."], {}),
-    "stopped": ([write], [[call("write", n=1), call("write", n=2)]], {"approve": stopping}),
-    "no approver": ([pay], [[call("pay", amount=1)], "Sorry."], {}),
-    "halted": ([add], [[call("add", a=1, b=1)]], {"hooks": [Halting()]}),
-    "halted by a call": ([add, write], [[call("write", n=1), call("add", a=1, b=1)]], {"hooks": [HaltingCall()]}),
-    "hidden tool": ([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"hooks": [Hiding()]}),
-    "foreign": (
-        [tool(fetch, trust="foreign"), write],
-        [[call("fetch")], [call("write", n=1)], "Done."],
-        {"approve": after_foreign(lambda request: Decision.reject(f"After {request.foreign}."))},
-    ),
-    "rewritten": ([add], ["hello"], {"hooks": [Rewriting()]}),
-    "long result": ([tool(lambda: "x" * 5000, name="long", description="Long.")], [[call("long")], "Ok."], {}),
-    "sub-agent": ([ECHO.as_tool("ask", "facts")], [[call("ask", query="Who?")], "Done."], {}),
-    "is_answer": ([add], [ModelResponse(text="Both.", calls=(call("add", a=1, b=1),), is_answer=True)], {}),
-}
-
-
-def look(result: Any) -> dict[str, Any]:
-    """What has to be equal: all but ids, which begin with that of the run."""
-    own = result.state.run_id[:8]
-    return {
-        "output": result.output,
-        "reason": result.finish_reason,
-        "usage": result.usage,
-        "counts": dict(result.state.calls_by_tool),
-        "messages": repr(result.messages).replace(own, "RUN"),
-        "calls": [(end.call.name, end.result.text, end.result.is_error) for end in result.calls],
-    }
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_same_transcript(name: str, durable: Durable) -> None:
-    """A run has the same transcript, usage and end as in one process."""
-    tools, script, options = SAME[name]
-
-    def make() -> Runner:
-        return Runner(tools, model=ScriptedModel(script), **options)
-
-    assert look(make().run("Go.")) == look(asyncio.run(durable.run(make())))
 
 
 FAILURES: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
@@ -501,7 +411,7 @@ def test_ids(durable: Durable) -> None:
 
     first, attached = asyncio.run(go())
 
-    assert look(first) == look(attached) and "Done." == first.output
+    assert (first, "Done.") == (attached, first.output)
 
 
 def test_history_and_allowed_tools(durable: Durable) -> None:

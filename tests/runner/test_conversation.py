@@ -541,6 +541,7 @@ def test_state_is_plain_json() -> None:
         "finish_reason": "",
         "output": None,
         "allowed_tools": None,
+        "offered": None,
         "is_last_turn": False,
         "empty_responses": 0,
         "output_retries": 0,

@@ -167,6 +167,10 @@ class Conversation:
                 usage=self._usage,
             )
 
+    def offer(self, names: Collection[str] | None) -> None:
+        """Note the tools that the next response may call, where these are not those of the run."""
+        self._state = self._state.replace(offered=None if names is None else tuple(sorted(names)))
+
     @property
     def text(self) -> str:
         """Text of the last response of this run."""

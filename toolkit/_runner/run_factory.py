@@ -322,7 +322,7 @@ class RunFactory:
         return replace(
             own,
             tools=tools,
-            available=available,
+            available=_list_available(available, state),
             check_output=self.toolbox.check_output,
             overflow=ResultStore(own.max_result) if available is None else None,
             started={},
@@ -451,6 +451,14 @@ def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Con
     if state.phase == "paused":
         conversation.resume()
     return conversation
+
+
+def _list_available(available: Collection[str] | None, state: RunState | None) -> Collection[str] | None:
+    """Return the tools that may be called now: where a run goes on, those that its last response may call."""
+    offered = None if state is None else state.offered
+    if offered is None:
+        return available
+    return frozenset(offered) if available is None else frozenset(offered).intersection(available)
 
 
 def _list_open_ids(state: RunState) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class RunState(FrozenValue):
         finish_reason: Why the run ended, or which limit its last turn has reached; else empty.
         output: The answer, where it is not the text of the last response.
         allowed_tools: Names of the tools that this run may call, where it was given some.
+        offered: Names of the tools that the last response may call, where a hook has taken some out of its request.
         is_last_turn: Whether the next response is the last, without tools.
         empty_responses: Empty responses in a row.
         output_retries: Answers that did not fit the output type.
@@ -64,6 +65,7 @@ class RunState(FrozenValue):
     finish_reason: FinishReason | Literal[""] = ""
     output: str | None = None
     allowed_tools: tuple[str, ...] | None = None
+    offered: tuple[str, ...] | None = None
     is_last_turn: bool = False
     empty_responses: int = 0
     output_retries: int = 0
@@ -153,7 +155,8 @@ _PARSERS: Mapping[str, Any] = {
     "results": _parse_messages,
     "pending": _parse_pending,
     "usage": lambda data: Usage(**data),
-    "allowed_tools": lambda data: data and tuple(data),
+    "allowed_tools": lambda data: tuple(data) if data and isinstance(data, list) else data,
+    "offered": lambda data: tuple(data) if isinstance(data, list) else data,
 }
 
 

@@ -97,6 +97,7 @@ class ToolCaller:
             names = allowed_names([spec.name for spec in request.tools], request.choice, request.allowed)
             available = names if available is None else names.intersection(available)
         self.dispatcher = replace(self.dispatcher, available=available)
+        self.conversation.offer(None if request is None else available)
 
     async def vet_provider_tools(self, specs: Iterable[ToolSpec], turn: int, backend: Backend) -> None:
         """Ask the gates whether the tools that the provider executes may be offered.
