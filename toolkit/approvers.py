@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from typing_extensions import override
+
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import (
@@ -26,6 +28,8 @@ from toolkit._messages import Effect, PendingApproval
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
+from toolkit.display.cards import render_pending
+from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
 
 __all__ = ["ApprovalQueue", "Console", "Notebook", "after_foreign", "allow", "approve_all", "ask_when", "defer"]
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 MAX_ARGUMENTS = 4_000
 # Unclear answers, until the call is rejected.
 MAX_TRIES = 5
+# Seconds until buttons that have not appeared are given up; and between two looks at whether the call was cancelled.
+READY_SECONDS, PAUSE = 5.0, 0.1
 
 CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top the run"
 HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensive"
@@ -158,9 +164,15 @@ def _describe(request: ApprovalRequest) -> str:
     reason = shorten_middle(escape_confusable(request.call.reasoning), MAX_ARGUMENTS)
     reasoning = f"It gives this reason: {reason}\n" if reason else ""
     arguments = shorten_middle(_write_values(request), MAX_ARGUMENTS)
+    return f"The model asks for {tool.name}{title}{effect}:\n{_describe_origin(request)}{reasoning}{arguments}"
+
+
+def _describe_origin(request: ApprovalRequest) -> str:
+    """Write where the tool comes from, and what the run has read."""
+    tool = request.tool
     source = f"The tool is {escape_confusable(tool.origin)}.\n" if tool.origin != tool.name else ""
     read = f"The run has read what others wrote, by {', '.join(request.foreign)}.\n" if request.foreign else ""
-    return f"The model asks for {tool.name}{title}{effect}:\n{source}{read}{reasoning}{arguments}"
+    return source + read
 
 
 def _write_values(request: ApprovalRequest) -> str:
@@ -239,17 +251,52 @@ class _WaitingCall:
 
 
 class Notebook(Console):
-    """An approver that asks in a notebook, like `Console` does at a terminal.
+    """An approver that asks in a notebook: by buttons where they work, else as `Console` does at a terminal.
 
-    It uses the field of `input()`, which every front end has; without a front end nobody can be asked. Buttons of
-    ipywidgets would wait for ever: a kernel processes a click only after the cell has ended.
+    Buttons take the extra `notebook`, and a kernel that hears them while a cell runs: ipykernel 7.4 or later with
+    `await runner.arun(...)`, and any kernel with `runner.start(...)`, once the cell has ended. Where the buttons do not
+    answer within five seconds, and in `runner.run(...)`, which keeps the kernel busy, the field of `input()` is used,
+    which every front end has. Without a front end nobody can be asked.
     """
+
+    _has_buttons = True
 
     @property
     def can_ask(self) -> bool:
         """Whether a person can be asked: in a kernel, whose `input()` raises where it has no front end."""
+        return self._read is not None or self._is_in_kernel
+
+    @property
+    def _is_in_kernel(self) -> bool:
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        return self._read is not None or getattr(shell, "kernel", None) is not None
+        return getattr(shell, "kernel", None) is not None
+
+    @override
+    def _ask(self, request: ApprovalRequest) -> Verdict:
+        is_busy = threading.current_thread() is threading.main_thread()  # no message arrives
+        if self._read is None and self._has_buttons and not is_busy and self._is_in_kernel and has_widgets():
+            pending = request.to_pending(_describe_origin(request).rstrip())
+            question = Question(render_pending(pending, sys.maxsize))  # whole: what is approved has been seen
+            question.display()
+            if question.wait_until_ready(READY_SECONDS):
+                return _wait_for_button(question, request)
+            question.remove()
+            self._has_buttons = False
+        return super()._ask(request)
+
+
+def _wait_for_button(question: Question, request: ApprovalRequest) -> Verdict:
+    try:
+        while (answer := question.wait(PAUSE)) is None:
+            if request.context.cancelled:
+                question.close("This came too late: the call was cancelled.")
+                return False
+    except BaseException:
+        question.close("Nobody has answered.")
+        raise
+    is_approved, reason = answer
+    question.close("Approved" if is_approved else f"Rejected {reason}".rstrip())
+    return True if is_approved else Decision.reject(reason)
 
 
 NO_CONDITION = (

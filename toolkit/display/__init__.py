@@ -7,6 +7,7 @@ Files, each importing only those below it:
     form          a tool's parameters as an HTML form
     page          a run as a page of its own
     timeline      turns and calls as bars
+    question      a question with buttons
     terminal      a run as lines of text
     notebook      a run as HTML
     markdown      what models write as HTML

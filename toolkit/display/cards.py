@@ -72,9 +72,9 @@ def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[...
     return render_card(head, render_text(instructions, MAX_CELL), _render_tools(listed))
 
 
-def render_pending(approval: PendingApproval) -> str:
-    """Render a call that waits for approval."""
-    return render_card(render_row(make_waiting_row(approval)))
+def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
+    """Render a call that waits for approval; of a text `size` characters at most."""
+    return render_card(render_row(make_waiting_row(approval), size))
 
 
 def _format_signature(tool: Tool[..., Any]) -> str:

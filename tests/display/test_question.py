@@ -1,0 +1,271 @@
+"""Approval by buttons: the script in Chromium, and its Python in a real kernel, whose front end is the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.display.question import SCRIPT, STYLE, Question
+
+CHROMIUM = shutil.which("chromium")
+MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
+AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
+
+# -- the script
+
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Question</title>
+<style>:root{color-scheme:light dark;font-family:sans-serif}
+@media (prefers-color-scheme:dark){:root{background:#16181c;color:#e6e6e6}}STYLE</style>
+<main><h1>Notebook</h1><div id="place"></div><pre id="sent"></pre></main>
+<script type="module">
+const state = {card: CARD, state: ""}, listeners = {};
+const model = {
+  get: name => state[name],
+  on: (name, listener) => { listeners[name] = listener; },
+  send: message => { document.querySelector("#sent").textContent += JSON.stringify(message) + "\\n"; },
+};
+const set = text => { state.state = text; listeners["change:state"](); };
+SCRIPT
+const el = document.querySelector("#place");
+render({model, el});
+ACTIONS
+</script></html>"""
+
+
+def browse(folder: Path, actions: str, *options: str, card: str = "<b>pay(5)</b>", source: str = "") -> str:
+    """Return the page of a question after some actions."""
+    script = SCRIPT.replace("export default {render};", "")
+    page = PAGE.replace("STYLE", STYLE).replace("SCRIPT", script).replace("CARD", json.dumps(card))
+    (folder / "page.html").write_text(page.replace("ACTIONS", actions) + source, encoding="utf-8")
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    output = options or ("--virtual-time-budget=5000", "--dump-dom")
+    url = (folder / "page.html").as_uri()
+    return subprocess.run([*command, *output, url], capture_output=True, check=True, timeout=120, text=True).stdout
+
+
+def read_messages(page: str) -> list[Any]:
+    """Return the messages that the script has sent."""
+    text = unescape(re.findall(r'<pre id="sent">(.*?)</pre>', page, re.S)[0])
+    return [json.loads(line) for line in text.splitlines()]
+
+
+ACTIONS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "nothing": ("", []),
+    "approve": (
+        'el.querySelectorAll("button")[0].click();',
+        [{"type": "answer", "approved": True, "reason": ""}],
+    ),
+    "reject": (
+        'el.querySelector("input").value = "Too <b>much</b>."; el.querySelectorAll("button")[1].click();',
+        [{"type": "answer", "approved": False, "reason": "Too <b>much</b>."}],
+    ),
+    "twice": (
+        "for (const each of el.querySelectorAll('button')) each.click();",
+        [{"type": "answer", "approved": True, "reason": ""}],
+    ),
+}
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize(("actions", "messages"), ACTIONS.values(), ids=ACTIONS)
+def test_buttons(actions: str, messages: list[dict[str, Any]], tmp_path: Path) -> None:
+    """The script says that it is there, and then which button was pressed first."""
+    assert [{"type": "ready"}, *messages] == read_messages(browse(tmp_path, actions))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_answered(tmp_path: Path) -> None:
+    """Once it is decided, the decision stands in place of the buttons, as text."""
+    page = browse(tmp_path, 'set("Rejected <i>no</i>");')
+
+    assert "<b>pay(5)</b>" in page
+    assert '<span role="status">Rejected &lt;i&gt;no&lt;/i&gt;</span>' in page
+    assert 3 == len(re.findall(r"<(?:button|input)[^>]* hidden=", page))
+
+
+@pytest.mark.skipif(CHROMIUM is None or AXE is None, reason="needs Chromium, and axe-core in a directory of NODE_PATH")
+@pytest.mark.parametrize("scheme", ["0", "1"], ids=["dark", "light"])
+def test_accessible_buttons(scheme: str, tmp_path: Path) -> None:
+    """axe-core finds nothing to mend, in dark and in light."""
+    audit = """const {violations} = await axe.run();
+    document.title = ["checked", ...violations.map(each => each.help)].join("|");"""
+    dark = [f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=9000", "--dump-dom"]
+    page = browse(tmp_path, audit, *dark, source=f"<script>{Path(str(AXE)).read_text('utf-8')}</script>")
+
+    assert ["checked"] == re.findall(r"<title>(.*?)</title>", page)
+
+
+# -- the answer
+
+
+class FakeWidget:
+    """A widget without a front end."""
+
+    state = ""
+
+    def on_msg(self, receive: Any) -> None:
+        self.receive = receive
+
+
+ANSWERS: dict[str, tuple[list[Any], tuple[bool, str] | None]] = {
+    "none": ([{"type": "ready"}], None),
+    "approved": ([{"type": "answer", "approved": True, "reason": ""}], (True, "")),
+    "rejected": ([{"type": "answer", "approved": False, "reason": "no"}], (False, "no")),
+    "nearly": ([{"type": "answer", "approved": "true"}], (False, "")),
+    "a number": ([{"type": "answer", "approved": 1, "reason": 5}], (False, "")),
+    "no object": (["approved"], None),
+    "the first counts": ([{"type": "answer"}, {"type": "answer", "approved": True}], (False, "")),
+}
+
+
+@pytest.mark.parametrize(("messages", "answer"), ANSWERS.values(), ids=ANSWERS)
+def test_answers(messages: list[Any], answer: tuple[bool, str] | None) -> None:
+    """Only a literal true approves, and the first answer counts."""
+    widget = FakeWidget()
+    question = Question("", widget)
+    for message in messages:
+        widget.receive(widget, message, [])
+
+    assert question.wait_until_ready(0)
+    assert answer == question.wait(0)
+
+
+# -- a kernel
+
+CELL = """
+import asyncio
+from toolkit import Runner, tool
+from toolkit.approvers import Notebook
+from toolkit.testing import ScriptedModel, call
+
+@tool(effect="destructive", approve=True)
+def delete(path: str) -> str:
+    "Delete a file."
+    return f"deleted {path}"
+
+runner = Runner([delete], model=ScriptedModel([call("delete", path="<b>a.txt</b>"), "Done."]), approve=Notebook())
+"""
+
+
+class Kernel:
+    """A kernel, and the messages between it and a front end that this test plays."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.comm = ""
+        self.card = ""
+        self.states = list[str]()
+        self.texts = list[str]()
+
+    def run(self, code: str, answer: dict[str, Any] | None) -> str:
+        """Run a cell; press a button of each question that is displayed, and return what was printed."""
+        request = self.client.execute(code, store_history=False, allow_stdin=False)
+        while True:
+            message = self.client.get_iopub_msg(timeout=60)
+            kind, content = message["msg_type"], message["content"]
+            if kind == "comm_open" and "card" in content["data"].get("state", {}):
+                self.comm, self.card = content["comm_id"], content["data"]["state"]["card"]
+            elif kind == "display_data" and answer is not None:
+                self.send({"type": "ready"})
+                self.send(answer)
+            elif kind == "comm_msg" and content["comm_id"] == self.comm and content["data"].get("method") == "update":
+                self.states.append(content["data"]["state"].get("state", ""))
+            elif kind == "stream":
+                self.texts.append(content["text"])
+            elif kind == "error":
+                self.texts.append("\n".join(content["traceback"]))
+            elif kind == "status" and content["execution_state"] == "idle" and is_reply(message, request):
+                return "".join(self.texts)
+
+    def send(self, content: dict[str, Any]) -> None:
+        """Send a message of the widget's script."""
+        data = {"method": "custom", "content": content}
+        self.client.shell_channel.send(self.client.session.msg("comm_msg", {"comm_id": self.comm, "data": data}))
+
+
+def is_reply(message: dict[str, Any], request: str) -> bool:
+    """Return whether a message belongs to a request."""
+    return bool(message["parent_header"].get("msg_id") == request)
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    """A kernel of its own, with the toolkit imported."""
+    pytest.importorskip("anywidget")
+    ipykernel = pytest.importorskip("ipykernel")
+    if ipykernel.version_info[:2] < (7, 4):
+        pytest.skip("an older kernel hears no widget while a cell runs")
+    manager = pytest.importorskip("jupyter_client").KernelManager(kernel_name="none")
+    manager._kernel_spec = pytest.importorskip("jupyter_client.kernelspec").KernelSpec(
+        argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], language="python"
+    )
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        found = Kernel(client)
+        assert found.run(CELL, None) == ""
+        yield found
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_approved_in_a_kernel(kernel: Kernel) -> None:
+    """The run waits for a button while the cell awaits it; the call is shown, escaped, and runs once it is approved."""
+    approve = {"type": "answer", "approved": True, "reason": ""}
+    printed = kernel.run('result = await runner.arun("Go")\nprint(result.calls[0].result.text, result)', approve)
+
+    assert "deleted <b>a.txt</b> Done.\n" == printed
+    assert "&lt;b&gt;a.txt" in kernel.card
+    assert "<b>a.txt" not in kernel.card
+    assert ["Approved"] == kernel.states
+
+
+def test_long_arguments_in_a_kernel(kernel: Kernel) -> None:
+    """Arguments are shown whole, however long: nothing runs that nobody has seen."""
+    kernel.run(
+        'model = ScriptedModel([call("delete", path=10_000 * "x" + "END"), "Done."])\n'
+        'await Runner([delete], model=model, approve=Notebook()).arun("Go")',
+        {"type": "answer", "approved": False, "reason": ""},
+    )
+
+    assert 10_000 * "x" + "END" in kernel.card
+
+
+def test_rejected_in_a_kernel(kernel: Kernel) -> None:
+    """A reason goes to the model, and the function is not called."""
+    reject = {"type": "answer", "approved": False, "reason": "keep it"}
+    printed = kernel.run('result = await runner.arun("Go")\nprint(result.calls[0].result.text)', reject)
+
+    assert "keep it" in printed
+    assert "deleted" not in printed
+    assert ["Rejected keep it"] == kernel.states
+
+
+def test_front_end_without_buttons(kernel: Kernel) -> None:
+    """Where no button appears, the field of input() is tried; without one the call is refused."""
+    code = 'import toolkit.approvers\ntoolkit.approvers.READY_SECONDS = 0.1\nresult = await runner.arun("Go")\n'
+    printed = kernel.run(code + "print(result.calls[0].result.text)", None)
+
+    assert "could not be completed; the tool was not run" in printed
+    assert "deleted" not in printed
+
+
+def test_busy_kernel(kernel: Kernel) -> None:
+    """A plain run keeps the kernel busy, so nothing waits for a button that it would not hear."""
+    printed = kernel.run('print(runner.run("Go").calls[0].result.text)', None)
+
+    assert "could not be completed; the tool was not run" in printed
+    assert "" == kernel.card

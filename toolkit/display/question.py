@@ -1,0 +1,123 @@
+"""A question with buttons, as a widget of a notebook: may a call run?
+
+The card above the buttons is HTML that is made here, with every text escaped. The script sets no HTML of its own; it
+says `ready` once the buttons are there, and then which one was pressed.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+SCRIPT = """
+function render({model, el}) {
+  const card = el.appendChild(document.createElement("div"));
+  card.innerHTML = model.get("card");
+  const form = el.appendChild(document.createElement("div"));
+  form.className = "tk-question";
+  const make = (tag, text) => {
+    const made = form.appendChild(document.createElement(tag));
+    made.textContent = text;
+    return made;
+  };
+  const approve = make("button", "Approve"), reject = make("button", "Reject");
+  const reason = make("input", ""), state = make("span", "");
+  reason.placeholder = "Reason for rejecting";
+  reason.setAttribute("aria-label", reason.placeholder);
+  state.setAttribute("role", "status");
+  const answer = approved => {
+    approve.disabled = reject.disabled = reason.disabled = true;
+    model.send({type: "answer", approved, reason: approved ? "" : reason.value});
+  };
+  approve.onclick = () => answer(true);
+  reject.onclick = () => answer(false);
+  reason.onkeydown = event => event.stopPropagation();  // a notebook has shortcuts of one letter
+  const update = () => {
+    state.textContent = model.get("state");
+    approve.hidden = reject.hidden = reason.hidden = state.textContent !== "";
+  };
+  model.on("change:state", update);
+  update();
+  model.send({type: "ready"});
+}
+export default {render};
+"""
+STYLE = """
+.tk-question{display:flex;flex-wrap:wrap;gap:.5em;align-items:center;margin:.4em 0;color:inherit}
+.tk-question button,.tk-question input{font:inherit;color:inherit;background:transparent;border:1px solid;
+border-radius:3px;padding:.25em 1em}
+.tk-question input{flex:1 1 12em;min-width:0;max-width:30em;padding:.25em .5em}
+.tk-question button{cursor:pointer}.tk-question button:hover{background:rgba(128,128,128,.2)}
+.tk-question [hidden]{display:none}.tk-question ::placeholder{color:inherit;opacity:.75}
+"""
+
+
+class Question:
+    """A question that is displayed, and its answer.
+
+    Args:
+        card: HTML that says what is asked.
+        widget: What is displayed; an anywidget by default.
+    """
+
+    def __init__(self, card: str, widget: Any = None) -> None:
+        self._changed = threading.Condition()
+        self._is_ready = False
+        self._answer: tuple[bool, str] | None = None
+        self.widget = _make_widget_class()(card=card) if widget is None else widget
+        self.widget.on_msg(self._receive)
+
+    def display(self) -> None:
+        """Display it in the cell that is running."""
+        from IPython.display import display  # only a notebook asks
+
+        display(self.widget)  # type: ignore[no-untyped-call]
+
+    def wait_until_ready(self, seconds: float) -> bool:
+        """Wait until the buttons are there, and return whether they are."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_ready, seconds)
+
+    def wait(self, seconds: float) -> tuple[bool, str] | None:
+        """Wait for the answer: whether the call is approved, and the reason; None if there is none yet."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._answer is not None, seconds)
+            return self._answer
+
+    def close(self, text: str) -> None:
+        """Replace the buttons by a text."""
+        self.widget.state = text
+
+    def remove(self) -> None:
+        """Take it out of the notebook."""
+        self.widget.close()
+
+    def _receive(self, _: object, content: object, __: object) -> None:
+        message = content if isinstance(content, dict) else {}
+        with self._changed:
+            self._is_ready = True
+            if message.get("type") == "answer" and self._answer is None:
+                reason = message.get("reason")
+                self._answer = message.get("approved") is True, reason if isinstance(reason, str) else ""
+            self._changed.notify_all()
+
+
+def has_widgets() -> bool:
+    """Return whether the package for widgets is installed."""
+    return find_spec("anywidget") is not None and find_spec("IPython") is not None
+
+
+@cache
+def _make_widget_class() -> Any:
+    import anywidget  # optional
+    import traitlets
+
+    class QuestionWidget(anywidget.AnyWidget):
+        _esm = SCRIPT
+        _css = STYLE
+        card = traitlets.Unicode("").tag(sync=True)
+        state = traitlets.Unicode("").tag(sync=True)
+
+    return QuestionWidget
