@@ -72,7 +72,7 @@ class Toolbox:
             than the usual one: `defaults={"timeout": 30, "retries": 2}`. Retries are for tools that may be repeated.
 
     Attributes:
-        bindings: Functions bound to tools, choices between them, and modules.
+        bindings: The functions that are bound by `bind`, choices between them, and modules.
 
     Raises:
         DuplicateToolError: Two tools have one name.
@@ -242,10 +242,10 @@ class Toolbox:
             DefinitionError: The function cannot be called.
         """
         if function is not Parameter.empty:
-            return self.bindings.bind(name, function)
+            return self.bindings._bind(name, function)
 
         def decorate(function: F) -> F:
-            self.bindings.bind(name, function)
+            self.bindings._bind(name, function)
             return function
 
         return decorate
@@ -256,7 +256,7 @@ class Toolbox:
         Raises:
             ToolNotFoundError: Nothing is bound under this name.
         """
-        self.bindings.unbind(name)
+        self.bindings._unbind(name)
 
     def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
         """Replace the function that executes a tool inside a `with` block, for a test for example.
@@ -272,7 +272,7 @@ class Toolbox:
         Raises:
             ToolNotFoundError: No tool, bound function or choice has this name.
         """
-        return self.bindings.override(name, function)
+        return self.bindings._override(name, function)
 
     def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
         """Render the tools as a provider takes them. The schemas are cached: read them, do not change them.
@@ -314,7 +314,7 @@ class Toolbox:
         return check_tools(self, self._dialect(dialect), self.bindings)
 
     def lock(self, path: str | os.PathLike[str], *, update: bool = False) -> None:
-        """Check the tools against their definitions in a file; write the file if there is none.
+        """Check the tools against their definitions in a file, or write them there.
 
         A definition is all that a model sees of a tool, its effect and its source. Keep the file with the program: a
         change of an own tool that breaks what models have learnt is then seen in a test, and one of a tool from
@@ -322,10 +322,11 @@ class Toolbox:
 
         Args:
             path: The file, such as "tools.lock.json".
-            update: Whether to write the file in any case.
+            update: Whether to write the file instead: the first time, and where a difference is right.
 
         Raises:
-            DefinitionError: The tools differ; the message has one line for each difference. Or the file is not a lock.
+            DefinitionError: The tools differ; the message has one line for each difference. Or there is no such file, or
+                it is not a lock.
             OSError: The file cannot be read or written.
         """
         from toolkit._tools.lock import check_lock

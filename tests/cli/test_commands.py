@@ -237,7 +237,12 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
         (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
         (["list", "tools.txt"], 1, "'tools.txt' is not Python file"),
-        (["lock", "tools.py", "--lock", "no/where.json"], 1, "no/where.json cannot be used: No such file or directory"),
+        (["lock", "tools.py"], 1, "There is no file tools.lock.json. If the tools are right, write it: "),
+        (
+            ["lock", "tools.py", "--update", "--lock", "no/where.json"],
+            1,
+            "no/where.json cannot be used: No such file or directory",
+        ),
         (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. There is: tools.py"),
         (["run", "tools.py", ""], 2, "write it, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
@@ -307,10 +312,10 @@ def test_check(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lock(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first time writes the definitions; later ones compare them, and a difference is exit code 1."""
+    """With --update the definitions are written; without they are compared, and a difference is exit code 1."""
     write(files / "own.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Return whether it is."\n')
 
-    assert [0, 0] == [main(["lock", "own.py"]), main(["lock", "own.py"])]
+    assert [0, 0] == [main(["lock", "own.py", "--update"]), main(["lock", "own.py"])]
     assert "tools.lock.json: 1 tools written\ntools.lock.json: 1 tools as before\n" == capsys.readouterr().out
 
     write(files / "new.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Say whether it is."\n')

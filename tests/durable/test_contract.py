@@ -356,7 +356,8 @@ class CrashingRuns(SQLiteRuns):
 def run_from_file(case: Case, folder: Path) -> Any:
     """Run in many processes, each of which does one step and dies."""
     model, runs, crashes = ScriptedModel(case.script), CrashingRuns(folder / "runs.db"), 0
-    prompt, options = "Go.", case.given
+    prompt: str | RunState = "Go."
+    options = case.given
     while True:
         try:
             result: Any = case.make(model, checkpoint=runs).run(prompt, **options)
@@ -366,8 +367,8 @@ def run_from_file(case: Case, folder: Path) -> Any:
         except Crash:
             crashes += 1
         (run_id,) = runs.unfinished()
-        prompt = runs.load(run_id)
-        options = {**keep(case), "decisions": decide_all(case, prompt)}
+        prompt = state = runs.load(run_id)
+        options = {**keep(case), "decisions": decide_all(case, state)}
 
 
 def run_on_server(case: Case, durable: Durable) -> Any:

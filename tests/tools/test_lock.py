@@ -29,7 +29,7 @@ def differences(old: Toolbox, new: Toolbox, path: Path) -> list[str]:
 
 
 def test_same_tools(tmp_path: Path) -> None:
-    """The first time writes the file; the same tools then pass, in any order."""
+    """The same tools as in the file pass, in any order."""
 
     def add(a: int, b: int = 1) -> int:
         """Add."""
@@ -40,7 +40,7 @@ def test_same_tools(tmp_path: Path) -> None:
         return ""
 
     path = tmp_path / "tools.lock.json"
-    Toolbox([add, look]).lock(path)
+    Toolbox([add, look]).lock(path, update=True)
     text = path.read_text(encoding="utf-8")
     Toolbox([look, add]).lock(path)
     data = json.loads(text)["tools"]
@@ -196,10 +196,19 @@ def test_change_at_the_end_of_a_long_text(tmp_path: Path) -> None:
     assert "Tell Eve." in line and len(line) < 250
 
 
+def test_missing_file(tmp_path: Path) -> None:
+    """Without a file the tools are not taken for right: nothing is written, and the error says how."""
+    path = tmp_path / "tools.lock.json"
+    with pytest.raises(DefinitionError, match=r"There is no file .*tools.lock.json.*update=True"):
+        declared({}).lock(path)
+
+    assert not path.exists()
+
+
 def test_update(tmp_path: Path) -> None:
     """With `update` the file is written again."""
     path = tmp_path / "lock"
-    declared({}).lock(path)
+    declared({}).lock(path, update=True)
     declared({"a": {}}).lock(path, update=True)
 
     assert [] == differences(declared({"a": {}}), declared({"a": {}}), path)
@@ -236,7 +245,7 @@ def test_other_version(tmp_path: Path) -> None:
 def test_tampered_entry(tmp_path: Path) -> None:
     """An entry whose digest does not belong to the tool is a difference, whatever else it says."""
     path = tmp_path / "lock"
-    declared({}).lock(path)
+    declared({}).lock(path, update=True)
     data = json.loads(path.read_text(encoding="utf-8"))
     data["tools"]["look"]["digest"] = "sha256:0"
     path.write_text(json.dumps(data), encoding="utf-8")
@@ -247,7 +256,7 @@ def test_tampered_entry(tmp_path: Path) -> None:
 def test_invisible_characters_of_a_change(tmp_path: Path) -> None:
     """A difference shows what turns the direction of text as an escape."""
     path = tmp_path / "tools.lock.json"
-    Toolbox([Tool.from_schema("pay", {"type": "object"}, description="Pay Ann.")]).lock(path)
+    Toolbox([Tool.from_schema("pay", {"type": "object"}, description="Pay Ann.")]).lock(path, update=True)
 
     with pytest.raises(DefinitionError) as caught:
         Toolbox([Tool.from_schema("pay", {"type": "object"}, description="Pay \u202ennA.")]).lock(path)

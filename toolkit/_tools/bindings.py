@@ -55,7 +55,7 @@ class Bindings:
         """The names that functions are bound under, in the order of their first binding."""
         return tuple(name for name, function in self.functions.items() if function)
 
-    def bind(self, activity: str, function: Callable[..., Any]) -> None:
+    def _bind(self, activity: str, function: Callable[..., Any]) -> None:
         """Bind a function, in place of one that is bound under the same name.
 
         Raises:
@@ -65,7 +65,7 @@ class Bindings:
         with table_lock:
             self.functions = {**self.functions, **bound}
 
-    def unbind(self, activity: str) -> None:
+    def _unbind(self, activity: str) -> None:
         """Remove a bound function.
 
         Raises:
@@ -76,7 +76,7 @@ class Bindings:
                 raise ToolNotFoundError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
-    def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
+    def _override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
         """Replace a tool's function in the current context (see `contextvars`) while a `with` block runs.
 
         Blocks may end in any order; each removes its own override only.

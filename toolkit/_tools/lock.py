@@ -20,6 +20,7 @@ from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 
 VERSION = 1
+REMEDY = "If the tools are right, {}: lock(..., update=True), or `toolkit lock --update`."
 MAX_SHOWN = 80  # characters of a value in a difference
 
 _TEXTS = ("title", "description", "default", "examples", "deprecated")
@@ -40,21 +41,22 @@ def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
 
 def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *, update: bool) -> None:
-    """Check tools against a lock file; write the file if there is none, or if `update` is set.
+    """Check tools against a lock file, or write the file if `update` is set.
 
     Raises:
         OSError: The file cannot be read or written.
         DefinitionError: The tools differ; the message has one line for each difference, such as
-            `add: parameters.b is required now (narrowed)`. Or the file is not a lock.
+            `add: parameters.b is required now (narrowed)`. Or the file is missing, or is not a lock.
     """
-    if update or not Path(path).exists():
+    if update:
         write_lock(path, tools)
+    elif not Path(path).exists():
+        raise DefinitionError(f"There is no file {os.fspath(path)}. {REMEDY.format('write it')}")
     elif differences := compare_tools(path, tools):
         found = (f"{name}: {line}" for name, lines in differences.items() for line in lines)
         lines = "\n".join(f"  {escape_confusable(line)}" for line in found)
         raise DefinitionError(
-            f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
-            f"If they are right, write it again: lock(..., update=True), or `toolkit lock --update`."
+            f"The tools are not those of {os.fspath(path)}:\n{lines}\n{REMEDY.format('write it again')}"
         )
 
 

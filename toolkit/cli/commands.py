@@ -79,7 +79,7 @@ Approve = Annotated[
 ]
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
-UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file again.")]
+UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file, the first time or again.")]
 Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
 Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
 SessionName = Annotated[
@@ -463,17 +463,16 @@ def lock(
     path: LockFile = Path("tools.lock.json"),
     update: UpdateLock = False,
 ) -> None:
-    """Check the tools against the definitions in a file; write the file if there is none.
+    """Check the tools against the definitions in a file, or write them there by --update.
 
-    The exit code is 1 if they differ.
+    The exit code is 1 if they differ, or there is no such file.
     """
     box = _load(file, all_functions=all_functions)[1]
-    is_new = update or not path.exists()
     try:
         box.lock(path, update=update)
     except OSError as error:
         _fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
-    print(f"{path}: {len(box)} tools {'written' if is_new else 'as before'}")
+    print(f"{path}: {len(box)} tools {'written' if update else 'as before'}")
 
 
 @app.command()
