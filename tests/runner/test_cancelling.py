@@ -304,7 +304,7 @@ def test_by_a_signal(go: Callable[[Runner], RunResult]) -> None:
     handled: list[bool] = []
 
     def signalled(frame: Any, event: str, arg: object) -> Any:
-        if frame.f_code.co_filename.endswith(("roster.py", "cancellation.py", "inbox.py")):
+        if frame.f_code.co_filename.endswith(("control.py", "cancellation.py")):
             signal.raise_signal(signal.SIGTERM)
         return signalled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -62,7 +62,7 @@ class AsyncBackend:
     ) -> T:
         """Run one leaf and return its value."""
         if is_async and in_caller_task and (cancellation is None or cancellation.deadline is None):
-            return await await_in_place(job(), cancellation)
+            return await await_in_place(job, cancellation)
         if is_async:  # even if it is cancelled already: the coroutine must start to be cancelled
             return await run_in_task(job, cancellation, self.abandoned)
         if cancellation:
@@ -75,23 +75,23 @@ class AsyncBackend:
         """Iterate over a leaf; over an async one in the caller's task, where its cancel scopes belong."""
         lock = threading.Lock()
 
-        def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        def step(job: CoroutineFunction[Any]) -> Any:
             with lock:
-                return run_sync(coroutine)
+                return run_sync(job())
 
-        async def leaf(coroutine: Coroutine[Any, Any, Any], cancellation: Cancellation | None) -> Any:
+        async def leaf(job: CoroutineFunction[Any], cancellation: Cancellation | None) -> Any:
             if is_async:
-                return await await_in_place(coroutine, cancellation)
-            return await self._in_thread(partial(step, coroutine), cancellation)
+                return await await_in_place(job, cancellation)
+            return await self._in_thread(partial(step, job), cancellation)
 
         try:
-            while (item := await leaf(pull(source), cancellation)) is not None:
+            while (item := await leaf(partial(pull, source), cancellation)) is not None:
                 yield item[0]
         finally:
             if lock.locked():  # abandoned while a thread iterates: the source can be closed once that has ended
-                Job(partial(step, close_iterator(source)), _forget).start()
+                Job(partial(step, partial(close_iterator, source)), _forget).start()
             else:
-                await leaf(close_iterator(source), None)
+                await leaf(partial(close_iterator, source), None)
 
     async def run_all(
         self,

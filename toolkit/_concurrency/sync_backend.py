@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -69,11 +69,11 @@ class SyncBackend:
                 async for item in source:
                     yield item
             else:
-                while (pulled := _await_in_loop(pull(source), cancellation)) is not None:
+                while (pulled := _await_in_loop(partial(pull, source), cancellation)) is not None:
                     yield pulled[0]
         finally:
             if is_async:
-                _await_in_loop(close_iterator(source), None)
+                _await_in_loop(partial(close_iterator, source), None)
             else:
                 await close_iterator(source)
 
@@ -195,9 +195,9 @@ def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> Non
             idle = now_idle
 
 
-def _await_in_loop(coroutine: Coroutine[Any, Any, T], cancellation: Cancellation | None) -> T:
-    """Run a coroutine in the private loop; wait for it on this thread."""
-    return unwrap_outcome(private_loop.run(partial(_capture, lambda: await_in_place(coroutine, cancellation))))
+def _await_in_loop(job: CoroutineFunction[T], cancellation: Cancellation | None) -> T:
+    """Run a job in the private loop and wait for it on this thread; Ctrl-C leaves no coroutine that has not started."""
+    return unwrap_outcome(private_loop.run(partial(_capture, partial(await_in_place, job, cancellation))))
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

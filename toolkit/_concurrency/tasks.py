@@ -92,20 +92,20 @@ async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancel
     return unwrap_outcome(future.result())
 
 
-async def await_in_place(coroutine: Coroutine[Any, Any, T], cancellation: Cancellation | None) -> T:
-    """Await a coroutine in the caller's own task; when cancelled, it is cancelled and the task is not.
+async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None) -> T:
+    """Run a job in the caller's own task; when cancelled, it is cancelled and the task is not.
 
     Raises:
         Cancelled: It was cancelled.
     """
     if cancellation is None:
-        return await coroutine
+        return await job()
     import asyncio
 
     awaiting = _Awaiting()
     leave = cancellation.subscribe(partial(call_soon, asyncio.get_running_loop(), awaiting.cancel))
     try:
-        return await coroutine
+        return await job()
     except asyncio.CancelledError:
         if not awaiting.is_mine():
             raise
