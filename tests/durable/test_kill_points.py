@@ -1,0 +1,124 @@
+"""A worker that is killed at any point of a run: the run ends as without, and no effect is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("temporalio", reason='needs the extra "temporal"')
+
+from temporalio.client import Client
+
+from tests.durable import killed
+from tests.durable.support import environment
+from toolkit import RunResult
+from toolkit._execution.ledger import STARTED
+from toolkit.durable import DevServer, DurableRunner
+from toolkit.errors import ApprovalError, RunEndedError, RunError
+from toolkit.models import ToolMessage
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+# How many points are gone through, one after the other and then again from the first: with the other kind of ledger,
+# and later at the second and the third time that a run comes there.
+COUNT = int(os.environ.get("TOOLKIT_KILL_POINTS", "6"))
+# Runs at the same time; more would have no heartbeats on a small machine. The longest time of one, in seconds.
+WIDTH, SECONDS = 6, 120
+
+
+@pytest.fixture(scope="module")
+def short_server(make_server: Callable[..., DevServer]) -> DevServer:
+    """A server on which a run goes on under a new history after each of its first turns."""
+    return make_server("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=12")
+
+
+@pytest.fixture
+def workers(short_server: DevServer) -> Iterator[subprocess.Popen[str]]:
+    """The program that starts workers."""
+    program = subprocess.Popen(  # noqa: S603
+        [sys.executable, killed.__file__, short_server.address],
+        stdin=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    yield program
+    os.killpg(program.pid, signal.SIGKILL)
+    program.communicate()
+
+
+async def finish(runs: DurableRunner) -> RunResult:
+    """Start a run, approve what waits, and wait for its end."""
+    run = await runs.start("Go.")
+    while True:
+        try:
+            status = await run.status()
+            for waiting in status.pending:
+                await run.approve(waiting.call.id)
+            if status.phase == "finished":
+                return await run.result()
+        except (ApprovalError, RunEndedError):
+            pass  # decided on, or ended, since
+        except RunError as error:
+            if "no worker" not in str(error):
+                raise
+        await asyncio.sleep(0.2)
+
+
+def find_faults(result: RunResult, home: Path) -> list[str]:
+    """List what is wrong with a run; its effects are lines of files."""
+    booked, stored = ((home / name).read_text().split() for name in ("booked", "stored"))
+    results = [message for message in result.messages if isinstance(message, ToolMessage)]
+    unknown = {message.call_id for message in results if STARTED in message.text}
+    known = {message.call_id for message in results if message.name == "book"} - unknown
+    rules = {
+        "the run has its answer": ("Done.", "stop") == (result.output, result.finish_reason),
+        "each call has one result": 6 == len(results) == len({message.call_id for message in results}),
+        "no booking is made twice": len({*booked}) == len(booked),
+        "what is known to be booked is booked": known <= {*booked},
+        "only a booking may be unknown": {"book"} >= {m.name for m in results if m.call_id in unknown},
+        "each thing is stored under one key": 4 == len({*stored}),
+        "the sub-agent has answered": ["Helped."] == [m.text for m in results if m.name == "ask_helper"],
+    }
+    return [rule for rule, holds in rules.items() if not holds]
+
+
+@pytest.mark.parametrize("start", range(0, COUNT, WIDTH))
+def test_kill_points(start: int, short_server: DevServer, workers: subprocess.Popen[str], tmp_path: Path) -> None:
+    """A worker is killed at each point, and another one goes on: no run is lost, and nothing is done twice."""
+
+    async def go_through(index: int) -> tuple[str, Any]:
+        number, place = divmod(index, len(killed.POINTS))
+        point, hit = killed.POINTS[place], 1 + number // 2 % 3
+        home, queue = tmp_path / str(index), f"kill-{uuid.uuid4().hex[:8]}"
+        home.mkdir()
+        has_ledger = "stage" in point or (place + number) % 2 == 1
+        given = {"queue": queue, "home": str(home), "point": point, "hit": hit, "ledger": has_ledger}
+        assert workers.stdin
+        workers.stdin.write(json.dumps(given) + "\n")
+        workers.stdin.flush()
+        converter = killed.make_converter(killed.Killer(home, "", 0))
+        client = await Client.connect(short_server.address, data_converter=converter)
+        try:
+            result = await asyncio.wait_for(finish(DurableRunner(client, task_queue=queue)), SECONDS)
+        except Exception as error:  # noqa: BLE001  it is one of several
+            return point, error
+        missed = [] if hit > 1 or (home / "killed").exists() else ["it is never reached"]
+        return point, missed or find_faults(result, home)
+
+    async def go() -> dict[str, Any]:
+        return dict(await asyncio.gather(*map(go_through, range(start, min(start + WIDTH, COUNT)))))
+
+    faults = {point: found for point, found in asyncio.run(go()).items() if found}
+
+    assert {} == faults
