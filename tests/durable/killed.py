@@ -184,13 +184,14 @@ def make_runner(killer: Killer, *, has_ledger: bool) -> Runner:
         killer.at("gate")
         return defer(request) if request.name == "book" and request.arguments["n"] == 0 else True
 
-    helper = Runner([store], model=ScriptedModel(help_out), **({"ledger": Ledger(killer)} if has_ledger else {}))
+    options: Any = {"ledger": Ledger(killer)} if has_ledger else {}
+    helper = Runner([store], model=ScriptedModel(help_out), **options)
     return Runner(
         [book, store, helper.as_tool("ask_helper", "storing")],
         model=ScriptedModel(answer),
         approve=gate,
         hooks=[Hook(killer)],
-        **({"ledger": Ledger(killer)} if has_ledger else {}),
+        **options,
     )
 
 
