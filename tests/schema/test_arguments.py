@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -532,6 +530,7 @@ def test_is_object(text: str, expected: bool) -> None:
 
 
 P = 2**61 - 1  # Python's hash of a number is its value modulo this one
+# Values of one hash: a set of them takes quadratic time.
 ALIKE = [P * number for number in range(1, 20_000)]
 ALIKE_DECIMALS = [f"{pow(10, -exponent, P)}E{exponent}" for exponent in range(1, 20_000)]
 
@@ -548,7 +547,6 @@ COLLIDING: dict[str, tuple[Any, Any]] = {
     "integers": (set[int], ALIKE),
     "anything": (set[Any], ALIKE),
     "decimals": (set[Decimal], ALIKE_DECIMALS),
-    "fractions": (set[Fraction], [*map(str, ALIKE)]),
     "UUIDs": (frozenset[UUID], [str(UUID(int=number)) for number in ALIKE]),
     "tuples": (set[tuple[int, ...]], [[number] for number in ALIKE]),
     "keys": (dict[int, str], dict.fromkeys(map(str, ALIKE), "")),
@@ -563,41 +561,34 @@ COLLIDING: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("annotation", "value"), COLLIDING.values(), ids=COLLIDING)
 def test_values_of_one_hash(annotation: Any, value: Any) -> None:
-    """Thousands of values chosen to have one hash are refused at once: a set of them takes quadratic time."""
+    """Of values whose hashes can be chosen a set takes so many that no choice of them takes long."""
 
     def take(value: Any) -> str:
         return "taken"
 
     take.__annotations__["value"] = annotation
     text = json.dumps({"value": value})
-    begin = time.process_time()
 
     result = tool(take).invoke(text)
 
-    assert "Too many of these values have one hash. Send fewer" in (result.text or "")
-    assert time.process_time() - begin < 2
+    assert "should have at most 5000 items" in (result.text or "")
 
 
 def test_unique_items_of_one_hash() -> None:
-    """A hand-written schema whose items are unique is checked as fast."""
+    """A hand-written schema whose items are unique takes as many."""
     ids = {"type": "array", "uniqueItems": True}
     take = Tool.from_schema("take", {"type": "object", "properties": {"ids": ids}}, len)
-    begin = time.process_time()
 
     results = [take.invoke(json.dumps({"ids": items})) for items in (ALIKE, [[item] for item in ALIKE])]
 
     assert ["invalid_arguments"] * 2 == [result.kind for result in results]
-    assert time.process_time() - begin < 2
 
 
 def test_members_of_one_hash() -> None:
-    """A schema of others whose allowed values have one hash is refused at once."""
-    begin = time.process_time()
+    """A schema of others with so many allowed values that these could take long is refused at once."""
 
-    with pytest.raises(DefinitionError, match="/properties/number': too many values of its enum have one hash"):
+    with pytest.raises(DefinitionError, match="its enum has more than 5,000 values that are not text"):
         Tool.from_schema("take", {"type": "object", "properties": {"number": {"enum": ALIKE}}})
-
-    assert time.process_time() - begin < 2
 
 
 @tool
@@ -609,10 +600,10 @@ def take_ids(
 
 
 def test_many_numbers() -> None:
-    """Numbers are taken in any number and of any length; equal ones are one, and of equal keys the last one wins."""
-    long, short, few = [10**30 + number for number in range(5000)], list(range(50_000)), [-1, -2] * 5000
+    """Numbers are taken of any length; equal ones are one, and of equal keys the last one wins."""
+    long, few = [10**30 + number for number in range(5000)], [-1, -2] * 5000
 
-    assert [5000, 50_000, 2] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, short, few)]
+    assert [5000, 2] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, few)]
     assert ["1" * 500_000] == take_ids.invoke(json.dumps({"names": {"1": "1" * 500_000}})).value
     assert ["b"] == take_ids.invoke({"names": {"1": "a", "01": "b"}}).value
     assert "at least 2 items" in (take_ids.invoke({"ids": [1, 1]}).text or "")

@@ -10,7 +10,6 @@ Files, each importing only those below it:
     function_schema  what a function takes and gives: JSON Schema and validator of its parameters and its value
     validation       validation against JSON Schemas written by hand
     core_schema      types as JSON Schema and as pydantic-core's schema
-    collisions       sets and dicts whose keys were chosen to have one hash
     python_stubs     tools as Python functions without bodies, for a model that writes code
     error_messages   error messages for a model
     json_schema      JSON Schema as plain data: its parts, references, types and nulls; what pydantic generates, cleaned

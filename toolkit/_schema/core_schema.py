@@ -33,8 +33,7 @@ from weakref import WeakKeyDictionary
 from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
-from toolkit._schema.collisions import apply_after, bound_counter, bound_dict, bound_ordered_dict, bound_set
-from toolkit._schema.json_schema import clean, get_generator
+from toolkit._schema.json_schema import MAX_KEYS, clean, get_generator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -45,6 +44,9 @@ FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no i
 MAX_SEPARATE = 32
 
 Node: TypeAlias = dict[str, Any]
+
+# Core schemas of keys whose hashes are random, or that are few.
+_HARMLESS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
 
 _LISTS = frozenset({list, set, frozenset, Collection, Container, Reversible, Iterator})
 _BARE: Mapping[Any, Any] = {
@@ -57,6 +59,19 @@ _BARE: Mapping[Any, Any] = {
 
 # Keys of a core schema whose values are no schemas.
 _DATA = frozenset({"default", "expected", "members", "metadata", "serialization", "config", "function", "cls", "ref"})
+
+
+def apply_after(function: Callable[[Any], Any], core: Mapping[str, Any]) -> Node:
+    """Change a core schema so that a function converts what it validated."""
+    return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": core}
+
+
+def bound_keys(core: Node) -> Node:
+    """Limit the items of a set, or the keys of a dict, to MAX_KEYS where their hashes can be chosen."""
+    keys = core.get("items_schema", core.get("keys_schema"))
+    if keys is not None and keys["type"] in _HARMLESS:
+        return core
+    return {**core, "max_length": min(core.get("max_length", MAX_KEYS), MAX_KEYS)}
 
 
 class Unusual(Exception):
@@ -244,7 +259,7 @@ class CoreSchemaWriter(TypeWriter):
         if kind is Iterator:
             return apply_after(iter, self.write_list(list, item))
         if kind in (set, frozenset):
-            return bound_set({"type": kind.__name__, "items_schema": item})
+            return bound_keys({"type": kind.__name__, "items_schema": item})
         return {"type": "list", "items_schema": item}
 
     def write_tuple(self, items: Sequence[Node], repeated: int | None) -> Node:
@@ -254,7 +269,7 @@ class CoreSchemaWriter(TypeWriter):
 
     def write_dict(self, key: Node, value: Node) -> Node:
         """Write a dict."""
-        return bound_dict({"type": "dict", "keys_schema": key, "values_schema": value})
+        return bound_keys({"type": "dict", "keys_schema": key, "values_schema": value})
 
     def write_literal(self, values: Sequence[Any]) -> Node:
         """Write a Literal of texts or of integers."""
@@ -461,7 +476,7 @@ def adapt_to_json(core: Any) -> Any:
       writes in another way, such as a tuple or a date.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
-    - Sets and dicts refuse keys that were chosen to have one hash.
+    - Sets, and dicts with other keys than text, take MAX_KEYS keys at most.
     """
     if isinstance(core, (list, tuple)):
         return type(core)(map(adapt_to_json, core))
@@ -541,9 +556,5 @@ _KINDS: Mapping[Any, Any] = {
     "generator": _adapt_generator,
     "enum": _adapt_enum,
     "union": _adapt_union,
-    "set": bound_set,
-    "frozenset": bound_set,
-    "dict": bound_dict,
-    "ordered-dict": bound_ordered_dict,
-    "counter": bound_counter,
+    **dict.fromkeys(("set", "frozenset", "dict", "ordered-dict", "counter"), bound_keys),
 }

@@ -22,13 +22,13 @@ from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
-from toolkit._schema.collisions import apply_after
 from toolkit._schema.core_schema import (
     CoreSchemaWriter,
     Fields,
     JsonSchemaWriter,
     Unusual,
     adapt_to_json,
+    apply_after,
     build_object_validator,
     generate_fields,
     get_key,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
+# Keys of a set or dict whose hashes can be chosen, as those of numbers: with one hash, they take quadratic time.
+MAX_KEYS = 5_000
 # Keywords whose value is data, not a schema.
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 

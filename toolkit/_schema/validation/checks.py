@@ -13,8 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator
 
-from toolkit._schema.collisions import refuse_collisions
-from toolkit._schema.json_schema import to_hashable
+from toolkit._schema.json_schema import MAX_KEYS, to_hashable
 from toolkit._schema.validation.references import refuse
 from toolkit.errors import InvalidArguments
 
@@ -56,9 +55,13 @@ def refuse_value(_value: Any) -> NoReturn:
 
 
 def check_unique(value: list[Any]) -> list[Any]:
-    """Check that no item occurs twice."""
+    """Check that no item occurs twice, among MAX_KEYS items that are not text."""
+    if sum(not isinstance(item, str) for item in value) > MAX_KEYS:
+        raise PydanticKnownError(
+            "too_long", {"field_type": "List", "max_length": MAX_KEYS, "actual_length": len(value)}
+        )
     seen = set()
-    for place, known in enumerate(refuse_collisions([*map(to_hashable, value)])):
+    for place, known in enumerate(map(to_hashable, value)):
         if known in seen:
             raise PydanticCustomError(
                 "unique_items", "List should have no item twice, as is item {number}", {"number": place}
