@@ -123,6 +123,16 @@ def by_position_only(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def giving_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a wrapper that gives the first argument itself."""
+
+    @functools.wraps(function)
+    def wrapper(b: int, c: int = 7) -> Any:
+        return function(1, b, c=c)
+
+    return wrapper
+
+
 def with_signature(**parameters: str) -> Callable[..., Any]:
     """Make a function that shows another signature than its own."""
 
@@ -195,6 +205,7 @@ CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
     "wrapper": (wrapping(add), ["a", "b", "c"], {"a": 1, "c": 4}, [1, 2, 4]),
     "wrapper of a coroutine function": (wrapping(aadd), ["a"], {"a": 1}, 1),
     "wrapper that takes no keywords": (by_position_only(Methods.static), ["a"], {"a": 1}, [1]),
+    "wrapper with parameters of its own": (wrapping(giving_one(add)), ["b", "c"], {"b": "5"}, [1, 5, 7]),
     "signature of its own": (with_signature(z="int"), ["z"], {"z": "3"}, [{"z": 3}]),
     "function that gives a promise": (promising, ["a"], {"a": 3}, 3),
     "lambda": (lambda a: a, ["a"], {"a": 3}, 3),

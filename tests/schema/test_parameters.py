@@ -891,6 +891,15 @@ def test_starred_items() -> None:
     assert ((1, "a"), True) == (made.invoke('{"items": [1, "a"]}').value, made.invoke('{"items": [1]}').is_error)
 
 
+def test_members_as_keys() -> None:
+    """The keys of a dict are texts in JSON, whatever the values of the enumeration."""
+    made = echo(dict[Level, str])
+
+    assert Draft202012Validator(made.parameters).is_valid({"value": {"2": "a"}})
+    assert {Level.HIGH: "a"} == made.invoke('{"value": {"2": "a"}}').value
+    assert not Draft202012Validator(made.parameters).is_valid({"value": {"3": "a"}})
+
+
 def test_literal_of_another_member() -> None:
     """A member that a Literal does not name is refused."""
     assert "invalid_arguments" == echo(Literal[Letter.A]).invoke('{"value": "b"}').kind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-    from pydantic_core.core_schema import CallableSchema, IsInstanceSchema, IsSubclassSchema, UnionSchema
+    from pydantic_core.core_schema import CallableSchema, DictSchema, IsInstanceSchema, IsSubclassSchema, UnionSchema
 
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
@@ -61,6 +61,15 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
+
+        def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+            generated = super().dict_schema(schema)
+            names = self.resolve_ref_schema(generated.get("propertyNames", {}))
+            if not all(isinstance(value, str) for value in names.get("enum", ())):  # in JSON, each key is a text
+                generated["propertyNames"] = {
+                    "enum": [value if isinstance(value, str) else json.dumps(value) for value in names["enum"]]
+                }
+            return generated
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)

@@ -508,11 +508,20 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """
     if isinstance(function, partial) and "__wrapped__" in vars(function):  # update_wrapper() hides what it binds
         function = partial(function.func, *function.args, **function.keywords)
+    shown = inspect.unwrap(function, stop=_has_own_parameters)
+    follow = type(shown) is not FunctionType
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(function)
+        return inspect.signature(shown, follow_wrapped=follow, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(shown, follow_wrapped=follow)
+
+
+def _has_own_parameters(function: Callable[..., Any]) -> bool:
+    """Check whether a wrapper's own parameters are the true ones: it may inject one of what it wraps."""
+    if type(function) is not FunctionType or "__signature__" in function.__dict__:
+        return True
+    return not function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
 
 
 def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
