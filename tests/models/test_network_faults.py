@@ -6,11 +6,13 @@ Waits before another try are the client's own: a server that names a millisecond
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import os
 import time
 import tracemalloc
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -21,7 +23,7 @@ import pytest
 
 from tests.properties import combine
 from toolkit import Limits, ModelError, Runner, RunResult
-from toolkit.models.client import MAX_ANSWER, MAX_EVENT
+from toolkit.models.transport import MAX_ANSWER, MAX_EVENT
 from toolkit.testing import FakeServer, Reply, reply
 
 SHORT = Limits(max_seconds_per_turn=0.3)  # enough for a client to begin on a busy machine
@@ -204,6 +206,39 @@ def test_broken_before_the_answer(fault: Reply) -> None:
     """F5: a connection that breaks before the answer starts is opened again by the client."""
     with FakeServer([fault, reply.text("Hi.")]) as server, clients_own(server, retries=1) as runner:
         assert "Hi." == ran(runner, streamed=True).output
+
+
+# -- what is left of an answer
+
+
+@STREAMED
+def test_nothing_is_left_of_an_answer(streamed: bool) -> None:
+    """A response is gone once it has been read, and does not wait for the garbage collector."""
+    kept: list[weakref.ref[Any]] = []
+
+    def keep(response: Any) -> None:
+        kept.append(weakref.ref(response))
+
+    async def akeep(response: Any) -> None:
+        keep(response)
+
+    async def arun(server: FakeServer) -> None:
+        http = openai.DefaultAsyncHttpxClient(event_hooks={"response": [akeep]})
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", http_client=http) as client:
+            await aran(Runner(model="fake", client=client), streamed=streamed)
+
+    gc.disable()
+    try:
+        with FakeServer([reply.text("Hi."), reply.text("Hi.")]) as server:
+            http = openai.DefaultHttpxClient(event_hooks={"response": [keep]})
+            with openai.OpenAI(base_url=server.base_url, api_key="test", http_client=http) as client:
+                ran(Runner(model="fake", client=client), streamed=streamed)
+            asyncio.run(arun(server))
+        left = [response for response in kept if response() is not None]
+    finally:
+        gc.enable()
+
+    assert (2, []) == (len(kept), left)
 
 
 # -- answers that break off

@@ -5,16 +5,18 @@ messages of a request are imported from here, too.
 
 Files, each importing only those below it:
 
-    combined    models made of others: fallback, rate limits
-    default     the model of a run, where the application does not pass one
-    local/      the embedded model, which needs no key
-    responses   OpenAI's Responses
-    items       the items of a response, event by event
-    openai      OpenAI's Chat Completions, which most servers understand
-    streaming   the calls of a streamed completion, fragment by fragment
-    wire        the types of what a server sends
-    client      what both share: sending, limits, cancellation
-    errors      errors of the openai package as ModelError
+    combined     models made of others: fallback, rate limits
+    default      the model of a run, where the application does not pass one
+    local/       the embedded model, which needs no key
+    connections  clients that are made here
+    responses    OpenAI's Responses
+    items        the items of a response, event by event
+    openai       OpenAI's Chat Completions, which most servers understand
+    streaming    the calls of a streamed completion, fragment by fragment
+    wire         the types of what a server sends
+    client       what both share: the body of a request, and what becomes of its answer
+    errors       errors of the openai package as ModelError
+    transport    a request on its way: sent as it is, its answer read, limited and cancelled
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from toolkit._dialects.base import RunDialect
 from toolkit._dialects.catalog import API, APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.client import ServerModel, async_client, select_options, sync_client
+from toolkit.models.client import ServerModel, select_options
+from toolkit.models.connections import async_client, sync_client
 from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel

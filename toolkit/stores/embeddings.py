@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import check_cancelled
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
-from toolkit.models.client import sync_client
+from toolkit.models.connections import sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
 
 if TYPE_CHECKING:

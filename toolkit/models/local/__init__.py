@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import NoModelError
-from toolkit.models.client import sync_client
+from toolkit.models.connections import sync_client
 from toolkit.models.local.prompt import SmallCalls
 from toolkit.models.local.server import LlamaServer, shared
 from toolkit.models.local.weights import NAME, get_weights

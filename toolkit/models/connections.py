@@ -1,0 +1,142 @@
+"""Clients of the openai package that are made here, for a server's address and a key."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from toolkit.models.transport import limit_response
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+    import openai
+
+ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
+
+# Connection pools of an async client that is made here, the responses that are open in one before the next is used, and
+# its connections: together as many as a client of the package has.
+MAX_POOLS = 16
+MAX_OPEN = 16
+MAX_CONNECTIONS = 1000 // MAX_POOLS
+
+
+def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
+    """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
+    import openai
+
+    hooks = {"response": [limit_response]}
+    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks, verify=_load_certificates())
+    client = openai.OpenAI(
+        base_url=base_url, api_key=api_key, http_client=http, default_headers=_omit_headers(base_url)
+    )
+    weakref.finalize(client, http.close)
+    return _forget_account(client)
+
+
+def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
+    """Make a client for `arun` and `astream`, to be used and closed in one event loop."""
+    import httpx2
+    import openai
+
+    http = _make_pooled_class()(
+        follow_redirects=False,
+        event_hooks={"response": [_alimit_response]},
+        verify=_load_certificates(),
+        limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=2 * MAX_OPEN),
+    )
+    headers = _omit_headers(base_url)
+    return _forget_account(
+        openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, default_headers=headers)
+    )
+
+
+@cache
+def _make_pooled_class() -> type[Any]:
+    """Make the class of HTTP clients with several connection pools: a pool checks all its connections at each request.
+
+    The first pool that is not busy takes a request, so a single conversation stays on one connection.
+    """
+    import openai
+
+    class PooledClient(openai.DefaultAsyncHttpxClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options)
+            self._open: dict[Any, int] = {}  # responses by pool
+
+        async def send(self, request: Any, **options: Any) -> Any:
+            pool = _choose_pool(self._open, self._make_pool)
+            self._open[pool] += 1
+            try:
+                response = await pool.send(request, **options)
+            except BaseException:
+                self._open[pool] -= 1
+                raise
+            if response.is_closed:
+                self._open[pool] -= 1
+                return response
+            close = response.aclose
+
+            async def aclose() -> None:
+                del vars(response)["aclose"]  # once is enough, and nothing is left that holds itself
+                self._open[pool] -= 1
+                await close()
+
+            vars(response)["aclose"] = aclose
+            return response
+
+        async def aclose(self) -> None:
+            for pool in self._open:
+                await pool.aclose()
+            await super().aclose()
+
+    return PooledClient
+
+
+def _choose_pool(opened: dict[Any, int], make: Callable[[], Any]) -> Any:
+    """Return the first pool that is not busy, a new one where all are, or the least busy one of MAX_POOLS."""
+    for pool, responses in opened.items():
+        if responses < MAX_OPEN:
+            return pool
+    if len(opened) == MAX_POOLS:
+        return min(opened, key=opened.__getitem__)
+    pool = make()
+    opened[pool] = 0
+    return pool
+
+
+@cache
+def _load_certificates() -> ssl.SSLContext:
+    """Load the certificates that servers are checked by, once in a process: it takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def _is_openai(base_url: Any) -> bool:
+    return not base_url or urlsplit(str(base_url)).hostname == "api.openai.com"
+
+
+def _omit_headers(base_url: Any) -> dict[str, Any]:
+    """Omit the headers that the environment sets for OpenAI (OPENAI_CUSTOM_HEADERS) from requests to another server."""
+    import openai
+
+    lines = [] if _is_openai(base_url) else os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+    return {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
+
+
+def _forget_account(client: ClientT) -> ClientT:
+    """Forget OPENAI_ORG_ID and OPENAI_PROJECT_ID, unless the server is OpenAI."""
+    if not _is_openai(client.base_url):
+        client.organization = client.project = None
+    return client
+
+
+async def _alimit_response(response: httpx2.Response) -> None:
+    limit_response(response)

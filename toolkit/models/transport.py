@@ -1,0 +1,271 @@
+"""Send a request through a client of the openai package as it is; read, limit and cancel its answer.
+
+An answer is read only up to a limit: a server may send without end, or a gigabyte in a compressed kilobyte. Counted are
+the bytes after decompression, where the client reads them, so nothing above the limit is ever held.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager, suppress
+from functools import cache, partial
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit.errors import ModelError
+
+if TYPE_CHECKING:
+    import httpx2
+
+# Bytes. The longest answers of today's models have about half a megabyte of text, as ten megabytes of events.
+MAX_ANSWER = 64 * 2**20
+MAX_EVENT = 16 * 2**20
+
+# Seconds for a stream to end after its last event, so that the next request can have its connection; most servers send
+# both at once.
+END_WAIT = 0.02
+
+# What some servers put in front of an answer; no event and no JSON begins with it.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+def find_client(create: Any) -> Any:
+    """Return the client behind the package's own `create`; None for any other one: a wrapper must see the arguments."""
+    if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
+        return None
+    home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
+    client = getattr(create.__self__, "_client", None)
+    return client if home.partition(".")[0] == "openai" and hasattr(client, "post") else None
+
+
+async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
+    """Send a body as it is, and return the stream, or the text, as often as the client itself would read it."""
+    import httpx2
+
+    is_async, is_streamed = hasattr(client, "__aenter__"), body["stream"]
+    send = partial(client.post, path, body=body, stream=True)
+    if is_streamed:
+        send = partial(send, cast_to=object, stream_cls=_make_stream_class(is_async=is_async))
+    else:
+        send = partial(send, cast_to=httpx2.Response)
+    retries = client.max_retries
+    while True:
+        reply = send(options={"security": {"bearer_auth": True}, "max_retries": retries})
+        reply = await reply if is_async else reply
+        if is_streamed or not hasattr(reply, "iter_bytes"):
+            return reply
+        try:
+            return await _read_text(reply, cancellation, is_async=is_async)
+        except _list_transport_errors() as error:
+            if not retries or cancellation:
+                raise _make_connection_error(error, reply.request) from error
+        retries -= 1
+
+
+@cache
+def _make_stream_class(*, is_async: bool) -> type[Any]:
+    """Make the class of streams that are read to their end, where the package closes the connection at the last event.
+
+    They leave out the events without data, which the package takes for broken JSON.
+    """
+    import openai
+
+    class EventStream(openai.Stream[object]):
+        def _iter_events(self) -> Iterator[Any]:
+            events = super()._iter_events()
+            for event in events:
+                if _may_read_on(event, self.response):
+                    with suppress(Exception), _limit_reads(self.response):
+                        next(events, None)
+                if event.data.strip():
+                    yield event
+
+    class AsyncEventStream(openai.AsyncStream[object]):
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            events = super()._iter_events()
+            async for event in events:
+                if _may_read_on(event, self.response):
+                    with suppress(Exception), _limit_reads(self.response):
+                        await anext(events, None)
+                if event.data.strip():
+                    yield event
+
+    return AsyncEventStream if is_async else EventStream
+
+
+def _may_read_on(event: Any, response: httpx2.Response) -> bool:
+    """Return whether an event is the last of a stream, on a connection that it does not share."""
+    is_last = event.data.startswith("[DONE]") or event.event == "response.completed"
+    return is_last and _find_connection(response) is not None
+
+
+@contextmanager
+def _limit_reads(response: httpx2.Response) -> Iterator[None]:
+    """Give all further reads of a response END_WAIT together."""
+    connection, end = _find_connection(response), time.monotonic() + END_WAIT
+    read = connection.read
+
+    def read_in_time(size: int, timeout: float | None = None) -> Any:
+        # Once the response is closed, another thread may have the connection.
+        return read(size, timeout if response.is_closed else max(0.0, end - time.monotonic()))
+
+    connection.read = read_in_time
+    try:
+        yield
+    finally:
+        if connection.read is read_in_time:
+            del connection.read  # what is left is that of its class
+
+
+def _make_connection_error(error: Exception, request: Any) -> Exception:
+    """Make the error that the package's client raises for one of its connection."""
+    import openai
+
+    is_timeout = "Timeout" in type(error).__name__
+    return openai.APITimeoutError(request) if is_timeout else openai.APIConnectionError(request=request)
+
+
+async def _read_text(response: httpx2.Response, cancellation: Cancellation | None, *, is_async: bool) -> str:
+    """Read an answer that is not streamed, which is UTF-8 whatever its headers say."""
+    limit_response(response)
+    if is_async:
+        async with aclosing(response):
+            return (await response.aread()).decode()
+    with closing(response), close_on_cancel(cancellation, response):
+        return response.read().decode()
+
+
+def _list_transport_errors() -> tuple[type[Exception], ...]:
+    """List the errors of a connection that breaks; the application's client may be of the older package."""
+    packages = (sys.modules.get(name) for name in ("httpx2", "httpx"))
+    return tuple(package.TransportError for package in packages if package is not None)
+
+
+def parse_text(reply: Any) -> Any:
+    """Parse an answer that the client left as it was, whatever its media type; return it where it is not JSON."""
+    with suppress(TypeError, ValueError):
+        return json.loads(reply)
+    return reply
+
+
+async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
+    """Yield the chunks of either kind of client until it is cancelled; close the stream in any case."""
+    response = _limit_stream(chunks)
+    try:
+        if hasattr(chunks, "__aiter__"):
+            async for chunk in chunks:
+                yield chunk
+        else:
+            with close_on_cancel(cancellation, response):
+                for chunk in chunks:
+                    yield chunk
+    finally:
+        closing = chunks.close() if hasattr(chunks, "close") else None
+        if inspect.isawaitable(closing):
+            await closing
+
+
+def _limit_stream(chunks: Any) -> httpx2.Response | None:
+    """Limit the response of a stream; return it where it is read on a thread."""
+    import openai
+
+    if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
+        return None
+    limit_response(chunks.response)
+    return chunks.response if isinstance(chunks, openai.Stream) else None
+
+
+def limit_response(response: httpx2.Response) -> None:
+    """Limit how much of a response can be read. To be called before reading starts; again does nothing."""
+    if not isinstance(response, _LimitedReads):
+        kind: Any = type(response)
+        # Functions that were set on a response would keep it until the garbage collector runs.
+        response.__class__ = _make_limited_class(kind)
+        vars(response)["meter"] = _Meter()
+
+
+class _LimitedReads:
+    """What a limited response does in place of its own class."""
+
+    meter: _Meter
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        return map(self.meter.count, super().iter_bytes(chunk_size))  # type: ignore[misc]  # of the response's class
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        async with aclosing(super().aiter_bytes(chunk_size)) as pieces:  # type: ignore[misc]  # as above
+            async for piece in pieces:
+                yield self.meter.count(piece)
+
+
+@cache
+def _make_limited_class(kind: Any) -> type[Any]:
+    return type(kind.__name__, (_LimitedReads, kind), {})
+
+
+class _Meter:
+    """Counts the bytes of one answer, and of the event that is arriving."""
+
+    def __init__(self) -> None:
+        self.answer = 0
+        self.event = 0
+        self._start = b""
+
+    def count(self, piece: bytes) -> bytes:
+        """Count a piece, and return it, the first without a byte order mark.
+
+        Raises:
+            ModelError: The answer or the event is too long.
+        """
+        if not self.answer:
+            self._start += piece
+            if self._start != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(self._start):
+                return b""  # the mark may come apart
+            piece, self._start = self._start.removeprefix(BYTE_ORDER_MARK), b""
+        end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
+        self.answer += len(piece)
+        self.event = len(piece) + (self.event if end < 0 else -end)
+        if self.answer > MAX_ANSWER or self.event > MAX_EVENT:
+            limit = f"{MAX_ANSWER >> 20} MiB, or {MAX_EVENT >> 20} MiB in one event"
+            raise ModelError(f"The model's answer is longer than {limit}. Its calls are discarded.")
+        return piece
+
+
+@contextmanager
+def close_on_cancel(cancellation: Cancellation | None, response: httpx2.Response | None) -> Iterator[None]:
+    """Shut down a response's connection when it is cancelled, since the thread that reads it cannot be ended.
+
+    A response that is read in an event loop needs none of this: it ends with its task.
+    """
+    if cancellation is None or response is None:
+        yield
+        return
+    leave = cancellation.subscribe(partial(_shut_down, response))
+    try:
+        yield
+    finally:
+        leave()
+
+
+def _shut_down(response: httpx2.Response) -> None:
+    """Shut down a connection, unless others may use it: if it was given back, or HTTP/2 shares it."""
+    stream = _find_connection(response)
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            # Closing it would not wake its reader; a TLS socket's own shutdown would take its state from the reader.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _find_connection(response: httpx2.Response) -> Any:
+    """Return the connection of a response that is being read; None where HTTP/2 shares it, or there is none."""
+    is_alone = not response.is_closed and response.extensions.get("http_version") in (b"HTTP/1.1", b"HTTP/1.0")
+    return response.extensions.get("network_stream") if is_alone else None
