@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from typing_extensions import override
+from typing_extensions import Self, override
 
 __all__ = [
     "ApprovalError",
@@ -178,10 +178,14 @@ class TimedOut(ToolError):
 
     kind = "timed_out"
 
-    @property
-    def text(self) -> str:
-        """The text that the model receives."""
-        return str(self) or "Timed out."
+    def __init__(self, message: str = "Timed out.") -> None:
+        super().__init__(message)
+
+    @classmethod
+    def after(cls, seconds: float | None, why: str = "") -> Self:
+        """Make the error of a call that had this many seconds."""
+        time = "" if seconds is None else f" after {seconds:g} s"
+        return cls(f"Timed out{time}{f': {why}' if why else '.'}")
 
 
 class FatalError(ToolkitError):

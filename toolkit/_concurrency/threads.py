@@ -234,7 +234,7 @@ def time_left(cancellation: Cancellation | None, seconds: float | None = None) -
 def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
     """Make the error of a wait that was cancelled or timed out."""
     is_late = cancellation.reason in ("", DEADLINE)  # empty if a wait ended just before the deadline
-    return TimedOut("Timed out.") if is_late else Cancelled()
+    return TimedOut() if is_late else Cancelled()
 
 
 def note_still_running(end: TimedOut | Cancelled) -> TimedOut | Cancelled:

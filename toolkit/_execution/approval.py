@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -211,6 +211,10 @@ class Rejected(Denied):
     kind = "rejected"
 
 
+# The result of a call that does not run, since an approver has ended the run.
+STOPPED_TEXT = "Not run: the run was stopped."
+
+
 class Stopped(ToolkitError):
     """An approver ended the run; the message is its reason."""
 
@@ -325,8 +329,7 @@ class RecordedDecisions:
             )
         for call_id, verdict in decisions.items():
             if call_id not in self._pending:
-                known = ", ".join(self._pending) or "none"
-                raise ApprovalError(f"No call {call_id!r:.100} waits for a decision; these do: {known}.")
+                raise ApprovalError(explain_unknown_call(call_id, self._pending))
             if not isinstance(verdict, (bool, Decision)):
                 raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
         self._verdicts = dict(decisions)
@@ -350,3 +353,8 @@ class RecordedDecisions:
 
 def _is_rejection(verdict: Verdict | None) -> bool:
     return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
+
+
+def explain_unknown_call(call_id: str, pending: Iterable[str]) -> str:
+    """Return why a decision on a call is refused; `pending` are the ids of the calls that wait for one."""
+    return f"No call {call_id!r:.100} waits for a decision; these do: {', '.join(pending) or 'none'}."

@@ -19,10 +19,11 @@ from pydantic_core import ValidationError
 
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import NO_APPROVER, ApprovalRequest, Approver, Deferred, Stopped, approve
+from toolkit._execution.approval import NO_APPROVER, STOPPED_TEXT, ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
 from toolkit._execution.digests import digest_call
 from toolkit._execution.invoke import Attempts, Emit
+from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
@@ -349,12 +350,12 @@ def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
     if isinstance(error, Deferred):
         return ToolResult(text="", error="Waits for approval.", kind="pending", exception=error)
     if isinstance(error, Stopped):
-        text = f"Not run: the run was stopped. {error}".rstrip()
+        text = f"{STOPPED_TEXT} {error}".rstrip()
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
         return explain_exception(error, name)
     logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
-    text = f"{name} has run, but its result was lost." if pipeline.has_started else f"{name} was not run."
+    text = LOST.format(name) if pipeline.has_started else f"{name} was not run."
     return ToolResult.from_error(Failed(text), error)
 
 

@@ -221,7 +221,7 @@ class Attempts:
         seconds = self.tool.settings.timeout
         if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
-        return TimedOut(f"Timed out after {seconds:g} s{f': {NOT_STARTED}' if isinstance(end, NotStarted) else '.'}")
+        return TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
 
 
 class _Updates:

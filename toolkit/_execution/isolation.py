@@ -53,6 +53,7 @@ GRACE = 1.0
 # Fields of a context that stay in this process. The deadline is sent as the seconds left.
 LOCAL_FIELDS = frozenset({"cancellation", "emit"})
 NOT_STARTED = "not started, its executor was busy."
+LOST = "{} has run, but its result was lost."
 
 
 def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Outcome[Any]:
@@ -74,7 +75,7 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
     if isinstance(reply, _MainScriptError):
         raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
     if isinstance(reply, _LostResult):
-        raise Failed(f"{tool.name} has run, but its result was lost.") from pickle.PicklingError(
+        raise Failed(LOST.format(tool.name)) from pickle.PicklingError(
             f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason} "
             "Let it give what pickles: plain data, or of classes at the top of a module."
         )
@@ -146,7 +147,7 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
         has_started = not future.cancel()
     error = cancellation_error(cancellation)
     if isinstance(error, TimedOut) and not has_started:
-        raise NotStarted(f"Timed out: {NOT_STARTED}")
+        raise NotStarted.after(None, NOT_STARTED)
     raise error
 
 

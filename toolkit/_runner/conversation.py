@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal, TypeAlias, get_args
 
+from toolkit._execution.approval import STOPPED_TEXT
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     AnsweredCall,
@@ -66,7 +67,6 @@ CUT: Mapping[str, FinishReason] = {"length": "length", "content_filter": "conten
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
-STOPPED_TEXT = "Not run: the run was stopped."
 # The wording is fixed: agent loops that users come from have the same.
 SKIPPED_TEXT = "Skipped due to queued user message."
 

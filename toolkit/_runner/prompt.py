@@ -20,6 +20,7 @@ UserInput: TypeAlias = str | UserMessage | Path | Image | File | Sequence[Any]
 MAX_MEDIA = 20 * 2**20
 # Bytes of a file of text: some 250,000 tokens.
 MAX_TEXT = 2**20
+NOTHING_TO_ANSWER = "There is nothing to answer: pass a prompt, or messages."
 
 
 def make_user_message(given: UserInput) -> UserMessage:

@@ -40,7 +40,7 @@ from toolkit._runner.options import (
     reject_reserved_keys,
 )
 from toolkit._runner.output import TEXT, build_output
-from toolkit._runner.prompt import UserInput, make_user_message
+from toolkit._runner.prompt import NOTHING_TO_ANSWER, UserInput, make_user_message
 from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
@@ -477,7 +477,7 @@ def _list_first_messages(prompt: UserInput | None, history: History, instruction
     if prompt is not None:
         messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
     if not messages:
-        raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+        raise ValueError(NOTHING_TO_ANSWER)
     if isinstance(messages[-1], ModelResponse):
         raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
             "There is nothing to answer: the last message is the model's own. Pass a prompt, too."

@@ -38,6 +38,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
+from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import Phase, RunState
@@ -111,7 +112,7 @@ class DurableRunner:
         own = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if not prompt and not history:
-            raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+            raise ValueError(NOTHING_TO_ANSWER)
         question = wire.Question(
             prompt=prompt,
             messages=history,

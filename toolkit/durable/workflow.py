@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
+    from toolkit._execution.approval import explain_unknown_call
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
@@ -142,10 +143,7 @@ class RunWorkflow:
         if earlier is not None:
             raise ApplicationError(f"The call {verdict.call_id!r} has another decision already.", type="ApprovalError")
         if verdict.call_id not in self._pending:
-            known = ", ".join(self._pending) or "none"
-            raise ApplicationError(
-                f"No call {verdict.call_id!r:.100} waits for a decision; these do: {known}.", type="ApprovalError"
-            )
+            raise ApplicationError(explain_unknown_call(verdict.call_id, self._pending), type="ApprovalError")
 
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:

@@ -309,7 +309,7 @@ def _make_error(reason: str, late: str) -> ToolError:
     if reason == LATE:
         return TimedOut(late)
     if reason == DEADLINE:
-        return TimedOut("Timed out.")
+        return TimedOut()
     if reason == GUARD_LOST:
         return Failed("The end of the command is unknown: it killed its supervisor process.")
     return Cancelled()

@@ -184,7 +184,7 @@ class A2A(RemoteSource):
                         if exchange.is_open and exchange.task is not None:
                             await self._cancel(card, exchange.task.id)
         except TimeoutError as error:
-            raise TimedOut(f"Timed out after {self._timeout:g} s.") from error
+            raise TimedOut.after(self._timeout) from error
         except Exception as error:
             raise Failed(self._explain(error)) from error
 

@@ -305,12 +305,12 @@ class MCP(RemoteSource):
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
         if isinstance(error, TimeoutError):
-            return TimedOut(f"Timed out after {self._timeout:g} s.")
+            return TimedOut.after(self._timeout)
         if not isinstance(error, MCPError):
             return Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.")
         # A server may answer with the codes of these two.
         if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
-            return TimedOut(f"Timed out after {self._timeout:g} s.")  # as the tool's own limit does
+            return TimedOut.after(self._timeout)  # as the tool's own limit does
         if session.is_lost(error):
             return Failed(LOST.format(name=self.name))
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
