@@ -353,7 +353,7 @@ def redact(
 
 def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
     value = partial(_clean_value, clean=clean)
-    return result._replace(
+    return result.replace(
         value=value(result.value),
         text=value(result.text),
         error=value(result.error),

@@ -159,7 +159,7 @@ def test_middleware_around_a_sub_agent(durable: Durable) -> None:
     async def note(call: Any, call_next: Any) -> Any:
         result = await call_next(call)
         seen.append((call.name, result.text))
-        return result._replace(text=result.text.upper()) if not result.is_error else result
+        return result.replace(text=result.text.upper()) if not result.is_error else result
 
     result = asyncio.run(durable.run(make_runner(approve=approve, middleware=[note])))
 

@@ -109,7 +109,7 @@ def test_waits(go: Go) -> None:
     async def patient(call: ToolCall, call_next: Next) -> ToolResult:
         waited = await call_next.wait(asyncio.sleep(0, "waited"))
         result = await call_next(call)
-        return result._replace(text=f"{waited}: {result.text}")
+        return result.replace(text=f"{waited}: {result.text}")
 
     assert ["waited: 3"] == texts(made([call("add", a=1, b=2)], middleware=[patient], go=go))
 
@@ -199,7 +199,7 @@ def test_order(go: Go) -> None:
         async def rewriting(call: ToolCall, call_next: Next) -> ToolResult:
             a = json.loads(call.arguments)["a"] * 10 + number
             result = await call_next(dataclasses.replace(call, arguments=json.dumps({"a": a})))
-            return result._replace(text=f"{result.text}, {number}")
+            return result.replace(text=f"{result.text}, {number}")
 
         return rewriting
 
@@ -234,7 +234,7 @@ def test_each_call_of_a_turn(go: Go) -> None:
 
     async def meeting(call: ToolCall, call_next: Next) -> ToolResult:
         result = await call_next(call)
-        return result._replace(text=f"{call.id[-1]}: {result.text}")
+        return result.replace(text=f"{call.id[-1]}: {result.text}")
 
     @tool
     def meet(n: int) -> int:
@@ -496,7 +496,7 @@ def test_redacted_exception_leaves_the_run(go: Go) -> None:
 def test_nothing_to_redact(value: Any) -> None:
     """A result without a secret stays as it is, images and all."""
     plain = given(value)
-    assert plain._replace(exception=None) == given(value, redact([SECRET]))._replace(exception=None)
+    assert plain.replace(exception=None) == given(value, redact([SECRET])).replace(exception=None)
 
 
 @pytest.mark.parametrize("options", [{"secrets": SECRET}, {"patterns": "sk-"}], ids=["secret", "pattern"])
@@ -950,7 +950,7 @@ def test_error_alone_is_changed(is_async: bool) -> None:
 
     async def hide(call: ToolCall, call_next: Any) -> ToolResult:
         result: ToolResult = await call_next(call)
-        return result._replace(error="login failed for ***")
+        return result.replace(error="login failed for ***")
 
     runner = Runner([log_in], model=ScriptedModel([call("log_in"), "Done."]), middleware=[hide])
     result = asyncio.run(runner.arun("Go")) if is_async else runner.run("Go")

@@ -252,7 +252,7 @@ def test_before_call(go: Go, later: bool) -> None:
 @LATER
 def test_after_call(go: Go, later: bool) -> None:
     """A hook may change a result; the model and the caller get what it made."""
-    hook = Hook(later, after_call=lambda _, result, __: result._replace(text=f"{result.text} euros"))
+    hook = Hook(later, after_call=lambda _, result, __: result.replace(text=f"{result.text} euros"))
 
     assert "5 euros" == paying(hook, go=go).text
 
@@ -260,7 +260,7 @@ def test_after_call(go: Go, later: bool) -> None:
 @BACKENDS
 def test_after_call_of_a_denied_call(go: Go) -> None:
     """A hook may extend the text of a denied call; the error is not added again."""
-    hook = Hook(after_call=lambda _, result, __: result._replace(text=f"{result.text}, Ann"))
+    hook = Hook(after_call=lambda _, result, __: result.replace(text=f"{result.text}, Ann"))
 
     assert (
         "Tool execution was denied by authorization policy. Reason: no, Ann"
@@ -277,7 +277,7 @@ def fail_to_log_in() -> str:
 @LATER
 def test_redacted_errors(go: Go, later: bool) -> None:
     """What a hook removes from the text of an error is gone, from the result's error too."""
-    hook = Hook(later, after_call=lambda _, result, __: result._replace(text="login failed for ***"))
+    hook = Hook(later, after_call=lambda _, result, __: result.replace(text="login failed for ***"))
     with ScriptedModel([[call("fail_to_log_in")], "Done."]) as model:
         result = go(Runner([fail_to_log_in], model=model, hooks=[hook]))
 
@@ -291,7 +291,7 @@ def test_redacted_errors_in_middleware(go: Go) -> None:
     """The same holds for a middleware, and for a text that is only a part of what it was."""
 
     async def redact(made: ToolCall, call_next: Next) -> ToolResult:
-        return (await call_next(made))._replace(text="")
+        return (await call_next(made)).replace(text="")
 
     with ScriptedModel([[call("fail_to_log_in")], "Done."]) as model:
         result = go(Runner([fail_to_log_in], model=model, middleware=[redact]))
@@ -324,7 +324,7 @@ def test_arguments_that_ran(go: Go, later: bool) -> None:
 )
 def test_error_that_a_hook_changes(given: ToolResult, text: str) -> None:
     """An error that a hook changes in a result whose text it leaves is what the model reads."""
-    hook = Hook(False, after_call=lambda _, result, __: result._replace(error="stale"))
+    hook = Hook(False, after_call=lambda _, result, __: result.replace(error="stale"))
     with ScriptedModel([[call("look")], "Done."]) as model:
         result = Runner([tool(lambda: given, name="look")], model=model, hooks=[hook]).run("Go.")
 
@@ -361,7 +361,7 @@ def test_arguments_of_an_approver() -> None:
 @BACKENDS
 def test_a_hook_that_promises(go: Go) -> None:
     """A sync hook may answer with something to await."""
-    adding = waiting(lambda _, result, __: result._replace(text="awaited"))
+    adding = waiting(lambda _, result, __: result.replace(text="awaited"))
 
     assert "awaited" == paying(Hook(after_call=lambda *given: adding(*given)), go=go).text
 

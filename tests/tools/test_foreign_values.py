@@ -339,7 +339,7 @@ class Removing:
     """A hook that removes a number from results."""
 
     def after_call(self, made: ToolCall, result: ToolResult, _: object) -> ToolResult | None:
-        return result._replace(text=(result.text or "").replace("2500", "-")) if made.name == "query" else None
+        return result.replace(text=(result.text or "").replace("2500", "-")) if made.name == "query" else None
 
 
 def test_table_that_a_hook_has_changed() -> None:

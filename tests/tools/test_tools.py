@@ -848,7 +848,7 @@ def test_generator_fails() -> None:
         yield 1
         raise ToolError("half")
 
-    assert ToolResult(text="half", error="half", kind="failed") == tool(half).invoke("{}")._replace(exception=None)
+    assert ToolResult(text="half", error="half", kind="failed") == tool(half).invoke("{}").replace(exception=None)
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

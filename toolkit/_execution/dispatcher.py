@@ -31,7 +31,7 @@ from toolkit._execution.undo import CallNote
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.results import accept, explain_exception, log_exception
+from toolkit._tools.results import accept, explain_exception, follow_error, log_exception
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,
@@ -104,7 +104,8 @@ class Dispatcher:
         try:
             if self.middleware:
                 handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
-                result = accept(_replace_error(_check_result(await handler(call)), pipeline.result))
+                result = _check_result(await handler(call))
+                result = accept(result if pipeline.result is None else follow_error(result, pipeline.result))
                 if not result.is_error:  # a middleware may have answered itself, from what the tool once gave
                     self.add_foreign(call.name)
             else:
@@ -203,7 +204,7 @@ class _CallPipeline:
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, ledger)
-        self.result = result._replace(repairs=repairs) if repairs else result
+        self.result = result.replace(repairs=repairs) if repairs else result
         return self.result
 
     def _check_replacement(self, call: ToolCall) -> ToolCall:
@@ -299,7 +300,7 @@ async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> To
         return ToolResult.from_error(Failed(text), error)
     write = tool._invocation.write
     is_written = value is not result.value and result.text == write(result.value)
-    return result._replace(value=value, text=write(value) if is_written else result.text)
+    return result.replace(value=value, text=write(value) if is_written else result.text)
 
 
 def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
@@ -337,13 +338,6 @@ def _check_result(result: object) -> ToolResult:
     raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `next` gave it?")
 
 
-def _replace_error(result: ToolResult, inner: ToolResult | None) -> ToolResult:
-    """Replace the error in the text as well, where a middleware has changed only the error."""
-    if inner is None or not inner.error or not result.error or result.error == inner.error or result.text != inner.text:
-        return result
-    return result._replace(text=(inner.text or "").replace(inner.error, result.error))
-
-
 def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
     """Make the result of a call that did not complete."""
     name = pipeline.call.name[:100]
@@ -368,4 +362,4 @@ def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult)
     except (Exception, SystemExit):
         logger.exception("format_error failed; the model reads the text as it was.")
         return result
-    return result._replace(text=text)
+    return result.replace(text=text)

@@ -350,7 +350,7 @@ class Dependencies:
         try:
             self.shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
         except ValueError as error:
-            return result._replace(text=f"{result.text}\n{error}")
+            return result.replace(text=f"{result.text}\n{error}")
         self._restore_overtaken(place)
         return result
 

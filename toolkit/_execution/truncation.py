@@ -143,7 +143,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
     head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
-    return result._replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
+    return result.replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
 
 
 def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:

@@ -12,7 +12,7 @@ from toolkit._concurrency.backend import Backend, call_function, is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.results import explain_exception
+from toolkit._tools.results import explain_exception, follow_error
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.events import Event
 from toolkit.middleware import Middleware, Next
@@ -115,7 +115,7 @@ def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
 async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
     """Run one hook; if it fails, the result is withheld, since it was not checked."""
     try:
-        return _follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
+        return follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
     except ToolError as refusal:
         return explain_exception(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`
@@ -131,14 +131,6 @@ def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
     if not isinstance(answer, type(given)):
         raise TypeError(f"the hook {hook!r} answers with a {type(given).__name__} or None, not {answer!r}")
     return answer
-
-
-def _follow_error(answer: ToolResult, given: ToolResult) -> ToolResult:
-    """Write the error that a hook changed into the text that it left as it was: the model reads that text alone."""
-    if answer.error in (None, given.error) or answer.text != given.text or answer.text is None:
-        return answer
-    content = answer.text.removesuffix(given.error or "").rstrip("\n")
-    return answer._replace(text=f"{content}\n{answer.error}" if content else answer.error)
 
 
 def _has_method(hook: object, name: str) -> bool:

@@ -126,12 +126,12 @@ class Delegated(DeclaredHandler):
         expected = self.returns.argument_schema
         try:
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
-            return given._replace(value=expected.validator(text)[OUTPUT])
+            return given.replace(value=expected.validator(text)[OUTPUT])
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             problems = ErrorExplainer(expected.schema).explain(faults)
             failure = Failed(f"The module {self.scope.module!r} gave what {tool.name} does not give: {problems}")
-            return ToolResult.from_error(failure)._replace(details=given.details)
+            return ToolResult.from_error(failure).replace(details=given.details)
 
 
 async def _ask_runner(
@@ -148,7 +148,7 @@ async def _ask_runner(
         _depth.reset(token)
     if result.finish_reason in REASONS_WITHOUT_ANSWER:
         failure = Failed(f"The module {tool._scope and tool._scope.module!r} gave no answer: {result.finish_reason}.")
-        return ToolResult.from_error(failure)._replace(details=result)
+        return ToolResult.from_error(failure).replace(details=result)
     return ToolResult(result.output, details=result)
 
 

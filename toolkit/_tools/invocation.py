@@ -118,7 +118,7 @@ class Invocation:
         values, repairs = outcome
         self._tool._check_deps(context)
         result = self._wait(self.execute(values, context))
-        return self._log(result._replace(repairs=repairs) if repairs else result)
+        return self._log(result.replace(repairs=repairs) if repairs else result)
 
     async def _ainvoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
@@ -127,7 +127,7 @@ class Invocation:
         self._tool._check_deps(context)
         result = self.execute(values, context) if self.is_async else await self._execute_in_thread(values, context)
         whole = result if isinstance(result, ToolResult) else await result
-        return self._log(whole._replace(repairs=repairs) if repairs else whole)
+        return self._log(whole.replace(repairs=repairs) if repairs else whole)
 
     def _wait(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
         """Wait for an awaitable result in the private event loop."""

@@ -199,8 +199,23 @@ def accept(result: ToolResult) -> ToolResult:
     return _complete_fields(result, ToolResult(text=text), text, error)
 
 
+def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
+    """Write an error that a hook or a middleware changed into the text that it left as it was.
+
+    Args:
+        result: The answer of the hook or middleware.
+        given: The result that it got.
+    """
+    text = result.text
+    if not result.error or result.error == given.error or text is None or text != given.text:
+        return result
+    if given.error and given.error in text:
+        return result.replace(text=text.replace(given.error, result.error))
+    return result.replace(text=f"{text}\n{result.error}" if text else result.error)
+
+
 def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: str | None) -> ToolResult:
-    return result._replace(
+    return result.replace(
         text=text,
         error=error,
         kind=result.kind or (None if error is None else "failed"),

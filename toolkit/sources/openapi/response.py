@@ -54,7 +54,7 @@ class ServerResponse:
     def render(self) -> ToolResult:
         """Make the result for the model."""
         result = self._render_error() if self.status >= 300 else self._render_success()
-        return result._replace(details={"operation": self.label, "status": self.status})
+        return result.replace(details={"operation": self.label, "status": self.status})
 
     @property
     def _status_line(self) -> str:
