@@ -216,6 +216,7 @@ class ToolMessage(FrozenValue):
     Attributes:
         foreign: The tools with `trust="foreign"` that the run had called by then; never sent to a model.
         timestamp: End of the call, in seconds since 1970, UTC; never sent to a model.
+        is_cut: Whether the text is a part of the result's, since that was too long; never sent to a model.
     """
 
     call_id: str
@@ -227,6 +228,7 @@ class ToolMessage(FrozenValue):
     files: tuple[File, ...] = ()
     foreign: tuple[str, ...] = field(default=(), compare=False, repr=False)
     timestamp: float = field(default=0.0, compare=False, repr=False)
+    is_cut: bool = field(default=False, compare=False, repr=False)
 
     def to_result(self) -> ToolResult:
         """Return what is known of the call's outcome: no value, no exception, no details."""

@@ -321,6 +321,24 @@ def test_truncated_result() -> None:
     assert "there is nothing at 'x'. There is: none" in list_results(second)[-1]
 
 
+def test_truncated_result_in_a_saved_state() -> None:
+    """A state remembers which results were truncated."""
+    first = scripted([call("note", to="x", text="a" * 300)], max_result=100).run("Write.")
+    saved = RunState.from_json(first.state.to_json())
+    second = scripted([call("note", text="†x")]).run("More.", messages=saved.messages)
+
+    assert "there is nothing at 'x'" in list_results(second)[-1]
+
+
+def test_result_that_quotes_a_truncated_one() -> None:
+    """A result is not taken for a truncated one by its words."""
+    quote = "[... The whole result has 9 characters; its middle is left out here. ...]"
+    first = scripted([call("note", to="x", text=quote)]).run("Write.")
+    second = scripted([call("note", text="†x")]).run("More.", messages=first.messages)
+
+    assert quote == list_results(second)[-1]
+
+
 def test_circles() -> None:
     """Calls that wait for each other are errors, and the run continues."""
     calls = [call("add", to="x", a="†y", b=1), call("add", to="y", a="†x", b=1), call("add", a=1, b=1)]

@@ -20,7 +20,6 @@ from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Deferred
-from toolkit._execution.truncation import is_truncated
 from toolkit._messages import (
     OUTPUT,
     OUTPUT_PATH,
@@ -463,7 +462,7 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
 def _restore_value(shared: SharedValues, call: ToolCall, message: ToolMessage, tools: Tools) -> None:
     """Store a result from a history."""
     tool = tools.get(call.name)
-    if call.output_path and tool and may_refer(tool) and not (message.is_error or is_truncated(message.text)):
+    if call.output_path and tool and may_refer(tool) and not (message.is_error or message.is_cut):
         with suppress(ToolError, ValueError):  # it was not stored the first time, either
             shared.store_result(parse_output_path(call), parse_result_text(message.text, tool), call.instance)
 

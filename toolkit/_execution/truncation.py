@@ -34,8 +34,6 @@ MAX_ENTRIES = 10_000
 PAGE = 20_000
 # Characters that it says of itself.
 MAX_HEAD = 200
-# What stands where something was left out.
-_CUT = "[... The whole result has"
 # The tool that a run adds to its own with the first handle.
 RESULT_READ = "result_read"
 # Characters on each side of a match, in a line that is too long.
@@ -124,7 +122,7 @@ class ResultStore:
 def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore | None = None) -> ToolResult:
     """Shorten the text of a result to about `limit` characters: beginning and end stay, with a note between them.
 
-    The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
+    A result that is short enough is returned itself. The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
 
     Args:
         result: The result of a call.
@@ -154,15 +152,10 @@ def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
     return text[end + 1 :] if at_start else text[: end + 1]
 
 
-def is_truncated(text: str) -> bool:
-    """Return whether a text was shortened by `truncate`."""
-    return _CUT in text
-
-
 def _build_note(text: str, handle: str, *, is_table: bool) -> str:
     ways = "offset=row, columns=[...]" if is_table else "offset=..."
     way = f'Read on with result_read(handle="{handle}", {ways} or query="...").' if handle else "Ask for less."
-    return f"\n\n{_CUT} {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
+    return f"\n\n[... The whole result has {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
 
 
 def _count_from_start(offset: int, length: int) -> int:

@@ -404,17 +404,19 @@ class Turn:
 
     def _finish(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
+        shown = self._caller.dispatcher.truncate(event.ran or call, result)
         self.finished[call.id] = event
         self.messages.append(
             ToolMessage(
                 call_id=call.id,
                 name=call.name,
-                text=self._caller.dispatcher.truncate(event.ran or call, result).text or "",
+                text=shown.text or "",
                 is_error=result.is_error,
                 images=result.images,
                 files=result.files,
                 foreign=tuple(sorted(self._caller.dispatcher.foreign)),
                 timestamp=time.time(),
+                is_cut=shown is not result,
             )
         )
 

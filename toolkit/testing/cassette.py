@@ -41,8 +41,8 @@ Mode: TypeAlias = Literal["record", "replay", "auto"]
 # Increased when the format of the file changes.
 VERSION = 1
 # What differs from run to run and no model is sent, or what a response that is recorded before has.
-UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "items", "model", "provider_call_id", "timestamp"})
-UNSTABLE |= {"usage", "wire_arguments"}
+UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "is_cut", "items", "model", "provider_call_id"})
+UNSTABLE |= {"timestamp", "usage", "wire_arguments"}
 PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
 # Results that are not answers yet; the same call may have another one later.
 OPEN = ("cancelled", "pending", "stopped")
