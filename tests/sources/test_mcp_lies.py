@@ -164,6 +164,32 @@ def test_each_lie(name: str, way: str, tmp_path: Path) -> None:
     assert not is_running(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("line", LOST),
+        ("body", f"{REFUSED}Failed to parse JSON response: it has more than 16,777,216 bytes"),
+        ("packed", LOST),
+    ],
+)
+def test_long_answer_of_a_url(name: str, text: str) -> None:
+    """An answer over HTTP that is too long, or compressed, is an error at once; the next call is answered."""
+    with lie("http") as server:
+        box = Toolbox([server])
+        results = [box.call(f"mcp_liar_{each}") for each in (name, "echo", "echo")]
+
+    assert [text, "done"] == [results[0].text, results[-1].text]
+
+
+def test_long_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A line of a command that is too long is no message; what follows it is read."""
+    with lie("stdio") as server:
+        results = [Toolbox([server]).call(f"mcp_liar_{name}") for name in ("line", "echo")]
+
+    assert ["done", "done"] == [result.text for result in results]
+    assert max(len(record.getMessage()) for record in caplog.records) < 1_000
+
+
 @contextmanager
 def record_requests() -> Iterator[tuple[str, list[str]]]:
     """Serve on this machine, and give the address and the paths that were asked for."""

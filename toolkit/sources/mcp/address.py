@@ -17,7 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from toolkit.errors import DefinitionError
-from toolkit.sources.mcp.streams import ErrorOutput, Streams
+from toolkit.sources.mcp.streams import LINES, MAX_MESSAGE, ErrorOutput, Streams
 
 MIN_SECRET = 4  # characters: a shorter text is in too many words
 
@@ -107,8 +107,10 @@ class Address:
                 "timeout": httpx2.Timeout(seconds, read=None),  # a stream may be silent; each request has its deadline
                 "limits": httpx2.Limits(max_connections=None),  # no call waits for another one's connection
             }
-            async with httpx2.AsyncClient(headers=self.headers, auth=self.auth, **options) as http:
-                streams = Streams(streamable_http_client(self.server, http_client=http))
+            headers = {"Accept-Encoding": "identity", **(self.headers or {})}
+            async with httpx2.AsyncClient(headers=headers, auth=self.auth, **options) as http:
+                transport = streamable_http_client(self.server, http_client=http, max_sse_event_size=MAX_MESSAGE)
+                streams = Streams(transport)
                 http.event_hooks = {"response": [streams.on_response]}
                 yield streams
         elif isinstance(self.server, list):
@@ -121,7 +123,8 @@ class Address:
     @asynccontextmanager
     async def _start(self, errors: ErrorOutput) -> AsyncIterator[Any]:
         env = None if self.env is None else dict(self.env)
-        command = StdioServerParameters(command=self.server[0], args=self.server[1:], env=env, cwd=self.cwd)
+        program, *arguments = self.server
+        command = StdioServerParameters(command=program, args=arguments, env=env, cwd=self.cwd, encoding=LINES)
         async with stdio_client(command, errlog=cast("TextIO", errors.file)) as streams:
             errors.file.close()  # so that it ends with the command
             yield streams

@@ -1,11 +1,15 @@
-"""The streams to a server: they know when the server has ended them, and what its command said at the end."""
+"""The streams to a server: they know when the server has ended them, and what its command said at the end.
+
+The mcp package bounds neither a line of a command nor an answer of a URL, so that is done here.
+"""
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -15,6 +19,9 @@ import mcp_types as types
 
 from toolkit._schema.json_text import escape_confusable
 
+MAX_MESSAGE = 16 * 2**20  # bytes
+# The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
+LINES = "toolkit_lines"
 MAX_WORDS = 500  # characters at the end of a command's standard error that are kept
 LAST_WORDS = 1.0  # seconds to wait for that end
 
@@ -44,12 +51,66 @@ class Streams(AbstractAsyncContextManager[Any]):
         return await self._streams.__aexit__(*error)
 
     async def on_response(self, response: httpx2.Response) -> None:
-        """Notice errors, and that the session is gone: by status 404, whatever the body says."""
+        """Bound an answer, and notice errors, and that the session is gone: by status 404, whatever the body says.
+
+        Raises:
+            httpx2.StreamError: It is compressed, although that was not asked for: it may grow a thousandfold.
+        """
         request = response.request
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.StreamError("it is compressed")
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _BoundedStream(response.stream)
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
         if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST":
             self.has_ended |= "mcp-session-id" in request.headers
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of an answer that is one message."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_MESSAGE
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.StreamError(f"it has more than {MAX_MESSAGE:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _LineDecoder(codecs.getincrementaldecoder("utf-8")):  # type: ignore[misc]  # a function that returns a class
+    """Decodes UTF-8; the rest of a line that is too long is left out, so that it is no message."""
+
+    length = 0  # bytes of the line that has not ended
+    skips = False  # its rest
+
+    def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT001, FBT002  as the base class
+        if self.skips:
+            _, newline, data = data.partition(b"\n")
+            self.skips = not newline
+        end = data.rfind(b"\n") + 1
+        self.length = len(data) - end + (0 if end else self.length)
+        if self.length > MAX_MESSAGE:
+            self.skips, self.length = True, 0
+            self.reset()
+            return "\n"
+        text: str = super().decode(data, final)
+        return text
+
+
+def _find_codec(name: str) -> codecs.CodecInfo | None:
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=_LineDecoder) if name == LINES else None
+
+
+codecs.register(_find_codec)
 
 
 class _Received:
