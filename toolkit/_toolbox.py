@@ -325,8 +325,8 @@ class Toolbox:
             update: Whether to write the file instead: the first time, and where a difference is right.
 
         Raises:
-            DefinitionError: The tools differ; the message has one line for each difference. Or there is no such file, or
-                it is not a lock.
+            DefinitionError: The tools differ; the message has one line for each difference. Or there is no such file,
+                or it is not a lock.
             OSError: The file cannot be read or written.
         """
         from toolkit._tools.lock import check_lock

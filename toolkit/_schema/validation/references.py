@@ -22,6 +22,8 @@ MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
 # Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
+# Kinds of values that hold others.
+_NESTS = (dict, list)
 
 
 def refuse(place: str, reason: str, remedy: str) -> NoReturn:
@@ -144,12 +146,13 @@ def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     while waiting:
         place, part, is_names = waiting.pop()
         if isinstance(part, list):
-            waiting += [(join_pointer(place, number), each, False) for number, each in enumerate(part)]
-        if not isinstance(part, dict):
+            waiting += [(join_pointer(place, n), each, False) for n, each in enumerate(part) if type(each) in _NESTS]
             continue
         if not is_names and part.keys() & {"$id", "$anchor", "$dynamicAnchor"}:
             yield place, part
-        inner = [(key, value) for key, value in part.items() if is_names or key not in _DATA]
+        inner = [
+            (key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in _DATA)
+        ]
         waiting += [(join_pointer(place, key), value, key in NAMED and not is_names) for key, value in inner]
 
 

@@ -85,13 +85,17 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _LineDecoder(codecs.getincrementaldecoder("utf-8")):  # type: ignore[misc]  # a function that returns a class
+class _LineDecoder(codecs.BufferedIncrementalDecoder):
     """Decodes UTF-8; the rest of a line that is too long is left out, so that it is no message."""
 
     length = 0  # bytes of the line that has not ended
     skips = False  # its rest
 
-    def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT001, FBT002  as the base class
+    def _buffer_decode(self, input: Any, errors: str, final: bool) -> tuple[str, int]:  # noqa: A002, FBT001  the names of the base class
+        return codecs.utf_8_decode(input, errors, final)
+
+    def decode(self, input: Any, final: bool = False) -> str:  # noqa: A002, FBT001, FBT002  as above
+        data = input
         if self.skips:
             _, newline, data = data.partition(b"\n")
             self.skips = not newline
@@ -101,8 +105,7 @@ class _LineDecoder(codecs.getincrementaldecoder("utf-8")):  # type: ignore[misc]
             self.skips, self.length = True, 0
             self.reset()
             return "\n"
-        text: str = super().decode(data, final)
-        return text
+        return super().decode(data, final)
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:
