@@ -19,7 +19,7 @@ from itertools import count, product
 from urllib.parse import quote
 
 from toolkit import ToolError
-from toolkit._guards.client import HttpClient
+from toolkit._guards.http_client import HttpClient
 from toolkit._guards.network import Dialer
 
 PUBLIC = "93.184.216.34"

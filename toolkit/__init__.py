@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from toolkit._runner.stream import RunHandle as RunHandle
     from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
-    from toolkit._tools.fingerprint import Fingerprint as Fingerprint
+    from toolkit._tools.definitions import Fingerprint as Fingerprint
     from toolkit._tools.tool import Tool as Tool
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
@@ -111,7 +111,7 @@ _HOMES = {
     "toolkit._runner.stream": ("RunHandle",),
     "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
-    "toolkit._tools.fingerprint": ("Fingerprint",),
+    "toolkit._tools.definitions": ("Fingerprint",),
     "toolkit._tools.tool": ("Tool",),
     "toolkit.errors": (
         "ApprovalError",

@@ -40,7 +40,7 @@ from toolkit._tools.tool import CONTEXT_REMEDY, check_deps, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
 
 if TYPE_CHECKING:
-    from toolkit._tools.fingerprint import Fingerprint
+    from toolkit._tools.definitions import Fingerprint
 
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -329,7 +329,7 @@ class Toolbox:
                 or it is not a lock.
             OSError: The file cannot be read or written.
         """
-        from toolkit._tools.lock import check_lock
+        from toolkit._tools.definitions import check_lock
 
         check_lock(path, self, update=update)
 
@@ -339,7 +339,7 @@ class Toolbox:
         Raises:
             DefinitionError: A tool cannot be described to a model.
         """
-        from toolkit._tools.fingerprint import make_fingerprint
+        from toolkit._tools.definitions import make_fingerprint
 
         settings = {"references": self.references or None, "check_output": self.check_output or None}
         return make_fingerprint(self.snapshot().values(), {"strict": self.strict, **settings})

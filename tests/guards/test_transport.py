@@ -29,7 +29,7 @@ from tests.origins import Origin, http
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._guards.client import MAX_REDIRECTS, HttpClient
+from toolkit._guards.http_client import MAX_REDIRECTS, HttpClient
 from toolkit._guards.network import MAX_PENDING, Dialer, Refused
 from toolkit._guards.network import connect as real_connect
 from toolkit._guards.transport import GuardedTransport, parse_url

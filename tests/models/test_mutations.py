@@ -24,7 +24,7 @@ from toolkit import ModelError, Runner, RunResult, Toolbox
 from toolkit._messages import ModelResponse, ToolMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, Reply, reply, strict_chat, strict_responses, wire
+from toolkit.testing import FakeServer, Reply, rendering, reply, strict_chat, strict_responses
 
 CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "200"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
@@ -315,7 +315,9 @@ def items(calls: list[tuple[str, str]], text: str) -> list[dict[str, Any]]:
 
 def response(calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
     """A good answer in Responses: its events, or the one body."""
-    ask = wire.ReplyContext(number=1, model="fake", stream=streams, include_usage=True, new_id=str, api="responses")
+    ask = rendering.ReplyContext(
+        number=1, model="fake", stream=streams, include_usage=True, new_id=str, api="responses"
+    )
     sent = b"".join(reply.output(*items(calls, text), split=size).render(ask).pieces)
     if not streams:
         return [json.loads(sent)]

@@ -3,7 +3,7 @@
 Files, each importing only those below it:
 
     service      a JSON service at an address that the application knows
-    client       the HTTP client: bounded time and bytes, redirects, for sync and async callers
+    http_client  the HTTP client: bounded time and bytes, redirects, for sync and async callers
     transport    URLs, and a transport of httpx2 on guarded connections
     network      connections to public addresses and to what is allowed besides
     redaction    secrets in texts, escaped or encoded

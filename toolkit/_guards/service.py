@@ -17,7 +17,7 @@ from toolkit._schema.json_text import escape_invisible
 from toolkit.errors import DefinitionError, Failed
 
 if TYPE_CHECKING:
-    from toolkit._guards.client import HttpClient
+    from toolkit._guards.http_client import HttpClient
 
 USER_AGENT = f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2"
 TIMEOUT = 10.0  # seconds
@@ -63,7 +63,7 @@ class JsonService:
         """
         import httpx2  # it takes longer to load than all of the tools
 
-        from toolkit._guards.client import MAX_BYTES, HttpError, HttpTimeout
+        from toolkit._guards.http_client import MAX_BYTES, HttpError, HttpTimeout
 
         headers = {
             "User-Agent": self.user_agent,
@@ -92,7 +92,7 @@ class JsonService:
     def _client(self) -> HttpClient:
         import httpx2
 
-        from toolkit._guards.client import HttpClient
+        from toolkit._guards.http_client import HttpClient
 
         return HttpClient.for_server(httpx2.URL(self.base_url), timeout=self.timeout)
 

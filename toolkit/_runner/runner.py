@@ -44,7 +44,7 @@ from toolkit.errors import ConversationError, DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
-    from toolkit._tools.fingerprint import Fingerprint
+    from toolkit._tools.definitions import Fingerprint
 
 # Options that say where a run runs, not what it does.
 PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
@@ -367,7 +367,7 @@ class Runner(Controls, Delegate):
         Raises:
             DefinitionError: A tool cannot be described to a model.
         """
-        from toolkit._tools.fingerprint import Fingerprint, make_fingerprint
+        from toolkit._tools.definitions import Fingerprint, make_fingerprint
 
         given: dict[str, Any] = {
             name: value

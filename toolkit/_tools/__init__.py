@@ -5,8 +5,7 @@ Schemas come from `_schema`, the forms of providers from `_dialects`. Gates, ret
 Files, each importing only those below it:
 
     check            findings about the tools of a toolbox
-    fingerprint      digests of tools and settings, to compare two processes
-    lock             the definitions of tools in a file, and the differences
+    definitions      the definitions of tools, compared with a file or with another process
     addable          items that a toolbox is made of, and the tools that each stands for
     bindings         functions bound to tools, and the choice between them
     delegation       tools that a module executes: a runner or a function of its own

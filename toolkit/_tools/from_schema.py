@@ -24,7 +24,7 @@ from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT,
 from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, TypeSchema
 from toolkit._schema.function_schema import ReturnType
 from toolkit._schema.json_schema import TYPES, inline_root
-from toolkit._schema.validation.references import SchemaDocument, bundle, join_pointer
+from toolkit._schema.validation.pointers import SchemaDocument, bundle, join_pointer
 from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope

@@ -26,7 +26,7 @@ from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
-from toolkit._guards.client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient, HttpResponse
+from toolkit._guards.http_client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient, HttpResponse
 from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit._guards.transport import MAX_SHOWN
 from toolkit._messages import ToolResult

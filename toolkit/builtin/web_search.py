@@ -31,7 +31,7 @@ from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._concurrency.threads import Job, Outcome, ThreadPool, get_unless_cancelled
 from toolkit._context import ToolContext
-from toolkit._guards.client import FIRST_ERROR_STATUS, HttpClient
+from toolkit._guards.http_client import FIRST_ERROR_STATUS, HttpClient
 from toolkit._guards.options import check_seconds
 from toolkit._guards.service import check_base_url
 from toolkit._messages import ToolResult

@@ -35,7 +35,7 @@ from toolkit._runner.state import RunState
 from toolkit._runner.sub_agent import FAILED, SubAgent, delegate
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.fingerprint import Fingerprint
+from toolkit._tools.definitions import Fingerprint
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.errors import Failed, FingerprintError, Halt, ModelError, ToolkitError

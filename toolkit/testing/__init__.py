@@ -12,7 +12,7 @@ Files, each importing only those below it:
     cassette          Cassette: the answers of a model and the results of tools, recorded and replayed
     dry_tools         dry_run: tools of which only reads run
     fake_server       FakeServer and its replies, faults of the network included
-    wire              a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
+    rendering         a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
     scripted          ScriptedModel, which needs no server
     strict_responses  requests to Responses that OpenAI refuses
     strict_chat       requests to Chat Completions that OpenAI refuses, and schemas

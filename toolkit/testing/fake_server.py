@@ -26,8 +26,16 @@ from http.client import HTTPException, parse_headers, responses
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from toolkit.testing import strict_chat, strict_responses
+from toolkit.testing.rendering import (
+    CallSpec,
+    Completion,
+    Payload,
+    ReplyContext,
+    encode_json,
+    render_events,
+    take_bytes,
+)
 from toolkit.testing.scripted import ScriptError
-from toolkit.testing.wire import CallSpec, Completion, Payload, ReplyContext, encode_json, render_events, take_bytes
 
 End: TypeAlias = Literal["whole", "cut", "reset", "held"]
 Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"

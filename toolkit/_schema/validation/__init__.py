@@ -9,5 +9,5 @@ Files, each importing only those below it:
     syntax       the values that each keyword may have
     patterns     regular expressions of ECMAScript for the engines there are
     checks       checks in Python, where pydantic-core has none
-    references   JSON pointers, anchors and references; a part of a schema as a schema of its own
+    pointers     JSON pointers, anchors and references; a part of a schema as a schema of its own
 """

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator
 
 from toolkit._schema.json_schema import MAX_KEYS, to_hashable
-from toolkit._schema.validation.references import refuse
+from toolkit._schema.validation.pointers import refuse
 from toolkit.errors import InvalidArguments
 
 MAX_STEPS = 10_000  # steps that a schema may need for one place of a document

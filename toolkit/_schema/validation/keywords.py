@@ -27,7 +27,7 @@ from toolkit._schema.validation.checks import (
     to_integer,
 )
 from toolkit._schema.validation.patterns import build_matcher, write_pattern
-from toolkit._schema.validation.references import SchemaDocument, join_pointer, refuse
+from toolkit._schema.validation.pointers import SchemaDocument, join_pointer, refuse
 from toolkit._schema.validation.syntax import check_keywords
 
 Node: TypeAlias = dict[str, Any]

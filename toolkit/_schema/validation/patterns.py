@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaError, SchemaValidator
 
-from toolkit._schema.validation.references import refuse
+from toolkit._schema.validation.pointers import refuse
 
 Node = dict[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolkit._schema.json_schema import TYPES, is_number
-from toolkit._schema.validation.references import join_pointer, refuse
+from toolkit._schema.validation.pointers import join_pointer, refuse
 
 # Applicators for the same value: what a schema says of it may stand in any of them.
 APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})

@@ -27,7 +27,7 @@ from toolkit._schema.validation.keywords import (
     with_info,
     write_any_json,
 )
-from toolkit._schema.validation.references import SchemaDocument
+from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError, InvalidArguments
 
 

@@ -34,7 +34,7 @@ from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.lock import compare_tools, write_lock
+from toolkit._tools.definitions import compare_tools, write_lock
 from toolkit._tools.options import ToolOptions
 from toolkit.errors import DefinitionError, Denied, Failed, TimedOut, ToolError
 

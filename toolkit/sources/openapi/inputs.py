@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from toolkit._schema.validation.references import bundle
+from toolkit._schema.validation.pointers import bundle
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.sources.openapi.document import Operation

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import to_json
 
 from toolkit._schema.json_schema import map_schemas
-from toolkit._schema.validation.references import SchemaDocument
+from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError
 
 Text = Annotated[str, BeforeValidator(str)]
