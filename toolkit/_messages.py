@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from math import isfinite
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import Self
@@ -555,7 +555,16 @@ def message_to_dict(message: Message) -> dict[str, Any]:
 
 
 def _fields_to_json(value: Any) -> dict[str, Any]:
-    return {f.name: _to_json(getattr(value, f.name)) for f in fields(value)}
+    pairs = [(name, getattr(value, name)) for name in _list_names(type(value))]  # type: ignore[arg-type]  # a class can be hashed
+    return {name: item if type(item) in _PLAIN else _to_json(item) for name, item in pairs}
+
+
+@cache
+def _list_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(declared.name for declared in fields(kind))
+
+
+_PLAIN = frozenset({str, int, float, bool, NoneType})
 
 
 def _to_json(value: Any) -> Any:

@@ -81,7 +81,7 @@ class RunState(FrozenValue):
 
     def to_json(self, *, key: str | bytes = b"") -> str:
         """Serialize the state; sign it by HMAC-SHA-256 where a key is given."""
-        plain = asdict(self.replace(messages=(), results=(), calls_by_tool={}))
+        plain = {**vars(self), "usage": vars(self.usage), "pending": [*map(asdict, self.pending)]}
         messages = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "results")}
         counts = {"calls_by_tool": dict(self.calls_by_tool)}
         data = {"version": VERSION, **plain, **messages, **counts}

@@ -99,8 +99,11 @@ class Activities:
         return wire.Opened(plan=self._make_plan(factory, own), state=state.to_json())
 
     @activity.defn(name=wire.MODEL)
-    async def call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
+    async def call_model(self, given: Any) -> Mapping[str, Any]:
         """Call the model once."""
+        return vars(await self._call_model(wire.ModelStep(**given)))
+
+    async def _call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
         with _translated(), self._inside(step.path) as factory:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
@@ -117,9 +120,12 @@ class Activities:
         )
 
     @activity.defn(name=wire.CALL)
-    async def call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
+    async def call_tool(self, given: Any) -> Mapping[str, Any]:
         """Run one call with its gates; one that another attempt has started is not repeated if its tool may not be."""
-        delegation = _Delegation(step.answer)
+        return vars(await self._call_tool(wire.CallStep(**given)))
+
+    async def _call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
+        delegation = _Delegation(wire.ChildAnswer(**step.answer) if step.answer else None)
         with _translated(), self._inside(step.path) as factory, delegation:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)

@@ -1,7 +1,8 @@
 """The messages between client, workflow and activities: plain data, written as JSON by the engine's converter.
 
 States, responses and approvals stand in it as this library's own JSON, so that they are read as strictly as anywhere.
-The annotations are not texts, as the engine resolves them for each payload.
+The steps that a run has many of, and their outcomes, are sent as the dicts of their fields: of a data class the engine
+resolves the annotations for each payload, and looks at each value in it. So these are no texts here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -149,7 +150,7 @@ class CallStep:
         foreign: Names of the tools with `trust="foreign"` that the run has called, or one above it.
         available: As the model's activity returned it.
         decision: The decision on the approval.
-        answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to.
+        answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to, as a `ChildAnswer`.
     """
 
     fingerprint: str
@@ -158,7 +159,7 @@ class CallStep:
     foreign: Sequence[str] = ()
     available: Sequence[str] | None = None
     decision: Mapping[str, Any] | None = None
-    answer: ChildAnswer | None = None
+    answer: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
@@ -47,8 +47,6 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
     from toolkit._runner.state import RunState
     from toolkit.errors import ToolkitError
-
-T = TypeVar("T")
 
 # Seconds between two looks for a worker with the tools of the run.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
@@ -176,7 +174,7 @@ class RunWorkflow:
         plan, state = given.plan, given.state
         if given.path and plan is not None and not state:  # a sub-agent
             step = wire.OpenStep(run_id=given.run_id, question=given.question, path=given.path)
-            opened = await self._execute(wire.OPEN, step, wire.Opened, plan)
+            opened = await self._execute(wire.OPEN, step, plan, result_type=wire.Opened)
             plan, state = opened.plan, opened.state
         elif plan is None:
             step = wire.OpenStep(run_id=given.run_id, question=given.question)
@@ -230,10 +228,11 @@ class RunWorkflow:
             )
         try:
             step = wire.ModelStep(fingerprint=plan.fingerprint, state=state, path=self._given.path)
-            asked = asyncio.create_task(self._execute(wire.MODEL, step, wire.ModelOutcome, plan))
-            (outcome,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
+            asked = asyncio.create_task(self._execute(wire.MODEL, vars(step), plan))
+            (done,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
         except ActivityError as error:
             raise _translate(error) from error
+        outcome = wire.ModelOutcome(**done)
         self._add_usage(outcome.usage)
         self._available = outcome.available
         if outcome.halt is not None:
@@ -327,7 +326,7 @@ class RunWorkflow:
             waiting = _load_pending(outcome.pending)
             approved, own = {"approved": True}, _make_call_state(state, waiting.call, waiting)
             foreign = sorted({*foreign, *end.foreign})
-            step = replace(step, state=own, decision=approved, answer=end.answer, foreign=foreign)
+            step = replace(step, state=own, decision=approved, answer=vars(end.answer), foreign=foreign)
             return replace(await self._execute_call(call, step, plan), calls_by_tool=end.calls_by_tool)
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
@@ -336,7 +335,8 @@ class RunWorkflow:
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
 
     async def _execute_call(self, call: ToolCall, step: wire.CallStep, plan: wire.Plan) -> wire.CallOutcome:
-        return await self._execute(wire.CALL, step, wire.CallOutcome, plan, plan.tools.get(call.name, _NO_PLAN))
+        done = await self._execute(wire.CALL, vars(step), plan, plan.tools.get(call.name, _NO_PLAN))
+        return wire.CallOutcome(**done)
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
         """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
@@ -375,15 +375,17 @@ class RunWorkflow:
         is_cancelled = outcome.finish_reason == "cancelled"
         return _ChildEnd(None if is_cancelled else answer, vars(state.usage), state.calls_by_tool, sorted(names))
 
-    async def _execute(self, name: str, step: Any, kind: type[T], plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN) -> T:
+    async def _execute(
+        self, name: str, step: Any, plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN, result_type: Any = None
+    ) -> Any:
         """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
         look = FIRST_LOOK
         while True:
             try:
-                done: T = await workflow.execute_activity(
+                done = await workflow.execute_activity(
                     name,
                     step,
-                    result_type=kind,
+                    result_type=result_type,
                     task_queue=tool.task_queue or None,
                     start_to_close_timeout=timedelta(seconds=tool.seconds or ANY_SECONDS),
                     heartbeat_timeout=timedelta(seconds=plan.heartbeat),
