@@ -35,6 +35,7 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import after_foreign, defer
+from toolkit.middleware import Next
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
@@ -172,8 +173,8 @@ class Changing:
         return result.replace(text=f"<{result.text}>")
 
 
-def sign(call: ToolCall, next: Callable[[ToolCall], ToolResult], context: Any) -> ToolResult:
-    result = next(call)
+async def sign(call: ToolCall, call_next: Next) -> ToolResult:
+    result = await call_next(call)
     return result.replace(text=f"{result.text}, signed")
 
 

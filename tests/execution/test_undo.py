@@ -372,6 +372,74 @@ def test_old_runs() -> None:
     assert ["unknown"] * 3 == [each.outcome for each in runner.undo(state)]
 
 
+def test_tool_of_the_same_name() -> None:
+    """Another tool that has the name of one that is gone does not undo its calls."""
+    ledger, undone = MemoryLedger(), list[int]()
+    state = book_three(undone.append, ledger=ledger).run("Go.").state
+    other = tool(declare, name="book", undo=lambda path: undone.append(path))
+
+    assert ["failed"] * 3 == [each.outcome for each in Runner([other], ledger=ledger).undo(state)]
+    assert [] == undone
+
+
+def test_second_try_of_a_middleware() -> None:
+    """A call that a middleware tries again is undone where the second try has succeeded."""
+    undone: list[str] = []
+    failures = [OSError("busy")]
+
+    async def again(own: Any, call_next: Any) -> Any:
+        first = await call_next(own)
+        return await call_next(own) if first.is_error else first
+
+    @tool(idempotent=True, undo=undone.append)
+    def store(name: str) -> str:
+        """Store."""
+        if failures:
+            raise failures.pop()
+        return f"stored {name}"
+
+    runner = Runner([store], model=ScriptedModel([call("store", name="x"), "Done."]), middleware=[again])
+    result = runner.run("Go.")
+
+    assert ["undone"] == [each.outcome for each in runner.undo(result.state)]
+    assert (["stored x"], "stored x") == (undone, result.calls[0].result.text)
+
+
+# -- sub-agents
+
+
+def make_agents(undone: list[int], inner_end: Any = "Booked.", **options: Any) -> Runner:
+    """A runner that books 1, delegates to an agent that books 2 and delegates the rest, and books 4."""
+    made = tool(lambda n: n, name="book", description="Book.", undo=undone.append, effect="write")
+    last = Runner([made], model=ScriptedModel([call("book", n=3), "Booked."]))
+    script: list[Any] = [call("book", n=2), call("ask_last", query="Book 3."), inner_end]
+    inner = Runner([made, last.as_tool("ask_last", "3")], model=ScriptedModel(script), **options)
+    agent = inner.as_tool("ask_inner", "2 and 3", max_depth=3)
+    outer = [call("book", n=1), call("ask_inner", query="Book 2 and 3."), call("book", n=4), "Done."]
+    return Runner([made, agent], model=ScriptedModel(outer))
+
+
+def test_sub_agents() -> None:
+    """What sub-agents have done is undone with the run above, all of it in reverse."""
+    undone: list[int] = []
+    runner = make_agents(undone)
+    state = runner.run("Go.").state
+
+    assert ["undone"] * 4 == [each.outcome for each in runner.undo(state)]
+    assert [4, 3, 2, 1] == undone
+
+
+def test_sub_agent_that_fails() -> None:
+    """A sub-agent with `undo_on_failure` undoes what it has done, and no more; nothing is undone twice."""
+    undone: list[int] = []
+    runner = make_agents(undone, ModelError("down"), undo_on_failure=True)
+    state = runner.run("Go.").state
+    before = [*undone]
+    runner.undo(state)
+
+    assert ([3, 2], [3, 2, 4, 1]) == (before, undone)
+
+
 # -- the run afterwards
 
 

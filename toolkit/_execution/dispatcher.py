@@ -66,6 +66,8 @@ class Dispatcher:
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
         undo_ledger: Records those of tools with `undo` where there is no ledger.
+        runs_above: Ids of the runs above whose `undo` undoes these calls, too; they are recorded as calls of the first,
+            the outermost.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
         started: Calls that have reached their tools, as they ran, by id.
         foreign: Names of the tools with `trust="foreign"` that the run, or one inside or around it, has called.
@@ -85,6 +87,7 @@ class Dispatcher:
     overflow: ResultStore | None = None
     ledger: Ledger | None = None
     undo_ledger: Ledger | None = None
+    runs_above: tuple[str, ...] = ()
     suspects: Collection[str] = ()
     started: dict[str, ToolCall] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
@@ -169,6 +172,7 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
+        tries: How often it has run, where it may be repeated and each time is recorded.
         result: What the steps gave; None until they have ended.
         tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
@@ -179,6 +183,7 @@ class _CallPipeline:
     backend: Backend
     emit: Emit
     has_started: bool = False
+    tries: int = 1
     result: ToolResult | None = None
     tool_context: ToolContext[Any] = field(init=False)
 
@@ -198,11 +203,13 @@ class _CallPipeline:
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
         ledger = dispatcher.undo_ledger if dispatcher.ledger is None and tool.settings.undo else dispatcher.ledger
-        if ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
+        is_again = self.has_started and tool.settings.may_repeat  # a middleware's second try
+        if ledger is None or (is_again and tool.settings.undo is None):
             if dispatcher.is_gated(tool):
                 arguments, call = await self._pass_gates(tool, arguments, call)
             result = await self._invoke(tool, arguments, call)
         else:
+            self.tries += is_again
             result = await self._execute_recorded(tool, arguments, call, ledger)
         self.result = result.replace(repairs=repairs) if repairs else result
         return self.result
@@ -224,10 +231,11 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
         """Execute a call and write each of its stages into the ledger; a call that it knows is not executed again."""
+        runs = (*self.dispatcher.runs_above, self.context.run_id)
         record = CallRecord(
             ledger=ledger,
-            run_id=self.context.run_id,
-            call_id=call.id,
+            run_id=runs[0],
+            call_id=call.id if self.tries == 1 else f"{call.id}_{self.tries}",
             digest=self._digest(tool, call),
             may_repeat=tool.settings.may_repeat,
             backend=self.backend,
@@ -245,7 +253,7 @@ class _CallPipeline:
             await record.finish(explain_exception(refusal, call.name))
             raise
         await record.write_stage("approved", self._digest(tool, call))
-        note = CallNote(tool, call, self.context.iteration) if tool.settings.undo else None
+        note = CallNote(tool, call, self.context.iteration, runs) if tool.settings.undo else None
         return await record.execute(lambda: self._invoke(tool, arguments, call), note)
 
     async def _pass_gates(

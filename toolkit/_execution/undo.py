@@ -23,7 +23,7 @@ from toolkit._execution.invoke import Attempts
 from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.tool import Tool, check_deps
+from toolkit._tools.tool import Tool, check_deps, find_module
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
 logger = logging.getLogger("toolkit")
@@ -62,10 +62,12 @@ class CallNote:
     tool: Tool[..., Any]
     call: ToolCall
     turn: int
+    runs: Sequence[str]
 
     def describe_call(self) -> str:
         """Write the call as JSON."""
-        return json.dumps({"tool": self.call.name, "arguments": self.call.arguments, "turn": self.turn})
+        own = {"tool": self.call.name, "function": _name_function(self.tool), "arguments": self.call.arguments}
+        return json.dumps({**own, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
         """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
@@ -78,6 +80,11 @@ class CallNote:
         return {"value": value.decode()}
 
 
+def _name_function(made: Tool[..., Any]) -> str:
+    """Name the function of a tool, without its module: a function in another file is still the same."""
+    return made.origin.removeprefix(f"{find_module(made)}.")
+
+
 def _may_have_run(result: ToolResult) -> bool:
     """Return whether a call that failed may still have its effect: nobody waited for its end."""
     return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
@@ -88,6 +95,7 @@ class _Done:
     """A call that may have to be undone, as the ledger has it."""
 
     call: ToolCall
+    function: str
     turn: int
     stages: Mapping[Stage, LedgerEntry]
     undo_stages: Mapping[Stage, LedgerEntry]
@@ -95,19 +103,21 @@ class _Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Undoer:
-    """Undoes the calls of one run.
+    """Undoes the calls of one run, and of those below it.
 
     Attributes:
-        tools: The tools by name.
+        tools: The tools, those of sub-agents among them.
         ledger: The records of the calls.
         run_id: The run.
+        above: The outermost run above it, under which its calls are recorded; empty if there is none.
         deps: Given to the functions as `ToolContext.deps`.
         backend: How to wait.
     """
 
-    tools: Mapping[str, Tool[..., Any]]
+    tools: Iterable[Tool[..., Any]]
     ledger: Ledger
     run_id: str
+    above: str = ""
     deps: Any
     backend: Backend
 
@@ -118,10 +128,10 @@ class Undoer:
             StoreError: The ledger cannot be read or written.
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
-        entries = await self._call(lambda: self.ledger.read(self.run_id))
-        found = [*_list_done(entries)]
+        entries = await self._call(lambda: self.ledger.read(self._recorded_as))
+        found = [*_list_done(entries, self.run_id)]
         for each in found:
-            if (made := self._find(each.call.name)) is not None:
+            if (made := self._find(each)) is not None:
                 check_deps(made[1], self.deps, "pass deps= to undo")
         undone = [await self._undo(each) for each in reversed(found)]
         for undo in undone:
@@ -129,12 +139,17 @@ class Undoer:
                 logger.error("%s(%s): %s", undo.call.name, undo.call.arguments, undo.error, exc_info=undo.exception)
         return tuple(undone)
 
-    def _find(self, name: str) -> tuple[Tool[..., Any], Tool[..., Any]] | None:
-        made = self.tools.get(name)
-        if made is None or made.settings.undo is None:
-            return None
-        undo = made.settings.undo
-        return made, undo if isinstance(undo, Tool) else tool(undo)
+    @property
+    def _recorded_as(self) -> str:
+        return self.above or self.run_id
+
+    def _find(self, done: _Done) -> tuple[Tool[..., Any], Tool[..., Any]] | None:
+        """Find the tool of a call, and its undo as a tool."""
+        for made in self.tools:
+            undo = made.settings.undo
+            if undo is not None and (made.name, _name_function(made)) == (done.call.name, done.function):
+                return made, undo if isinstance(undo, Tool) else tool(undo)
+        return None
 
     async def _undo(self, done: _Done) -> Undo:
         call, finished = done.call, done.stages.get("finished")
@@ -145,7 +160,7 @@ class Undoer:
             return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
         if "finished" in done.undo_stages:
             return Undo(call=call, outcome="undone")
-        if (found := self._find(call.name)) is None:
+        if (found := self._find(done)) is None:
             return Undo(call=call, outcome="failed", error=NO_UNDO.format(call.name))
         made, undo = found
         try:
@@ -161,7 +176,7 @@ class Undoer:
         """Run one undo, and record its start and its success."""
         call, call_id = done.call, name_undo(done.call.id)
         digest = done.stages["finished"].digest
-        started = LedgerEntry(run_id=self.run_id, call_id=call_id, stage="started", digest=digest)
+        started = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage="started", digest=digest)
         is_first = await self._call(lambda: self.ledger.write(started))
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
@@ -184,7 +199,7 @@ class Undoer:
             outcome: Outcome = "unknown" if isinstance(result.exception, (Cancelled, TimedOut)) else "failed"
             return Undo(call=call, outcome=outcome, error=_explain(result), exception=result.exception)
         finished = LedgerEntry(
-            run_id=self.run_id, call_id=call_id, stage="finished", digest=digest, result=dump_result(result)
+            run_id=self._recorded_as, call_id=call_id, stage="finished", digest=digest, result=dump_result(result)
         )
         await self._call(lambda: self.ledger.write(finished))
         return Undo(call=call, outcome="undone")
@@ -209,17 +224,18 @@ def was_undone(entries: Iterable[LedgerEntry]) -> bool:
     return any(entry.call_id.endswith(_SUFFIX) for entry in entries)
 
 
-def _list_done(entries: Sequence[LedgerEntry]) -> Iterator[_Done]:
-    """List the calls of tools with `undo` that have started and did not fail, in the order of their starts."""
+def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> Iterator[_Done]:
+    """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order."""
     by_call: dict[str, dict[Stage, LedgerEntry]] = {}
     for entry in entries:
         by_call.setdefault(entry.call_id, {})[entry.stage] = entry
     for entry in (entry for entry in entries if entry.stage == "started" and entry.result):
         stages, noted = by_call[entry.call_id], json.loads(entry.result)
         finished = json.loads(stages["finished"].result) if "finished" in stages else {}
-        if finished.get("error") is None or finished.get("may_have_run"):
+        if run_id in noted["runs"] and (finished.get("error") is None or finished.get("may_have_run")):
             call = ToolCall(name=noted["tool"], arguments=noted["arguments"], id=entry.call_id)
-            yield _Done(call, noted["turn"], stages, by_call.get(name_undo(entry.call_id), {}))
+            undo_stages = by_call.get(name_undo(entry.call_id), {})
+            yield _Done(call, noted["function"], noted["turn"], stages, undo_stages)
 
 
 def _explain(result: ToolResult) -> str:

@@ -81,7 +81,7 @@ class Run(Generic[T]):
         session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
         limit_rate: Makes the model keep a rate, where there is one.
-        undo_on_failure: Whether the calls are undone where the run raises an exception, is cancelled or stopped.
+        make_undoer: Makes what undoes its calls where it raises an exception, is cancelled or stopped.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
         result: None until the run has ended.
@@ -103,7 +103,7 @@ class Run(Generic[T]):
     session: SessionEnd | None
     calls: dict[str, ToolCallFinished]
     limit_rate: Callable[[Model], Model] | None = None
-    undo_on_failure: bool = False
+    make_undoer: Callable[[Backend], Undoer] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
@@ -196,7 +196,7 @@ class Run(Generic[T]):
         try:
             yield
         except Exception:
-            if self.undo_on_failure:
+            if self.make_undoer is not None:
                 self._end_here("error")
                 await self._undo(require_result(self.result), backend)
                 await self._keep(backend)
@@ -204,19 +204,14 @@ class Run(Generic[T]):
 
     async def _undo(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
         """Undo the calls of the run, which has ended; returns its result with what became of them."""
-        caller = self.caller
-        ledger = caller.dispatcher.ledger or caller.dispatcher.undo_ledger
-        if ledger is None:
+        if self.make_undoer is None:
             return result
-        undoer = Undoer(
-            tools=caller.tools, ledger=ledger, run_id=result.state.run_id, deps=caller.deps, backend=backend
-        )
-        self.result = replace(result, undone=await undoer.undo())
+        self.result = replace(result, undone=await self.make_undoer(backend).undo())
         return self.result
 
     async def _save(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
         """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
-        if self.undo_on_failure and result.finish_reason in UNDONE_REASONS:
+        if result.finish_reason in UNDONE_REASONS:
             result = await self._undo(result, backend)
         if self.session is not None and not result.is_paused:
             await call_function(self.session.save, (result.messages,), backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import ismethod
@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import TypeVar
 
+from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
@@ -24,7 +25,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
-from toolkit._execution.undo import was_undone
+from toolkit._execution.undo import Undoer, was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -164,13 +165,14 @@ class RunFactory:
         observers = parent.observers if parent else ()
         cancellation = Cancellation(parent=current_cancellation.get())
         available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
+        dispatcher = self._create_dispatcher(request, state, tools, available, conversation, parent)
         run = Run(
             conversation=conversation,
             limits=self.limits,
             hooks=self._hooks,
             caller=ToolCaller(
                 conversation=conversation,
-                dispatcher=self._create_dispatcher(request, state, tools, available, conversation, parent),
+                dispatcher=dispatcher,
                 available=available,
                 tools=tools,
                 queue=MessageQueue(options.get("queue", "one")),
@@ -199,10 +201,23 @@ class RunFactory:
             session=SessionEnd(request.session, len(earlier), known) if request.session else None,
             limit_rate=request.limit_rate,
             calls=restore_calls(state) if state else {},
-            undo_on_failure=options.get("undo_on_failure", False),
+            make_undoer=self._choose_undoer(dispatcher, conversation.run_id, request.deps),
         )
         self.active.add(run)
         return run
+
+    def make_undoer(self, backend: Backend, **options: Any) -> Undoer:
+        """Make what undoes the calls of a run of this runner; `options` are the other fields of an Undoer."""
+        tools = [*walk_tools(self.toolbox.snapshot().values())]
+        return Undoer(**{"tools": tools, "ledger": self.ledger, "backend": backend, **options})
+
+    def _choose_undoer(self, dispatcher: Dispatcher, run_id: str, deps: Any) -> Callable[[Backend], Undoer] | None:
+        """Return what makes the undoer of a run that is broken off; None where the runner is not to undo it."""
+        if not self.options.get("undo_on_failure"):
+            return None
+        above = next(iter(dispatcher.runs_above), "")
+        ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
+        return partial(self.make_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
 
     def _create_conversation(
         self,
@@ -240,7 +255,7 @@ class RunFactory:
         Raises:
             ConversationError: They were, or that has begun.
         """
-        may_undo = any(made.settings.undo is not None for made in self._tools.listed.values())
+        may_undo = any(made.settings.undo is not None for made in walk_tools(self._tools.listed.values()))
         if may_undo and was_undone(self.ledger.read(run_id)):
             raise ConversationError(f"The calls of run {run_id} were undone, so it cannot go on; undo() ends it.")
 
@@ -315,7 +330,7 @@ class RunFactory:
         if state:
             own = self._remember(own, state, request.decisions)
         if parent:
-            own, foreign = _join_gates(own, parent.dispatcher), parent.dispatcher.foreign
+            own, foreign = _join_gates(own, parent), parent.dispatcher.foreign
         for message in conversation.history:
             if isinstance(message, ToolMessage):
                 foreign.update(message.foreign)
@@ -415,8 +430,16 @@ def _list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
     )
 
 
-def _join_gates(own: Dispatcher, above: Dispatcher) -> Dispatcher:
-    """Join a run's own gates and middleware with those of the runs above; one that both have runs once."""
+def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
+    """Join a run's own gates and middleware with those of the runs above; one that both have runs once.
+
+    Without a ledger of its own, its calls are undone with those of the run above.
+    """
+    above = parent.dispatcher
+    if own.ledger is None:
+        runs_above = (*above.runs_above, parent.conversation.run_id)
+        ledger = above.undo_ledger if above.ledger is None else above.ledger
+        own = replace(own, undo_ledger=ledger, runs_above=runs_above)
     return replace(
         own,
         authorizers=(*_list_new(own.authorizers, above.authorizers), *above.authorizers),

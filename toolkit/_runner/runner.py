@@ -12,7 +12,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.undo import Undo, Undoer
+from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, refuse_unknown_options, spell_options
 from toolkit._runner.answers import Answers
 from toolkit._runner.control import Controls, MessageQueue
@@ -350,8 +350,7 @@ class Runner(Controls, Delegate):
         may_undo = state is None or any(tools[name].settings.undo for name in state.calls_by_tool if name in tools)
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
-        undoer = Undoer(tools=tools, ledger=ledger, run_id=run_id, deps=deps, backend=backend)
-        undone = await undoer.undo()
+        undone = await self._factory.make_undoer(backend, run_id=run_id, deps=deps).undo()
         if saved is not None and state is not None and state.phase != "finished":
             conversation = Conversation.restore(state)
             conversation.end("cancelled")
