@@ -415,7 +415,7 @@ def make_agents(undone: list[int], inner_end: Any = "Booked.", **options: Any) -
     script: list[Any] = [call("book", n=2), call("ask_last", query="Book 3."), inner_end]
     inner = Runner([made, last.as_tool("ask_last", "3")], model=ScriptedModel(script), **options)
     agent = inner.as_tool("ask_inner", "2 and 3", max_depth=3)
-    outer = [call("book", n=1), call("ask_inner", query="Book 2 and 3."), call("book", n=4), "Done."]
+    outer: list[Any] = [call("book", n=1), call("ask_inner", query="Book 2 and 3."), call("book", n=4), "Done."]
     return Runner([made, agent], model=ScriptedModel(outer))
 
 
