@@ -236,7 +236,7 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["list", "nothing"], 1, "There is no module 'nothing'. There is: tools.py"),
         (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
         (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
-        (["list", "tools.txt"], 1, "'tools.txt' is not Python file"),
+        (["list", "tools.txt"], 1, "'tools.txt' is not a Python file"),
         (["lock", "tools.py"], 1, "There is no file tools.lock.json. If the tools are right, write it: "),
         (
             ["lock", "tools.py", "--update", "--lock", "no/where.json"],

@@ -1,10 +1,15 @@
 """The command `toolkit`: run, chat with, call and inspect the tools of a Python file.
 
 Files, each importing only those below it:
-    commands         the commands
+    commands         the command line
+    calling          commands about the tools themselves
+    running          commands that ask a model
+    serving          commands that serve tools
     inspecting       the server of a page that calls tools
     pages            its pages
     working          a worker of durable runs, until Ctrl-C
+    targets          the Runner or the tools that a command works on
+    options          options and errors of commands
     arguments        a command whose options are the parameters of a tool
     conversations    the saved conversations
     files            the tools of a file or module

@@ -83,7 +83,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
-        raise DefinitionError(f"{str(path)!r} is not Python file: the name of one ends with .py.")
+        raise DefinitionError(f"{str(path)!r} is not a Python file: the name of one ends with .py.")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it

@@ -1,0 +1,158 @@
+"""Commands about the tools themselves: call, list, schema, check, lock."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolkit import Tool, Toolbox, ToolError, ToolNotFoundError, ToolResult
+from toolkit._schema.error_messages import summarize_signature
+from toolkit._tools.check import CHARACTERS_PER_TOKEN
+from toolkit.approvers import approve_all
+from toolkit.cli.arguments import make_command
+from toolkit.cli.options import (
+    HELP,
+    AllFunctions,
+    Called,
+    Dialect,
+    LockFile,
+    Name,
+    Target,
+    UpdateLock,
+    fail,
+)
+from toolkit.cli.targets import ask_if_required, load, refuse_deps
+
+
+def call(context: typer.Context, file: Target, tool: Called = None, *, all_functions: AllFunctions = False) -> None:
+    """Call one tool; its parameters are options.
+
+    For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
+    A call whose tool requires approval is asked about, or approved by --yes.
+    """
+    if file in HELP:
+        print(context.get_help())
+        raise typer.Exit
+    toolbox = load(file, all_functions=all_functions)[1]
+    if tool is None or tool in HELP:
+        _print_list(toolbox)
+        raise typer.Exit(2 if tool is None else 0)
+    chosen = _get_tool(toolbox, tool)
+    refuse_deps(chosen)
+    if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
+        name = next(
+            (f"--{name.replace('_', '-')} {shlex.quote(value)}" for name in chosen.parameters["properties"]), ""
+        )
+        text = f"write its parameter in front: {name}" if name else f"{chosen.name} takes no arguments"
+        raise typer.BadParameter(text, param_hint=shlex.quote(value))
+
+    def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
+        result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else ask_if_required)
+        if result.is_error:
+            fail(_describe_error(chosen.name, result))
+        print(result.text)
+
+    command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    command.command(context_settings={"help_option_names": HELP})(make_command(chosen, print_result))
+    command(context.args, prog_name=f"toolkit call {file} {tool}")
+
+
+def list_tools(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Print what each one adds to a request.")] = False,
+) -> None:
+    """List the tools of a file."""
+    toolbox = load(file, all_functions=all_functions)[1]
+    if sizes:
+        _print_sizes(toolbox.sizes())
+    else:
+        _print_list(toolbox)
+
+
+def schema(
+    file: Target,
+    tool: Name = None,
+    *,
+    all_functions: AllFunctions = False,
+    dialect: Dialect = "chat",
+    strict: bool = False,
+) -> None:
+    """Print the schemas that a provider receives."""
+    toolbox = load(file, all_functions=all_functions)[1]
+    if tool is not None:
+        chosen = _get_tool(toolbox, tool)
+        toolbox = toolbox.filtered(lambda each: each is chosen)
+    schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # checked by the option
+    print(json.dumps(schemas, indent=2, ensure_ascii=False))
+
+
+def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect = "chat") -> None:
+    """Report what a model or provider may fail at.
+
+    The exit code is 1 with errors or warnings.
+    """
+    report = load(file, all_functions=all_functions)[1].check(dialect)  # type: ignore[arg-type]
+    print(report)
+    if report.at_least("warning"):
+        raise typer.Exit(1)
+
+
+def lock(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    path: LockFile = Path("tools.lock.json"),
+    update: UpdateLock = False,
+) -> None:
+    """Check the tools against the definitions in a file, or write them there by --update.
+
+    The exit code is 1 if they differ, or there is no such file.
+    """
+    box = load(file, all_functions=all_functions)[1]
+    try:
+        box.lock(path, update=update)
+    except OSError as error:
+        fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
+    print(f"{path}: {len(box)} tools {'written' if update else 'as before'}")
+
+
+def _describe_error(name: str, result: ToolResult) -> str | None:
+    """Return what went wrong, to the person who wrote the tool: of any exception also the message."""
+    if result.kind != "failed" or isinstance(result.exception, ToolError):
+        return result.text
+    return f"{name} raised {type(result.exception).__name__}: {result.exception}"
+
+
+def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
+    try:
+        return toolbox[name]
+    except ToolNotFoundError as error:
+        fail(f"{error}. With --all a file's undecorated functions are tools, too")
+
+
+def _render_head(tool: Tool[..., Any]) -> str:
+    """Render name and signature of a tool; one without a function has the types of its schema."""
+    signature = tool._signature
+    return summarize_signature(tool.name, tool.parameters) if signature == "(...)" else f"{tool.name}{signature}"
+
+
+def _print_sizes(sizes: Mapping[str, int]) -> None:
+    rows = {**sizes, "in all": sum(sizes.values())}
+    width = max(map(len, rows))
+    for name, size in rows.items():
+        print(f"{name:<{width}}  {size:>9,} bytes  about {size // CHARACTERS_PER_TOKEN:>7,} tokens")
+
+
+def _print_list(toolbox: Toolbox) -> None:
+    for tool in toolbox:
+        effect = f"  [{tool.settings.effect}]" if tool.settings.effect else ""
+        print(f"{_render_head(tool)}{effect}")
+        if tool.description:
+            print(f"    {' '.join(tool.description.partition(chr(10) * 2)[0].split())}")

@@ -1,0 +1,78 @@
+"""What commands share: their options, and how they report errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import Enum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_args
+
+import typer
+
+from toolkit import ToolkitError
+from toolkit._dialects.catalog import DialectName
+from toolkit._schema.error_messages import suggest
+
+HELP = ["-h", "--help"]
+
+
+class Approval(str, Enum):
+    """The calls that a person is asked about."""
+
+    changes = "changes"
+    all = "all"
+    none = "none"
+
+
+Target = Annotated[str, typer.Argument(metavar="FILE", help="tools.py, package.module, or with a name: tools.py:box")]
+AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's functions as they are, undecorated too.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's name, or 'embedded'.")]
+Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
+Instructions = Annotated[str | None, typer.Option("--instructions", "-i", help="The system message.")]
+Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Requests to the model, at most.")]
+Approve = Annotated[
+    Approval | None,
+    typer.Option(help="Ask before calls labelled write or destructive ('changes', the default), 'all', or 'none'."),
+]
+Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
+LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
+UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file, the first time or again.")]
+Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
+Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
+SessionName = Annotated[
+    str | None, typer.Option("--session", "-s", help="Start or continue the conversation of this name.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")]
+
+
+def _check_dialect(name: str) -> str:
+    if name not in get_args(DialectName):
+        raise typer.BadParameter(f"there is no dialect {name!r}{suggest(name, get_args(DialectName))}")
+    return name
+
+
+Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.", callback=_check_dialect)]
+
+
+def report_errors(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: an error of the package is one line on standard error, and exit code 1."""
+
+    @wraps(function)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            function(*args, **options)
+        except ToolkitError as error:
+            fail(error)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def fail(error: object) -> NoReturn:
+    """End the command with one line on standard error, and exit code 1."""
+    print(f"toolkit: {error}", file=sys.stderr)
+    raise typer.Exit(1)

@@ -1,0 +1,107 @@
+"""The Runner or the tools that a command works on, and how it asks about their calls."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from toolkit import Runner, Tool, Toolbox, ToolkitError
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._tools.tool import check_deps
+from toolkit.approvers import Console, approve_all, ask_when
+from toolkit.cli.files import find_toolbox, load_tools
+from toolkit.cli.options import Approval, fail
+
+OWN_DIRECTORY = str(Path(__file__).parent)
+
+
+def load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
+    """Return the Runner of a file, if it has one, and its toolbox; an error of the file is shown from its own lines."""
+    try:
+        tools = load_tools(file, all_functions=all_functions)
+    except ToolkitError:
+        raise
+    except SystemExit as end:
+        guard = 'if __name__ == "__main__":'
+        fail(f"{file} ended the program while it was imported, by sys.exit({end.code!r}). Put that under: {guard}")
+    except Exception as error:  # noqa: BLE001  whatever the file raises
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename.startswith((OWN_DIRECTORY, "<frozen importlib")):
+            trace = trace.tb_next
+        traceback.print_exception(type(error), error, trace)
+        if isinstance(error, ModuleNotFoundError):
+            fail(f"{file} needs the module {error.name!r}. Install it for this Python: {sys.executable}")
+        raise typer.Exit(1) from None
+    return (tools, tools.toolbox) if isinstance(tools, Runner) else (None, tools)
+
+
+def make_runner(
+    file: str, *, all_functions: bool, approve: Approval | None, approver: Approver | None = None, **options: Any
+) -> Runner:
+    """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
+    given = {name: value for name, value in options.items() if value is not None}
+    runner, toolbox = load(file, all_functions=all_functions)
+    for tool in toolbox:
+        refuse_deps(tool)
+    if runner is None:
+        try:
+            return Runner(toolbox, approve=approver or _make_approver(approve or Approval.changes), **given)
+        except ValueError as error:  # such as a base_url without http://
+            fail(error)
+    if given or approve:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in (*given, *(["approve"] if approve else [])))
+        fail(f"{names} cannot change the Runner in {file}. Set it there. {suggest_toolbox(file)}")
+    return runner
+
+
+def suggest_toolbox(file: str) -> str:
+    """Suggest what to name in place of a file with a Runner."""
+    if named := find_toolbox(file):
+        return f"Or name its toolbox: {named}."
+    return "Or write box = Toolbox([...]) there, and add :box to the file's name here."
+
+
+def refuse_deps(tool: Tool[..., Any]) -> None:
+    """Refuse a tool that takes something of the application that the command does not have."""
+    try:
+        check_deps(tool, None, "the command has none to pass; run it from Python")
+    except TypeError as error:
+        fail(error)
+
+
+def _make_approver(approval: Approval) -> Approver:
+    if approval is Approval.none:
+        return approve_all
+    console = _make_console()
+    person = console if console.can_ask else _refuse_unasked
+    return person if approval is Approval.all else ask_when(person, when=_changes_something)
+
+
+def ask_if_required(request: ApprovalRequest) -> Verdict:
+    """Ask about a call that a person has typed, where its tool requires approval."""
+    if not request.required:
+        return True
+    console = _make_console()
+    return console(request) if console.can_ask else Decision.unavailable("There is no terminal to ask at: pass --yes.")
+
+
+def _make_console() -> Console:
+    return Console(read=read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr))
+
+
+def read_answer(prompt: str) -> str:
+    """Ask on standard error, since standard output may be a pipe."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return input()
+
+
+def _refuse_unasked(_: ApprovalRequest) -> Verdict:
+    return Decision.unavailable("There is no terminal to ask at; --approve none runs such calls unasked.")
+
+
+def _changes_something(request: ApprovalRequest) -> bool:
+    return request.tool.settings.effect in ("write", "destructive")
