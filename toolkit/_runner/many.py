@@ -105,6 +105,7 @@ class Batch:
 
     Raises:
         ValueError: `max_parallel` is below 1.
+        TypeError: `prompts` is one text, or nothing to iterate over.
     """
 
     prompts: Iterable[Prompt]
@@ -118,6 +119,10 @@ class Batch:
     def __post_init__(self) -> None:
         if not is_whole(self.max_parallel, 1):
             raise ValueError(f"max_parallel={self.max_parallel!r} is not a whole number of runs, 1 or more.")
+        if isinstance(self.prompts, str) or not isinstance(self.prompts, Iterable):
+            raise TypeError(
+                f"prompts={self.prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
+            )
         self.progress = self.progress and (sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel"))
 
     def skip(self, number: int, prompt: Prompt) -> bool:

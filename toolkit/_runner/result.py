@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar
 
@@ -25,6 +25,9 @@ from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished, TurnFinished
 
 T = TypeVar("T", default=str)
+
+# What other libraries call the answer.
+OTHER_NAMES = frozenset({"answer", "content", "data", "final_output", "response", "text", "value"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,12 @@ class RunResult(Generic[T]):
         from toolkit.display.page import render_page  # only a person asks
 
         Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
+
+    if not TYPE_CHECKING:  # checkers know what there is
+
+        def __getattr__(self, name: str) -> object:
+            hint = "" if name not in OTHER_NAMES else ": the answer is its output"
+            raise AttributeError(f"A RunResult has no attribute {name!r}{hint}.")
 
     @property
     def is_paused(self) -> bool:

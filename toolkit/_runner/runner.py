@@ -266,7 +266,7 @@ class Runner(Controls, Delegate):
 
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
-            TypeError: There is no such option.
+            TypeError: There is no such option, or `prompts` is one text.
             StoreError: `save` cannot be read or written, or is another file.
 
         Examples:

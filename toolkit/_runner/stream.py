@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from itertools import count
-from typing import Any, Generic, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 from typing_extensions import Self, TypeVar, override
 
@@ -110,6 +110,11 @@ class AsyncRunStream(_Stream[T]):
 
     def __aiter__(self) -> Self:
         return self
+
+    if not TYPE_CHECKING:  # checkers know what there is
+
+        def __iter__(self) -> object:
+            raise TypeError("An async stream is read by: async for event in stream. Or write runner.stream(...).")
 
     async def __anext__(self) -> Event:
         __tracebackhide__ = True

@@ -126,7 +126,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
 
 
 def parse_decisions(messages: Sequence[Mapping[str, Any]]) -> dict[str, Decision]:
-    """Parse the answers to approval requests in a client's last message, by call id, as `Runner.resume` takes them.
+    """Parse the answers to approval requests in a client's last message, by call id, as `Runner.run` takes them.
 
     Only a literal `true` approves. A message without answers gives none.
 

@@ -1,0 +1,117 @@
+"""Wrong turns of a first hour, in a script and in a notebook: each ends in a sentence that names the way on.
+
+Those of a shell are in `tests/cli/test_commands.py`: `test_mistakes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import traceback
+from pathlib import Path
+
+import pytest
+
+import toolkit
+
+START = '''
+from dataclasses import dataclass
+from pathlib import Path
+import asyncio
+from toolkit import Limits, Runner, RunState, Toolbox, ToolContext, tool
+from toolkit.approvers import Console
+from toolkit.testing import ScriptedModel, call
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+class Thing:
+    """Something that JSON has no form for."""
+
+    def __init__(self, fd): ...
+
+@dataclass
+class Database:
+    path: str = ""
+
+@tool
+def query(context: ToolContext[Database]) -> str:
+    """Query the database."""
+    return ""
+
+runner = Runner([add], model=ScriptedModel(lambda request: "Hello."))
+'''
+
+# What is written, and what the last line says.
+TURNS: dict[str, tuple[str, str]] = {
+    "no key": ('Runner([add], model="gpt-5-mini").run("Hi")', "OPENAI_API_KEY is not set"),
+    "wrong port": ('Runner(base_url="http://127.0.0.1:9/v1", model="m").run("Hi")', "check base_url and that it runs"),
+    "no http": ('Runner(base_url="localhost:11434/v1", model="m")', "write 'http://localhost:11434/v1'"),
+    "misspelt model": ('Runner(model="embeded")', "did you mean 'embedded'"),
+    "client as model": ("import openai\nRunner(model=openai.OpenAI(api_key='k'))", "A client goes in as client="),
+    "module as client": ("import openai\nRunner(client=openai, model='m')", r"write client=openai.OpenAI\(\)"),
+    "bad signature": (
+        'def f(x: Thing) -> str:\n    "F."\nRunner([f])',
+        "Say what the model gives for it, such as Annot",
+    ),
+    "name as tool": ('Runner("add")', "the function itself, not its name"),
+    "same name": ('Toolbox([add, tool(name="add")(query)])', "Give one another name="),
+    "misspelt tool": ('Toolbox([add])["ad"]', "did you mean 'add'"),
+    "misspelt option": ('Runner([add], instruction="Be kind.")', "Did you mean 'instructions'"),
+    "misspelt option of a tool": ("tool(aprove=True)(add)", "Did you mean 'approve'"),
+    "option of another library": ('Runner([add], system_prompt="Be kind.")', r"Write Runner\(..., instructions=...\)"),
+    "misspelt limit": ("Limits(max_turn=3)", "Did you mean 'max_turns'"),
+    "forgotten deps": ('Runner([query], model=ScriptedModel(["x"])).run("Hi")', "pass deps= to the run"),
+    "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
+    "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db'\)"),
+    "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
+    "no prompt": ("runner.run()", "pass a prompt"),
+    "missing file": ('runner.run(["Look", Path("photo.png")])', "does not exist; the current directory is"),
+    "one prompt for many": ('runner.map("Hi")', r"write \[prompt\], or runner.run\(prompt\)"),
+    "async stream in a plain loop": ('for event in runner.astream("Hi"): ...', "async for event in stream"),
+    "another library's name": ('runner.run("Hi").final_output', "the answer is its output"),
+    "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
+    "no state": ('RunState.from_json("{")', "This is not the state of a run"),
+    "answer of another type": ('runner.run("Hi", output_type=int)', "no answer of its output_type"),
+}
+
+
+@pytest.fixture(autouse=True)
+def newcomer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A directory without files, and an environment without keys."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("OPENAI_", "TOOLKIT_MODEL"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(("code", "sentence"), TURNS.values(), ids=TURNS)
+def test_script(code: str, sentence: str) -> None:
+    """In a script the traceback is that of the script, with no more than two lines of the library below."""
+    scope: dict[str, object] = {"__name__": "__main__"}
+    exec(START, scope)
+    with pytest.raises(Exception, match=sentence) as caught:
+        exec(compile(code, "script.py", "exec"), scope)
+
+    own = [each for each in traceback.extract_tb(caught.value.__traceback__) if is_own(each.filename)]
+    assert len(own) <= 2
+
+
+def is_own(path: str) -> bool:
+    """Return whether a file is the library's."""
+    return Path(path).is_relative_to(Path(toolkit.__file__).parent)
+
+
+@pytest.mark.parametrize(("code", "sentence"), TURNS.values(), ids=TURNS)
+def test_notebook(code: str, sentence: str) -> None:
+    """In a notebook the cell ends in the same sentence."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        shell.run_cell(START)
+        shell.run_cell(code)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
+
+    assert re.search(sentence, re.findall(r"^\w+Error: .*", text, re.MULTILINE)[-1])
