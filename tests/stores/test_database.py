@@ -287,33 +287,6 @@ def test_fork_in_vain(path: Path) -> None:
     assert ([1, 5], [2, 3]) == (open_and_read(path), open_and_read(Path(f"{path}2")))
 
 
-FORK_OF_TWO = """
-import threading
-one, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBERS)
-def add_to_both():
-    for number in range(200):
-        with one.transaction() as connection:
-            connection.execute("INSERT INTO numbers (n) VALUES (?)", (number,))
-            add(other, number)
-writer = threading.Thread(target=add_to_both)
-writer.start()
-for _ in range(20):
-    os.fork() or os._exit(0)
-    os.wait()
-writer.join()
-"""
-
-
-@needs_fork
-def test_fork_while_a_thread_uses_two(path: Path) -> None:
-    """A thread that takes one database after another, and a fork that takes both, do not wait for each other."""
-    with run(FORK_OF_TWO, path) as forking:
-        forking.communicate(timeout=20)
-
-    assert 0 == forking.returncode
-    assert list(range(200)) == open_and_read(path) == open_and_read(Path(f"{path}2"))
-
-
 # The signal comes while the fork waits. What its handler raises cannot leave a fork: it is printed.
 INTERRUPTED_FORK = """
 import signal, threading

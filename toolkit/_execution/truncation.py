@@ -122,7 +122,8 @@ class ResultStore:
 def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore | None = None) -> ToolResult:
     """Shorten the text of a result to about `limit` characters: beginning and end stay, with a note between them.
 
-    A result that is short enough is returned itself. The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
+    A result that is short enough is returned itself. The value for Python stays whole. At least half of `limit` is the
+    result's own text, however long the note is.
 
     Args:
         result: The result of a call.

@@ -21,7 +21,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +45,8 @@ MAX_TIMEOUT = 1e6
 # Seconds between two attempts to open a file that other processes are creating.
 OPEN_PAUSE = 0.01
 
-# Seconds that a fork waits for all blocks to end, and for one of them at a time.
+# Seconds that a fork waits for all blocks to end.
 FORK_TIMEOUT = 3.0
-FORK_PAUSE = 0.02
 
 # A commit is on the disk when it returns, on macOS too. The file may come from others: see sqlite.org/security.html.
 # After a large transaction, the log is truncated to this number of bytes.
@@ -235,18 +234,9 @@ class _Forks:
     def _before(self) -> None:
         self._lock.acquire()
         deadline = time.monotonic() + FORK_TIMEOUT
-        members = list(self._members)
-        while not self._close_all(members) and time.monotonic() < deadline:
-            self._release_all()  # a thread in a block of one database may wait for another
-
-    def _close_all(self, members: Iterable[Database]) -> bool:
-        is_complete = True
-        for database in members:
-            if database.close_for_fork(FORK_PAUSE):
+        for database in list(self._members):
+            if database.close_for_fork(max(0.0, deadline - time.monotonic())):
                 self._closed.append(database)
-            else:
-                is_complete = False
-        return is_complete
 
     def _after(self) -> None:
         self._release_all()

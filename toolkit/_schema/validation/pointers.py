@@ -142,7 +142,7 @@ def _copy_schema(schema: Any) -> Any:
 
 def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Iterate over the parts with an identifier or an anchor, with their pointers."""
-    waiting = [("", root, False)]
+    waiting = [("", root, False)] if type(root) in _NESTS else []
     while waiting:
         place, part, is_names = waiting.pop()
         if isinstance(part, list):
