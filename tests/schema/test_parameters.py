@@ -891,13 +891,24 @@ def test_starred_items() -> None:
     assert ((1, "a"), True) == (made.invoke('{"items": [1, "a"]}').value, made.invoke('{"items": [1]}').is_error)
 
 
-def test_members_as_keys() -> None:
-    """The keys of a dict are texts in JSON, whatever the values of the enumeration."""
-    made = echo(dict[Level, str])
+class Day(enum.Enum):
+    MONDAY = enum.auto()
+    TUESDAY = enum.auto()
 
-    assert Draft202012Validator(made.parameters).is_valid({"value": {"2": "a"}})
-    assert {Level.HIGH: "a"} == made.invoke('{"value": {"2": "a"}}').value
-    assert not Draft202012Validator(made.parameters).is_valid({"value": {"3": "a"}})
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [(Level, Level.HIGH), (Day, Day.TUESDAY), (Literal[1, 2], 2), (Literal["1", 2], 2)],
+    ids=["IntEnum", "Enum", "Literal", "Literal of a text and a number"],
+)
+def test_numbers_as_keys(kind: Any, key: Any) -> None:
+    """The keys of a dict are texts in JSON: a number in place of which a text stands is that number."""
+    made = echo(dict[kind, dict[kind, str]])
+    sent = {"value": {"2": {"2": "a"}}}
+
+    assert Draft202012Validator(made.parameters).is_valid(sent)
+    assert {key: {key: "a"}} == made.invoke(sent).value
+    assert all(made.invoke({"value": {wrong: {}}}).is_error for wrong in ("3", "x", "[2]"))
 
 
 def test_literal_of_another_member() -> None:

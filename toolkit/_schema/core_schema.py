@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_jsonable_python
+from pydantic_core import CoreConfig, SchemaValidator, ValidationError, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
 from toolkit._schema.json_schema import MAX_KEYS, clean, get_generator
@@ -476,6 +476,7 @@ def adapt_to_json(core: Any) -> Any:
       writes in another way, such as a tuple or a date.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
+    - A key of a dict may be the text of a member's number, or of one in a Literal.
     - Sets, and dicts with other keys than text, take MAX_KEYS keys at most.
     """
     if isinstance(core, (list, tuple)):
@@ -551,10 +552,35 @@ def _adapt_generator(core: dict[str, Any]) -> dict[str, Any]:
     return {**core, "type": "list"}
 
 
+def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
+    keys = core.get("keys_schema", {"type": "any"})
+    values = keys.get("expected", [member.value for member in keys.get("members", ())])
+    bounded = bound_keys(core)
+    if keys["type"] != "definition-ref" and all(isinstance(value, str) for value in values):
+        return bounded
+    reading = {"type": "function-wrap", "function": {"type": "no-info", "function": _read_key}, "schema": keys}
+    return {**bounded, "keys_schema": reading}
+
+
+def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
+    """Validate a key, which is a text in JSON, or else the number that it spells."""
+    try:
+        return validate(key)
+    except ValidationError:
+        try:
+            spelled = from_json(key)
+        except ValueError:
+            spelled = key
+        if isinstance(spelled, (str, list, dict)):
+            raise
+        return validate(spelled)
+
+
 _KINDS: Mapping[Any, Any] = {
     "literal": _adapt_literal,
     "generator": _adapt_generator,
     "enum": _adapt_enum,
     "union": _adapt_union,
-    **dict.fromkeys(("set", "frozenset", "dict", "ordered-dict", "counter"), bound_keys),
+    "dict": _adapt_dict,
+    **dict.fromkeys(("set", "frozenset", "ordered-dict", "counter"), bound_keys),
 }
