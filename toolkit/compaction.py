@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import Any, TypeAlias, cast
 
 from toolkit._messages import (
@@ -181,13 +181,10 @@ class Compaction:
                 messages.append(UserMessage(f"{head}\n{_cut_middle(summaries[number], characters)}"))
             else:
                 messages += part
-        logger.debug(
-            "Compaction: %s messages of about %s tokens are sent as %s of about %s.",
-            len(request.messages),
-            estimate_tokens(request.messages),
-            len(messages),
-            estimate_tokens(messages),
-        )
+        if logger.isEnabledFor(logging.DEBUG):
+            before, after = estimate_tokens(request.messages), estimate_tokens(messages)
+            counts = len(request.messages), before, len(messages), after
+            logger.debug("Compaction: %s messages of about %s tokens are sent as %s of about %s.", *counts)
         return replace(request, messages=tuple(messages))
 
 
@@ -319,21 +316,18 @@ def _accumulate(sizes: Iterable[int]) -> list[int]:
 
 
 def _split_blocks(messages: Sequence[Message]) -> list[_Block]:
-    blocks: list[_Block] = []
-    for position, message in enumerate(messages):
-        if blocks and _belongs(message, blocks[-1].messages):
-            blocks[-1] = replace(blocks[-1], messages=(*blocks[-1].messages, message))
-        else:
-            blocks.append(_Block((message,), position))
-    return blocks
+    firsts = [
+        number for number, message in enumerate(messages) if not (number and _belongs(message, messages[number - 1]))
+    ]
+    return [_Block(tuple(messages[first:end]), first) for first, end in pairwise([*firsts, len(messages)])]
 
 
-def _belongs(message: Message, earlier: tuple[Message, ...]) -> bool:
-    """Return whether a message is a result of a block's calls, or the message with their images and files."""
+def _belongs(message: Message, earlier: Message) -> bool:
+    """Return whether a message belongs to the one before it: a result, or the message with images and files of some."""
     if isinstance(message, ToolMessage):
         return True
     is_attachment = isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
-    return is_attachment and isinstance(earlier[-1], ToolMessage)
+    return is_attachment and isinstance(earlier, ToolMessage)
 
 
 def _cut_text(text: str, most: int) -> str:

@@ -164,7 +164,8 @@ class Accumulator:
         Raises:
             ModelError: As `add`.
         """
-        self._start_call(None).add(Fragment.read(piece))
+        call, whole = self._start_call(None), Fragment.read(piece)
+        call.id, call.name, call.parts = whole.id, whole.name, [whole.arguments]
 
     def take_ready(self) -> list[OpenCall]:
         """List the calls whose name and arguments were completed since the last time, each id once."""
