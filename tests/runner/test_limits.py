@@ -85,7 +85,6 @@ def test_turns_without_a_bound() -> None:
     result = runner.run("go")
 
     assert ("In the end.", "max_calls", 26) == (result.output, result.finish_reason, result.usage.requests)
-    assert 10 == Runner(max_turns=None, model=ScriptedModel([])).limits.max_turns
 
 
 @EACH

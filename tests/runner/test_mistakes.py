@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import sqlite3
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -61,6 +63,50 @@ def test_result_in_the_place_of_its_parts() -> None:
         runner.run(given)
     with pytest.raises(ApprovalError, match="Decisions are by call id"):
         runner.run(paused.state, decisions=all_of_them)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"instructions": 5}, "instructions=5 is not a text"),
+        ({"api_key": b"sk"}, "api_key=b'sk' is not a text"),
+        ({"tool_choice": 5}, "tool_choice=5 is not a text"),
+        ({"allowed_tools": "look"}, "allowed_tools='look' is not a list of names of tools"),
+        ({"allowed_tools": 5}, "allowed_tools=5 is not a list of names of tools"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
+)
+def test_wrong_options(options: Any, why: str) -> None:
+    """An option of a wrong type is refused when the runner is made."""
+    with pytest.raises(TypeError, match=re.escape(why)):
+        Runner([look], model=ScriptedModel([]), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "why"),
+    [
+        (partial(tool, misnamed), {"title": 6}, "title=6 is not a text"),
+        (partial(tool, misnamed), {"description": 5}, "description=5 is not a text"),
+        (partial(Tool.from_schema, "f", {"properties": {}}), {"title": 6}, "title=6 is not a text"),
+        (Toolbox, {"strict": "x"}, "Toolbox(strict='x') is not True or False"),
+        (Toolbox, {"references": "x"}, "Toolbox(references='x') is not True or False"),
+        (Toolbox, {"check_output": 5}, "Toolbox(check_output=5) is not True or False"),
+        (Toolbox, {"defaults": 5}, "Toolbox(defaults=5) is not a dict of options of tools"),
+    ],
+    ids=["title", "description", "schema", "strict", "references", "check_output", "defaults"],
+)
+def test_wrong_definitions(make: Callable[..., object], options: dict[str, Any], why: str) -> None:
+    """An option of a tool or a toolbox is checked where it is written."""
+    with pytest.raises(DefinitionError, match=re.escape(why)):
+        make(**options)
+
+
+def test_none_is_no_limit() -> None:
+    """`max_turns=None` is no limit, on a Runner as in Limits; without it there are ten turns."""
+    assert None is Runner(max_turns=None).limits.max_turns is Limits(max_turns=None).max_turns
+    assert 10 == Runner().limits.max_turns == Runner(limits=Limits(max_calls=3)).limits.max_turns
+    assert 5 == Runner(limits=Limits(max_turns=5)).limits.max_turns
+    assert Runner(max_turns=5).fingerprint() == Runner(limits=Limits(max_turns=5)).fingerprint()
 
 
 def query(context: ToolContext[sqlite3.Connection]) -> str:

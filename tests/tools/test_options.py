@@ -27,7 +27,7 @@ from toolkit.testing import ScriptedModel
 DOCS = Path(__file__).parent.parent.parent / "docs"
 TOOL = ("name", "title", "description", *ToolOptions.__annotations__)
 RUN = ("prompt", "output_type", *RunOptions.__annotations__)
-RUNNER = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+RUNNER = ("toolbox", "model", "instructions", *RunnerOptions.__annotations__)
 
 
 def echo(text: str) -> str:

@@ -10,6 +10,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from toolkit._messages import Usage
 from toolkit._options import check_methods, is_number, is_whole
 
+# Answers of the model that may call tools, by default.
+MAX_TURNS = 10
+
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
 # Asks the model for its last answer. The wording is fixed: agent loops that users come from have the same.
@@ -131,7 +134,7 @@ class Limits:
         ValueError: A limit has a value that it cannot have.
     """
 
-    max_turns: int | None = 10
+    max_turns: int | None = MAX_TURNS
     max_calls: int | None = None
     max_calls_per_turn: int = 1024
     max_calls_per_tool: Mapping[str, int] = field(default_factory=dict)

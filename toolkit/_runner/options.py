@@ -19,7 +19,7 @@ from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
 from toolkit._options import is_number, is_whole, refuse_unknown_options
 from toolkit._runner.control import QueueMode
-from toolkit._runner.limits import ANY_SECONDS, Limits
+from toolkit._runner.limits import ANY_SECONDS, MAX_TURNS, Limits
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
@@ -52,25 +52,26 @@ Refresh: TypeAlias = Literal["run", "iteration"]
 
 
 class RunnerOptions(TypedDict, total=False):
-    """Options of a Runner besides toolbox, model, instructions and max_turns; its docstring says what each means."""
+    """Options of a Runner besides toolbox, model and instructions; its docstring says what each means."""
 
+    max_turns: int | None
     name: str | None
     description: str | None
     client: Any
     base_url: str | None
     api_key: str | None
     api: API
-    dialect: RunDialectName
-    strict: bool
-    request_options: Mapping[str, Any]
+    dialect: RunDialectName | None
+    strict: bool | None
+    request_options: Mapping[str, Any] | None
     tool_choice: str | None
     allowed_tools: Sequence[str] | None
-    limits: Limits
+    limits: Limits | None
     max_runs: int | None
     authorize: Authorizer | None
     approve: Approver | None
     approval_timeout: float | None
-    ledger: Ledger
+    ledger: Ledger | None
     checkpoint: Callable[[RunState], Any] | None
     hooks: Sequence[object]
     middleware: Sequence[Middleware]
@@ -88,6 +89,7 @@ class RunnerOptions(TypedDict, total=False):
 # Those that are not None.
 DEFAULTS: Mapping[str, Any] = {
     "api": "chat",
+    "max_turns": MAX_TURNS,
     "hooks": (),
     "middleware": (),
     "order": "parallel",
@@ -140,7 +142,7 @@ RUN_HINTS: Mapping[str, str] = {
     **HINTS,
     **{
         name: f"It is an option of the Runner: Runner(..., {name}=...)."
-        for name in ("model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+        for name in ("model", "instructions", *RunnerOptions.__annotations__)
     },
     **dict.fromkeys(("output_type", "response_format", "response_model", "result_type"), "Write output_type=..."),
     **dict.fromkeys(("history", "message_history", "chat_history"), "Write messages=..."),
@@ -156,7 +158,7 @@ def get_given_options(options: RunnerOptions) -> RunnerOptions:
     Raises:
         TypeError: There is no such option.
     """
-    known = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+    known = ("toolbox", "model", "instructions", *RunnerOptions.__annotations__)
     refuse_unknown_options(options, known, HINTS)
     given = {name: value for name, value in options.items() if value is not None or name in DEFAULTS}
     return cast("RunnerOptions", given)
@@ -216,10 +218,19 @@ _Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
 _ANY: _Rule = (_accept, _accept, "")
 _FUNCTION: _Rule = (_optional(_is_function), _accept, "a function")
 _TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
+_ANY_TEXT: _Rule = (_optional(lambda value: isinstance(value, str)), _accept, "a text")
 _TEXT: _Rule = (_optional(lambda value: isinstance(value, str)), _optional(bool), "a text")
 _RULES: Mapping[str, _Rule] = {
     "name": _TEXT,
     "description": _TEXT,
+    "instructions": _ANY_TEXT,
+    "api_key": _ANY_TEXT,
+    "tool_choice": _ANY_TEXT,
+    "allowed_tools": (
+        lambda value: isinstance(value, Iterable) and not isinstance(value, str),
+        _accept,
+        "a list of names of tools",
+    ),
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
     "strict": _TRUTH,
     "request_options": (lambda value: isinstance(value, Mapping), _accept, "a dict of keys of the request"),

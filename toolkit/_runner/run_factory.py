@@ -93,20 +93,19 @@ class RunFactory:
         toolbox: Toolbox,
         model: str | Model | None,
         instructions: str,
-        max_turns: int | None,
         given: RunnerOptions,
     ) -> None:
         self.toolbox = toolbox
         self._tools = self._check_tools()
         for made in self._tools.listed.values():
             _ = made._spec, made._invocation  # a tool that cannot be described is found here, not in the first run
-        check_values(given)
+        check_values({**given, "instructions": instructions})
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
             given.setdefault("ledger", saved)
-        reject_reserved_keys(given.get("request_options", {}))
+        reject_reserved_keys(given.get("request_options") or {})
         MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
-        limits = given.get("limits", Limits())
-        self.limits = limits if max_turns is None else replace(limits, max_turns=max_turns)
+        limits = given.get("limits") or Limits()
+        self.limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
         _check_approval_timeout(given.get("approval_timeout"), self.limits)
         self.instructions = instructions
         self.options = given
@@ -117,7 +116,7 @@ class RunFactory:
         self._order: Order = check_order(given.get("order", "parallel"))
         self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
         self._hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
-        self.ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
+        self.ledger = MemoryLedger(MAX_REMEMBERED) if (ledger := given.get("ledger")) is None else ledger
         # What stands before the calls of a run that no other one has started.
         self._dispatcher = Dispatcher(
             tools={},
@@ -391,17 +390,19 @@ def _require_approval(tool: AnyTool) -> AnyTool:
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
-    strict = options.get("strict", toolbox.strict is not False)
+    strict = options.get("strict")
+    strict = toolbox.strict is not False if strict is None else strict
+    api, dialect = options.get("api", "chat"), options.get("dialect")
     return ModelChoice(
         given=None if isinstance(model, str) else model,
         name=model if isinstance(model, str) else None,
         client=options.get("client"),
         base_url=options.get("base_url"),
         api_key=options.get("api_key"),
-        api=options.get("api", "chat"),
-        dialect=APIS[options.get("api", "chat")][options["dialect"]](strict=strict) if "dialect" in options else None,
+        api=api,
+        dialect=None if dialect is None else APIS[api][dialect](strict=strict),
         strict=strict,
-        options=options.get("request_options", {}),
+        options=options.get("request_options") or {},
     )
 
 

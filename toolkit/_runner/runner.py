@@ -69,7 +69,6 @@ class Runner(Controls, Delegate):
             see `refresh`.
         model: The model's name at its server; or a `toolkit.models.Model`.
         instructions: The system message of every conversation.
-        max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
         name: Name of the runner. One that has a name is a tool, `subagent_NAME`, wherever a tool may be given.
         description: What it is good at, for the model of a runner that has it as a tool. By default its name.
         client: `openai.OpenAI` or `openai.AsyncOpenAI`. One is created by default.
@@ -85,7 +84,9 @@ class Runner(Controls, Delegate):
         tool_choice: "auto", "none", "required" or a tool's name. A forced call is forced in the first turn only.
         allowed_tools: Names of the tools that may be called. OpenAI and Azure are sent the others, too, which keeps
             their prompt caches valid; a call of one is refused.
-        limits: Limits of a run; `max_turns` is one of them.
+        max_turns: Answers of the model that may call tools; then one last answer without. Short for
+            `Limits(max_turns=...)`, 10 by default; None is no limit.
+        limits: Limits of a run.
         max_runs: How many runs of this runner may be active at once. By default any number.
         authorize: A function of tool, arguments and context that allows or denies a call.
         approve: A function of an ApprovalRequest that approves or rejects a call; `toolkit.approvers` has some, and
@@ -133,13 +134,12 @@ class Runner(Controls, Delegate):
         *,
         model: str | Model | None = None,
         instructions: str = "",
-        max_turns: int | None = None,
         **options: Unpack[RunnerOptions],
     ) -> None:
         if not isinstance(model, (str, Model, type(None))):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
-        self._factory = RunFactory(box, model, instructions, max_turns, get_given_options(options))
+        self._factory = RunFactory(box, model, instructions, get_given_options(options))
 
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
@@ -371,7 +371,7 @@ class Runner(Controls, Delegate):
         given: dict[str, Any] = {
             name: value
             for name, value in self._factory.options.items()
-            if name not in PLACES and value != DEFAULTS.get(name, NOT_GIVEN)
+            if name not in (*PLACES, "max_turns") and value != DEFAULTS.get(name, NOT_GIVEN)
         }
         own = {
             **given,

@@ -137,8 +137,10 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Raises:
         TypeError: There is no such option, or it is about a single tool.
-        DefinitionError: An option has a wrong value.
+        DefinitionError: An option has a wrong value, or they are no dict.
     """
+    if not isinstance(given, Mapping):
+        raise DefinitionError(f"Toolbox(defaults={given!r:.100}) is not a dict of options of tools.")
     refuse_unknown_options(given, ["relay", *ToolSettings.__dataclass_fields__], HINTS)
     split_options(given, "Toolbox(defaults=...)", replace(DEFAULT_SETTINGS, idempotent=True))
     return dict(given)

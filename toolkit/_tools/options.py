@@ -394,21 +394,38 @@ def _make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(given: Mapping[str, Any]) -> None:
-    relay, strict, activity = given.get("relay", ()), given.get("strict"), given.get("activity", "")
-    if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
-        raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
-    if not isinstance(strict, (bool, type(None))):
-        raise DefinitionError(f"strict={strict!r} is not True or False.")
-    for name in ("latent", "reasoning"):
-        if not _is_bool(given.get(name, False)):
-            raise DefinitionError(f"{name}={given[name]!r} is not True or False.")
-    if not isinstance(activity, str):
-        raise DefinitionError(f"activity={activity!r} is not the name of a function that executes the tool.")
-    if given.get("latent") and activity:
+    for name, (is_fit, wanted) in _OWN_RULES.items():
+        if name in given and not is_fit(given[name]):
+            raise DefinitionError(f"{name}={given[name]!r} is not {wanted}.")
+    if given.get("latent") and given.get("activity"):
         raise DefinitionError(
-            f"latent=True leaves the tool to the model, and activity={activity!r} does not. Drop one."
+            f"latent=True leaves the tool to the model, and activity={given['activity']!r} does not. Drop one."
         )
+
+
+def check_flags(owner: str, **flags: object) -> None:
+    """Check options that are True or False, or None where that is their default.
+
+    Raises:
+        DefinitionError: One is something else.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, (bool, type(None))):
+            raise DefinitionError(f"{owner}({name}={value!r:.100}) is not True or False.")
 
 
 def _is_exception(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+# Of the options that are not settings.
+_OWN_RULES: Mapping[str, _Rule] = {
+    "relay": (
+        lambda value: isinstance(value, (tuple, list)) and all(map(_is_exception, value)),
+        "a tuple of exception classes, such as relay=(KeyError,)",
+    ),
+    "strict": (lambda value: value is None or _is_bool(value), "True or False"),
+    "latent": (_is_bool, "True or False"),
+    "reasoning": (_is_bool, "True or False"),
+    "activity": (lambda value: isinstance(value, str), "the name of a function that executes the tool"),
+}

@@ -125,6 +125,9 @@ class Tool(Generic[P, R]):
                 f"{self.origin}: {self.name!r} is not a valid tool name: providers accept 1 to 64 letters, digits, '_' "
                 f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
+        for option, text in (("title", self.title), ("description", self._description)):
+            if not isinstance(text, (str, type(None))):
+                raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not a text.")
         function = self._function
         if function:
             self.__dict__.update(read_attributes(function.function))
