@@ -245,6 +245,8 @@ def test_missing_deps() -> None:
 
     assert [] == undone
     assert ["undone"] == [each.outcome for each in runner.undo(state, deps=Travel())]
+    with pytest.raises(TypeError, match=r"there are no deps: pass deps= to the run"):
+        Runner([book], model=ScriptedModel([]), undo_on_failure=True).run("Go.")
 
 
 # -- what is undone

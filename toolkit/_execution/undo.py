@@ -146,9 +146,8 @@ class Undoer:
     def _find(self, done: _Done) -> tuple[Tool[..., Any], Tool[..., Any]] | None:
         """Find the tool of a call, and its undo as a tool."""
         for made in self.tools:
-            undo = made.settings.undo
-            if undo is not None and (made.name, _name_function(made)) == (done.call.name, done.function):
-                return made, undo if isinstance(undo, Tool) else tool(undo)
+            if made.settings.undo and (made.name, _name_function(made)) == (done.call.name, done.function):
+                return made, take_undo(made)
         return None
 
     async def _undo(self, done: _Done) -> Undo:
@@ -209,6 +208,12 @@ class Undoer:
             return work()
 
         return await self.backend.call(call, is_async=False)
+
+
+def take_undo(made: Tool[..., Any]) -> Tool[..., Any]:
+    """Return the undo of a tool that has one, as a tool."""
+    undo = made.settings.undo
+    return undo if isinstance(undo, Tool) else tool(undo)  # type: ignore[arg-type]  # it has one
 
 
 _SUFFIX = "_undo"

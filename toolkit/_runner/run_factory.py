@@ -25,7 +25,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
-from toolkit._execution.undo import Undoer, was_undone
+from toolkit._execution.undo import Undoer, take_undo, was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -211,9 +211,16 @@ class RunFactory:
         return Undoer(**{"tools": tools, "ledger": self.ledger, "backend": backend, **options})
 
     def _choose_undoer(self, dispatcher: Dispatcher, run_id: str, deps: Any) -> Callable[[Backend], Undoer] | None:
-        """Return what makes the undoer of a run that is broken off; None where the runner is not to undo it."""
+        """Return what makes the undoer of a run that is broken off; None where the runner is not to undo it.
+
+        Raises:
+            TypeError: An undo takes `deps` of a type, and there are none, or others.
+        """
         if not self.options.get("undo_on_failure"):
             return None
+        for made in walk_tools(self._tools.listed.values()):
+            if made.settings.undo is not None:
+                check_deps(take_undo(made), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
         ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
         return partial(self.make_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)

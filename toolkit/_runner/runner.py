@@ -103,7 +103,8 @@ class Runner(Controls, Delegate):
         early: Whether calls of tools with effect="read" start while the answer is still arriving.
         refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
         undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, is cancelled
-            or is stopped by an approver: `RunResult.undone`. Not where its process dies, or Ctrl-C ends it.
+            or is stopped by an approver: `RunResult.undone`. Not where its process dies, Ctrl-C ends it, or its stream
+            is left early.
         format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
             `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a
             limit, keep their texts.
