@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Token
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -267,16 +267,20 @@ class Activities:
     @asynccontextmanager
     async def _beating(self, shown: _Shown | None = None) -> AsyncIterator[None]:
         """Send heartbeats: so many that the worker counts as alive, and further ones for text that has arrived."""
+        loop = asyncio.get_running_loop()
+        pause = min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
+        look = min(STREAM_SECONDS, pause) if shown else pause
+        due = loop.time() + pause
+        timer: asyncio.TimerHandle
 
-        async def beat() -> None:
-            while True:
+        def beat() -> None:
+            nonlocal timer, due
+            timer = loop.call_later(look, beat)
+            if loop.time() >= due or (shown and shown.is_new):
+                due = loop.time() + pause
                 activity.heartbeat(*(shown.take() if shown else ()))
-                waited, pause = 0.0, min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
-                while waited < pause and not (shown and waited and shown.is_new):
-                    waited += (step := min(STREAM_SECONDS, pause) if shown else pause)
-                    await asyncio.sleep(step)
 
-        task = asyncio.create_task(beat())
+        timer = loop.call_later(look, beat)  # a short step sends none
         try:
             yield
         except asyncio.CancelledError:
@@ -284,9 +288,7 @@ class Activities:
                 raise
             raise ApplicationError("The worker was shut down.", type="Shutdown") from None  # another one takes over
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            timer.cancel()
 
 
 @dataclass(frozen=True)
