@@ -65,7 +65,7 @@ class Activities:
         tool_queues: Names of the task queues of tools that have one of their own.
         checks: Whether the fingerprints of client, run and worker have to be equal.
         streams: Whether clients see the text of a response while it arrives.
-        known: The last fingerprint, with the tools that it is of.
+        known: The last fingerprint, with the tools that it is of, and as JSON.
     """
 
     runner: Runner
@@ -76,7 +76,7 @@ class Activities:
     tool_queues: Mapping[str, str]
     checks: bool
     streams: bool
-    known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
+    known: list[tuple[tuple[AnyTool, ...], Fingerprint, str]] = field(default_factory=list)
 
     @activity.defn(name=wire.OPEN)
     async def open(self, step: wire.OpenStep) -> wire.Opened:
@@ -87,7 +87,7 @@ class Activities:
     async def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
         with _translated(), self._inside(step.path) as factory:
-            own = self._fingerprint()
+            own, _ = self._fingerprint()
             if question.fingerprint and self.checks:
                 own.check(Fingerprint.from_json(question.fingerprint))
             options: dict[str, Any] = {"messages": [message_from_dict(each) for each in question.messages]}
@@ -216,16 +216,17 @@ class Activities:
     def _check(self, fingerprint: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
         if fingerprint and self.checks:
-            own = self._fingerprint()
-            if own.to_json() != fingerprint:
+            own, text = self._fingerprint()
+            if text != fingerprint:
                 own.check(Fingerprint.from_json(fingerprint))
 
-    def _fingerprint(self) -> Fingerprint:
-        """Return the runner's fingerprint; it is made again where its tools have changed."""
+    def _fingerprint(self) -> tuple[Fingerprint, str]:
+        """Return the runner's fingerprint, also as JSON; it is made again where its tools have changed."""
         tools = tuple(self.runner.toolbox.snapshot().values())
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
-            self.known[:] = [(tools, self.runner.fingerprint())]
-        return self.known[0][1]
+            made = self.runner.fingerprint()
+            self.known[:] = [(tools, made, made.to_json())]
+        return self.known[0][1:]
 
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
         """Do one step of a run; if the server cancels it, it ends with what it has.
