@@ -14,8 +14,8 @@ from typing_extensions import Self, override
 
 from toolkit._dialects.chat import parse_history
 from toolkit._messages import Message, message_from_dict, message_to_dict
+from toolkit._options import hide_frames
 from toolkit._runner.history import repair_history
-from toolkit._tracebacks import hide_frames
 from toolkit.errors import ConversationError
 from toolkit.stores.database import Layout, SQLiteStore
 

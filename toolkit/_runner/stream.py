@@ -15,10 +15,10 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._options import hide_frames, shorten_traceback
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
-from toolkit._tracebacks import hide_frames, shorten_traceback
 from toolkit.events import Event
 
 T = TypeVar("T", default=str)

@@ -25,10 +25,9 @@ from toolkit._guards import options
 from toolkit._guards.options import is_text
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import hide_frames, refuse_unknown_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit._tracebacks import hide_frames
 from toolkit.builtin.shell.process import GUARD_LOST, LATE, Capture, CommandOutcome, CommandRunner
 from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError

@@ -29,11 +29,10 @@ from typing_extensions import Unpack
 from toolkit._guards.http_client import AsyncTransport, HttpClient
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
-from toolkit._options import list_own_options, refuse_unknown_options
+from toolkit._options import hide_frames, list_own_options, refuse_unknown_options
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool
-from toolkit._tracebacks import hide_frames
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
     EFFECTS,
