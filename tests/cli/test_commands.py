@@ -253,6 +253,11 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["run", "tools.py", "Hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"], 1, "cannot be reached"),
         (["run", "tools.py", "Hi", "-m", "m"], 1, "OPENAI_API_KEY is not set"),
         (["lsit", "tools.py"], 2, "list"),
+        (["run", "tools.py", "Hi", "-T", "get_wether"], 1, "did you mean 'get_weather'?"),
+        (["run", "tools.py", "Hi", "-o", "temperature"], 2, "'temperature' is not KEY=VALUE, such as temperature=0"),
+        (["run", "tools.py", "Hi", "-o", "model=3"], 1, "the Runner sets it"),
+        (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "it is neither JSON nor a file with it"),
+        (["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'], 1, "type is not one of array, boolean"),
     ],
 )
 def test_mistakes(
@@ -377,6 +382,30 @@ def test_attachments(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, plan = server.requests[0].body["messages"][-1]["content"]
     assert "Which colour?\n[file note.txt]\nWalls are blue." == text["text"]
     assert "plan.pdf" == plan["file"]["filename"]
+
+
+def test_settings_of_a_request(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys of the request are numbers where they are JSON, and else texts; a model may call the named tools alone."""
+    with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("No.")]) as server:
+        options = ["-o", "temperature=0.5", "-o", "user=anna", "-T", "get_weather", "--base-url", server.base_url]
+        assert 0 == main(["run", "tools.py", "Delete Dune.", "--approve", "none", *options, "-m", "m"])
+
+    body = server.requests[0].body
+    assert (0.5, "anna") == (body["temperature"], body["user"])
+    assert ["get_weather"] == [each["function"]["name"] for each in body["tools"]]
+    assert "is gone" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "text"])
+def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], is_file: bool) -> None:
+    """With a schema, from a file or as a text, the answer is JSON that fits it."""
+    schema = json.dumps({"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]})
+    write(files / "schema.json", schema)
+    with FakeServer([reply.text('{"degrees": "warm"}'), reply.text('{ "degrees":21 }')]) as server:
+        options = ["--schema", "schema.json" if is_file else schema, "--base-url", server.base_url, "-m", "m"]
+        assert 0 == main(["run", "tools.py", "Weather?", *options])
+
+    assert '{"degrees": 21}\n' == capsys.readouterr().out
 
 
 def test_run_as_json(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolkit import Tool, Toolbox, ToolError, ToolNotFoundError, ToolResult
+from toolkit import Tool, Toolbox, ToolError, ToolResult
 from toolkit._schema.error_messages import summarize_signature
 from toolkit._tools.check import CHARACTERS_PER_TOKEN
 from toolkit.approvers import approve_all
@@ -26,7 +26,7 @@ from toolkit.cli.options import (
     UpdateLock,
     fail,
 )
-from toolkit.cli.targets import ask_if_required, load, refuse_deps
+from toolkit.cli.targets import ask_if_required, get_tool, load, refuse_deps
 
 
 def call(context: typer.Context, file: Target, tool: Called = None, *, all_functions: AllFunctions = False) -> None:
@@ -42,7 +42,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     if tool is None or tool in HELP:
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
-    chosen = _get_tool(toolbox, tool)
+    chosen = get_tool(toolbox, tool)
     refuse_deps(chosen)
     if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
         name = next(
@@ -87,7 +87,7 @@ def schema(
     """Print the schemas that a provider receives."""
     toolbox = load(file, all_functions=all_functions)[1]
     if tool is not None:
-        chosen = _get_tool(toolbox, tool)
+        chosen = get_tool(toolbox, tool)
         toolbox = toolbox.filtered(lambda each: each is chosen)
     schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # checked by the option
     print(json.dumps(schemas, indent=2, ensure_ascii=False))
@@ -128,13 +128,6 @@ def _describe_error(name: str, result: ToolResult) -> str | None:
     if result.kind != "failed" or isinstance(result.exception, ToolError):
         return result.text
     return f"{name} raised {type(result.exception).__name__}: {result.exception}"
-
-
-def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
-    try:
-        return toolbox[name]
-    except ToolNotFoundError as error:
-        fail(f"{error}. With --all a file's undecorated functions are tools, too")
 
 
 def _render_head(tool: Tool[..., Any]) -> str:

@@ -32,6 +32,13 @@ Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's na
 Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
 Instructions = Annotated[str | None, typer.Option("--instructions", "-i", help="The system message.")]
 Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Requests to the model, at most.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="KEY=VALUE", help="A key of each request, such as temperature=0."),
+]
+Tools = Annotated[
+    list[str] | None, typer.Option("--tool", "-T", metavar="NAME", help="Let it call this tool, and no others.")
+]
 Approve = Annotated[
     Approval | None,
     typer.Option(help="Ask before calls labelled write or destructive ('changes', the default), 'all', or 'none'."),

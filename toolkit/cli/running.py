@@ -26,11 +26,13 @@ from toolkit.cli.options import (
     Quiet,
     Server,
     SessionName,
+    Settings,
     Target,
+    Tools,
     Turns,
     fail,
 )
-from toolkit.cli.targets import load, make_runner, read_answer
+from toolkit.cli.targets import get_tool, load, make_runner, read_answer
 from toolkit.display import show
 from toolkit.events import event_to_dict
 
@@ -49,10 +51,15 @@ def run(
     base_url: Server = None,
     instructions: Instructions = None,
     max_turns: Turns = None,
+    settings: Settings = None,
+    tools: Tools = None,
     approve: Approve = None,
     session: SessionName = None,
     goes_on: Continue = False,
     attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A picture, PDF or text file.")] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", help="JSON Schema of the answer: a file, or the JSON itself.")
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -70,14 +77,21 @@ def run(
         base_url=base_url,
         instructions=instructions,
         max_turns=max_turns,
+        settings=settings,
     )
+    _check_tools(runner, tools)
     if quiet:
         runner._factory.model_choice.announces = False
     if prompt in (None, "-") and not sys.stdin.isatty():
         prompt = sys.stdin.read()
     if prompt in (None, "-") or not prompt.strip():
         raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
-    stream = runner.stream(_attach(prompt, attach or ()), session=open_session(file, session, continues=goes_on))
+    stream = runner.stream(
+        _attach(prompt, attach or ()),
+        output_type=str if schema is None else _read_schema(schema),
+        session=open_session(file, session, continues=goes_on),
+        allowed_tools=tools or None,
+    )
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet))
 
 
@@ -89,6 +103,8 @@ def chat(
     base_url: Server = None,
     instructions: Instructions = None,
     max_turns: Turns = None,
+    settings: Settings = None,
+    tools: Tools = None,
     approve: Approve = None,
     session: SessionName = None,
     goes_on: Continue = False,
@@ -105,11 +121,13 @@ def chat(
         base_url=base_url,
         instructions=instructions,
         max_turns=max_turns,
+        settings=settings,
     )
+    _check_tools(runner, tools)
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
     conversation = open_session(file, session, continues=goes_on)
     for prompt in iter(_read_prompt, None):
-        _answer(runner, prompt, conversation)
+        _answer(runner, prompt, conversation, tools or None)
 
 
 def resume(
@@ -159,6 +177,22 @@ def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
         raise typer.BadParameter(str(error), param_hint="--attach") from None
 
 
+def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
+    for name in tools or ():
+        get_tool(runner.toolbox, name)
+
+
+def _read_schema(text: str) -> dict[str, Any]:
+    """Read a JSON Schema from a file, or from the text itself."""
+    try:
+        found = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(f"it is neither JSON nor a file with it: {error}", param_hint="--schema") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter("it is not a JSON object", param_hint="--schema")
+    return found
+
+
 def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
     if not (as_json or quiet):
         return show(stream) if sys.stdout.isatty() else _print_answer(show(stream, out=sys.stderr))
@@ -171,7 +205,7 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
 
 def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     if result.output not in (None, ""):
-        print(result.output)
+        print(result.output if isinstance(result.output, str) else json.dumps(result.output, ensure_ascii=False))
     return result
 
 
@@ -191,10 +225,10 @@ def _decide(pending: PendingApproval) -> Decision:
     return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
 
 
-def _answer(runner: Runner, prompt: str, session: Session) -> None:
+def _answer(runner: Runner, prompt: str, session: Session, tools: Sequence[str] | None) -> None:
     """Show the answer to a prompt; without an answer, the conversation stays as it was."""
     try:
-        show(runner.stream(prompt, session=session))
+        show(runner.stream(prompt, session=session, allowed_tools=tools))
     except KeyboardInterrupt:
         print("Cancelled.")
     except ModelError as error:

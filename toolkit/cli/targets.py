@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from toolkit import Runner, Tool, Toolbox, ToolkitError
+from toolkit import Runner, Tool, Toolbox, ToolkitError, ToolNotFoundError
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when
@@ -40,22 +42,42 @@ def load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
 
 
 def make_runner(
-    file: str, *, all_functions: bool, approve: Approval | None, approver: Approver | None = None, **options: Any
+    file: str,
+    *,
+    all_functions: bool,
+    approve: Approval | None,
+    approver: Approver | None = None,
+    settings: Sequence[str] | None = None,
+    **options: Any,
 ) -> Runner:
     """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
     given = {name: value for name, value in options.items() if value is not None}
+    if settings:
+        given["request_options"] = dict(map(_parse_setting, settings))
     runner, toolbox = load(file, all_functions=all_functions)
     for tool in toolbox:
         refuse_deps(tool)
     if runner is None:
         try:
             return Runner(toolbox, approve=approver or _make_approver(approve or Approval.changes), **given)
-        except ValueError as error:  # such as a base_url without http://
+        except (ValueError, TypeError) as error:  # such as a base_url without http://, or a key that the Runner sets
             fail(error)
     if given or approve:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in (*given, *(["approve"] if approve else [])))
+        named = ("option" if name == "request_options" else name.replace("_", "-") for name in given)
+        names = ", ".join(f"--{name}" for name in (*named, *(["approve"] if approve else [])))
         fail(f"{names} cannot change the Runner in {file}. Set it there. {suggest_toolbox(file)}")
     return runner
+
+
+def _parse_setting(text: str) -> tuple[str, Any]:
+    """Split `temperature=0`; a value that is no JSON is a text."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as temperature=0", param_hint="--option")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def suggest_toolbox(file: str) -> str:
@@ -71,6 +93,14 @@ def refuse_deps(tool: Tool[..., Any]) -> None:
         check_deps(tool, None, "the command has none to pass; run it from Python")
     except TypeError as error:
         fail(error)
+
+
+def get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
+    """Return a tool by its name."""
+    try:
+        return toolbox[name]
+    except ToolNotFoundError as error:
+        fail(f"{error}. With --all a file's undecorated functions are tools, too")
 
 
 def _make_approver(approval: Approval) -> Approver:
