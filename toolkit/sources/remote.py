@@ -24,6 +24,7 @@ from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import escape_invisible
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
@@ -35,6 +36,10 @@ TRIES = 3
 PAUSE = 0.5  # seconds before the second try, and twice as many before the third
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
+# Keywords of a schema that are texts, or values; and what may stand in a text beside what is visible.
+TEXTS = ("title", "description")
+VALUES = frozenset({"default", "const", "enum", "examples"})
+SPACES = "\n\t"
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
 
@@ -251,7 +256,7 @@ class RemoteSource:
         async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
             return await call(tool, _arguments, _context)
 
-        title, description = declaration["title"], declaration["description"]
+        title, description = (escape_invisible(declaration[name], SPACES) for name in ("title", "description"))
         given = {
             **declaration,
             "trust": "foreign",
@@ -259,6 +264,7 @@ class RemoteSource:
             "description": _shorten(description),
             **self._options,
         }
+        accepts = _clean(accepts)
         made = Tool.from_models(safe_name(f"{self._prefix}_{self.name}_{name}"), accepts, gives, execute, **given)
         handler: Any = made.handler
         origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
@@ -323,6 +329,16 @@ def _write_part(part: Part) -> str:
     if isinstance(part, str):
         return part
     return "[image]" if isinstance(part, Image) else f"[file {part.name}]"
+
+
+def _clean(schema: Any) -> Any:
+    """Copy a schema with its titles and descriptions, which a model reads, without what is invisible."""
+    if isinstance(schema, list):
+        return [*map(_clean, schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    texts = {key: escape_invisible(schema[key], SPACES) for key in TEXTS if isinstance(schema.get(key), str)}
+    return {key: part if key in VALUES else _clean(part) for key, part in schema.items()} | texts
 
 
 def _shorten(text: str) -> str:
