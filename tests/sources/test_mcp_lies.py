@@ -307,7 +307,7 @@ class TestLock:
 
             assert "echo" not in "".join(box.names) and names[1:] == [*box.names]
             assert f"the tool 'mcp_liar_echo' is left out: it differs from {echo}" in caplog.text
-            assert r'"A tool.", is "Another tool.\u001b[2J\u202e" (reworded)' in caplog.text
+            assert r'"A tool.", is "Another tool.\\u001b[2J\\u202e" (reworded)' in caplog.text
             assert before == path.read_text(encoding="utf-8")
             server.write_lock()
             assert "done" == Toolbox([server]).call("mcp_liar_echo").text
