@@ -274,6 +274,22 @@ def test_invisible_instructions(way: str) -> None:
     assert not any(mark in seen for mark in "\x1b\u202e\u202c\u200b\U000e0041\x07")
 
 
+def test_questions_without_end() -> None:
+    """A server may ask the user ten times in a call, and not at all without one."""
+    asked: list[str] = []
+
+    def answer(message: str, schema: Any) -> dict[str, int]:
+        asked.append(message)
+        return {"age": 7}
+
+    with lie("stdio", "never", "pushy", elicit=answer) as server:
+        box = Toolbox([server])
+        assert [] == asked
+        texts = [box.call("mcp_liar_nag").text for _ in range(2)]
+
+    assert (["10", "10"], 20) == (texts, len(asked))
+
+
 def test_tasks_of_their_own() -> None:
     """A server that one task connects may be used and closed by others, one of which is cancelled."""
 

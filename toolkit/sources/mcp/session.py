@@ -56,6 +56,7 @@ class CommandEnded(Exception):
 @dataclass(eq=False)
 class _RunningCall(RunningCall):
     sampling: Sampling | None = None
+    questions: int = 0  # of a server of an older version of the protocol
 
 
 class Session:
@@ -246,12 +247,12 @@ class Session:
         raise Failed("The MCP server asks for something that it does not get here: input, a model, or directories.")
 
     async def _on_question(
-        self,
-        context: Any,  # noqa: ARG002  the mcp package's interface
-        params: types.ElicitRequestParams,
+        self, context: Any, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         if self._elicit is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="Elicitation is not supported.")
+        if context is not None and not self._may_ask():
+            return types.ErrorData(code=types.INVALID_REQUEST, message="No call is running that may ask this.")
         if not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
         try:
@@ -261,6 +262,14 @@ class Session:
         except Exception:
             logger.exception("elicit= of an MCP server failed, so its question is declined.")
         return types.ElicitResult(action="decline")
+
+    def _may_ask(self) -> bool:
+        """Count a question of a server of an older version, which does not say during which call it asks."""
+        call = min(self._calls, key=lambda call: call.questions, default=None)
+        if call is None or call.questions >= MAX_ROUNDS:
+            return False
+        call.questions += 1
+        return True
 
     async def _on_sampling(
         self,
