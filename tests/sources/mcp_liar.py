@@ -135,7 +135,7 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
     if name == "later":  # it answers when another call has been answered
         if hasattr(OWN, "stream"):
             ANSWERED.wait(20)
-        else:
+        elif not ANSWERED.is_set():
             LATER.append(request["id"])
             return None
     if name in ("twice", "stranger"):  # its own answer comes after one to nobody, or is one

@@ -340,6 +340,8 @@ class RunFactory:
         for message in conversation.history:
             if isinstance(message, ToolMessage):
                 foreign.update(message.foreign)
+                if not message.is_error and _is_foreign(tools.get(message.name)):
+                    foreign.add(message.name)  # a history in OpenAI's form says no more
         return replace(
             own,
             tools=tools,
@@ -359,6 +361,10 @@ class RunFactory:
         if own.ledger is not None:
             return own
         return replace(own, ledger=self.ledger, suspects=_list_open_ids(state))
+
+
+def _is_foreign(made: AnyTool | None) -> bool:
+    return made is not None and made.settings.trust == "foreign"
 
 
 @dataclass(frozen=True)
