@@ -47,8 +47,8 @@ def decide(folder: Path) -> None:
         print(f"Second process: {waiting.call.name} waits with {waiting.arguments}.")
     ann, bob = (waiting.call.id for waiting in state.pending)
     decisions: dict[str, bool | Decision] = {ann: True, bob: Decision.reject("Ask me again tomorrow.")}
-    print(f"Second process: {runner(folder).run(state, decisions=decisions)}")
-    print(f"And once more:  {runner(folder).run(state, decisions={ann: True, bob: False})}")  # Ann is not paid twice
+    print(f"Second process: {runner(folder).resume(state, decisions)}")
+    print(f"And once more:  {runner(folder).resume(state, {ann: True, bob: False})}")  # Ann is not paid twice
 
 
 def start_both(folder: Path) -> None:

@@ -57,15 +57,18 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     raise TypeError(f"There is no option {unknown!r}. {remedy}") from None
 
 
-def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
+def spell_options(
+    options: type, defaults: Mapping[str, Any], hints: Mapping[str, str] | None = None
+) -> Callable[[F], F]:
     """Show the keys of a TypedDict in a function's signature, in place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
-    signature that is set here. What the function raises has a short traceback; it refuses unknown options itself.
+    signature that is set here. What the function raises has a short traceback.
 
     Args:
         options: A TypedDict.
         defaults: The default of each key that is not None.
+        hints: As for `check_options`; None where the function itself refuses unknown options.
     """
 
     def decorate(function: F) -> F:
@@ -80,8 +83,10 @@ def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
             )
             for name, annotation in options.__annotations__.items()
         )
-        decorated = hide_frames(function)
-        vars(decorated)["__signature__"] = signature.replace(parameters=[*own, *spelled])
+        parameters = [*own, *spelled]
+        known = [each.name for each in parameters if each.name != "self"]
+        decorated = hide_frames(function) if hints is None else _name_options(function, known, hints)
+        vars(decorated)["__signature__"] = signature.replace(parameters=parameters)
         return decorated
 
     return decorate
@@ -94,7 +99,11 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
     """
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = [name for name in taken if name != "self"]
+    return _name_options(function, [name for name in taken if name != "self"], hints)
+
+
+def _name_options(function: F, known: Collection[str], hints: Mapping[str, str]) -> F:
+    """Decorate a function so that a call that fails by an unknown option names the one that was meant."""
 
     def name_option(error: BaseException, options: Mapping[str, Any]) -> BaseException:
         if isinstance(error, TypeError):  # Python's own for an unknown argument, or any other

@@ -237,7 +237,7 @@ def test_limits_of_later_turns(books: Books) -> None:
     paused = Runner(tools, model=ScriptedModel(script[:2]), approve=gate, limits=limits).run("Go.")
     state = RunState.from_json(paused.state.to_json())
     decisions = {waiting.call.id: False for waiting in paused.pending}
-    Runner(tools, model=ScriptedModel(script[2:]), approve=gate, limits=limits).run(state, decisions=decisions)
+    Runner(tools, model=ScriptedModel(script[2:]), approve=gate, limits=limits).resume(state, decisions)
 
     assert {"execute_plan": 1, "lend": 1, "burn": 1} == paused.state.calls_by_tool
     assert ["lend Emma"] == books.done
@@ -486,8 +486,8 @@ def test_ledger(books: Books) -> None:
     paused = Runner([plan_of(books)], model=ScriptedModel(script[:1]), approve=policy, ledger=ledger).run("Lend Emma.")
     decisions = {waiting.call.id: True for waiting in paused.pending}
     results = [
-        Runner([plan_of(books)], model=ScriptedModel(script[1:]), approve=policy, ledger=ledger).run(
-            paused.state, decisions=decisions
+        Runner([plan_of(books)], model=ScriptedModel(script[1:]), approve=policy, ledger=ledger).resume(
+            paused.state, decisions
         )
         for _ in range(2)
     ]

@@ -733,7 +733,7 @@ def test_paused_elsewhere(store: SQLiteSchedule, clock: Clock) -> None:
     with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
         runner = pausing(store, clock, model)
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
-        result = runner.run(outcome.result.state, decisions=approve_all(outcome))
+        result = runner.resume(outcome.result.state, approve_all(outcome))
 
     assert ["no mail", NESTED] == [subject.result.text for subject in result.calls]
 
@@ -744,7 +744,7 @@ def test_paused_and_unplanned(store: SQLiteSchedule, clock: Clock) -> None:
     with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
         runner = pausing(store, clock, model, authorize=planned_only)
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
-        result = runner.run(outcome.result.state, decisions=approve_all(outcome))
+        result = runner.resume(outcome.result.state, approve_all(outcome))
 
     assert [UNSCHEDULED, UNSCHEDULED] == [subject.result.text for subject in result.calls]
 

@@ -127,8 +127,8 @@ def test_runs_share_it(ledger: PostgresLedger) -> None:
     state = Runner([pay], model=ScriptedModel([call("pay", amount=5)]), approve=defer).run("Pay.").state
     decisions = {waiting.call.id: True for waiting in state.pending}
     results = [
-        Runner([pay], model=ScriptedModel(["Done."]), ledger=ledger).run(
-            RunState.from_json(state.to_json()), decisions=decisions
+        Runner([pay], model=ScriptedModel(["Done."]), ledger=ledger).resume(
+            RunState.from_json(state.to_json()), decisions
         )
         for _ in range(2)
     ]

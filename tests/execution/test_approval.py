@@ -1324,7 +1324,7 @@ def test_after_foreign_that_a_ledger_remembers() -> None:
     Runner([read_mail, pay], model=first, ledger=ledger, checkpoint=states.append).run("Go")
     calling = next(state for state in states if state.phase == "calling")
     later = ScriptedModel([[call("pay", amount=5)], "Done."])
-    Runner([read_mail, pay], model=later, ledger=ledger, approve=after_foreign(person)).run(calling)
+    Runner([read_mail, pay], model=later, ledger=ledger, approve=after_foreign(person)).resume(calling)
 
     assert ["pay"] == asked
 

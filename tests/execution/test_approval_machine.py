@@ -165,9 +165,7 @@ class Approvals(RuleBasedStateMachine):
             if (kind := kinds[waiting.digest]) is not None
         }
         runner = self.world.runner(answers, version)
-        return self.went(
-            asyncio.run(runner.arun(state, decisions=decisions)) if later else runner.run(state, decisions=decisions)
-        )
+        return self.went(asyncio.run(runner.aresume(state, decisions)) if later else runner.resume(text, decisions))
 
     @rule(text=states, unknown=st.sampled_from(["", "pay", "call_0", "0"]))
     def decide_on_an_unknown_call(self, text: str, unknown: str) -> None:
@@ -175,7 +173,7 @@ class Approvals(RuleBasedStateMachine):
         before = list(self.world.done)
 
         with pytest.raises(ApprovalError):
-            self.world.runner({}, 1).run(RunState.from_json(text), decisions={unknown: True})
+            self.world.runner({}, 1).resume(text, {unknown: True})
         assert before == self.world.done
 
     @invariant()

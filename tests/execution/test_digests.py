@@ -211,7 +211,7 @@ def test_made_defaults() -> None:
         script: list[Any] = [[ToolCall(name="book", arguments=arguments)], "Done."]
         runner = Runner([book], model=ScriptedModel(script), approve=defer)
         paused = runner.run("Go")
-        return runner.run(paused.state, decisions={paused.pending[0].call.id: True}).output
+        return runner.resume(paused.state, {paused.pending[0].call.id: True}).output
 
     assert ("Done.", "Done.") == (resume('{"room": "a"}'), resume('{"room": "a", "key": "b"}'))
 

@@ -830,7 +830,7 @@ def test_a_call_that_waited_counts_once() -> None:
     with ScriptedModel([[call("look")], "Done."]) as model:
         guarded = Runner([steady({})], model=model, approve=defer, middleware=[repeat_guard(limit=1)])
         paused = guarded.run("Go on.")
-        result = guarded.run(paused.state, decisions={pending.call.id: True for pending in paused.state.pending})
+        result = guarded.resume(paused.state, {pending.call.id: True for pending in paused.state.pending})
 
     assert (["nothing"], "Done.") == (texts(result), result.output)
 

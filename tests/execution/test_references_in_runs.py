@@ -306,7 +306,7 @@ def test_approval_of_a_text_of_digits() -> None:
     model = ScriptedModel([[call("phone", to="p"), call("ask", x="†p")], "Done."])
     runner = Runner(Toolbox([phone, ask], references=True), model=model, approve=_defer_ask)
     paused = runner.run("Go.")
-    result = runner.run(RunState.from_json(paused.state.to_json()), decisions={paused.pending[0].call.id: True})
+    result = runner.resume(paused.state.to_json(), {paused.pending[0].call.id: True})
 
     assert ("stop", ["12", "'12'"]) == (result.finish_reason, list_results(result))
 
@@ -391,7 +391,7 @@ def test_call_that_waits_for_approval() -> None:
     assert ("paused", ['{"a": 1}'], ["1"]) == (paused.finish_reason, [p.arguments for p in paused.pending], found)
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["run", "arun"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["resume", "aresume"])
 @pytest.mark.parametrize(
     ("is_approved", "errors"), [(True, [False] * 4), (False, [True, True, True, False])], ids=["approved", "rejected"]
 )
@@ -404,12 +404,8 @@ def test_resuming(is_approved: bool, errors: list[bool], is_async: bool) -> None
         call("add", to="one", a=0, b=1),
     ]
     paused = scripted(calls).run("Add.")
-    state, decisions = RunState.from_json(paused.state.to_json()), {paused.pending[0].call.id: is_approved}
-    result = (
-        asyncio.run(scripted().arun(state, decisions=decisions))
-        if is_async
-        else scripted().run(state, decisions=decisions)
-    )
+    state, decisions = paused.state.to_json(), {paused.pending[0].call.id: is_approved}
+    result = asyncio.run(scripted().aresume(state, decisions)) if is_async else scripted().resume(state, decisions)
 
     found = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert errors == [message.is_error for message in found]
@@ -433,7 +429,7 @@ def test_late_value(calls: Sequence[ToolCall], stored: Any) -> None:
     look = [call("read_shared")]
     paused = scripted(calls).run("Add.")
     decisions = {waiting.call.id: True for waiting in paused.pending}
-    late = scripted(look).run(paused.state, decisions=decisions)
+    late = scripted(look).resume(paused.state, decisions)
     after = scripted(look).run("More.", messages=late.messages)
     at_once = Runner(TOOLS, model=ScriptedModel([calls, look, "Done."]), approve=lambda _: True).run("Add.")
 
@@ -445,13 +441,13 @@ def test_call_that_waits_for_a_late_value() -> None:
     calls = [call("ask", to="x", a=1), call("add", to="x", a=1, b=1), call("add", a="†x", b=0)]
     paused = scripted(calls).run("Add.")
 
-    assert ["1", "2", "2"] == list_results(scripted().run(paused.state, decisions={paused.pending[0].call.id: True}))
+    assert ["1", "2", "2"] == list_results(scripted().resume(paused.state, {paused.pending[0].call.id: True}))
 
 
 def test_shared_when_resuming() -> None:
     """The shared values are passed again when a run is resumed."""
     paused = scripted([call("add", a="†days", b="†x"), call("ask", to="x", a=1)]).run("Add.", shared={"days": 2})
-    result = scripted().run(paused.state, decisions={paused.pending[0].call.id: True}, shared={"days": 2})
+    result = scripted().resume(paused.state, {paused.pending[0].call.id: True}, shared={"days": 2})
 
     assert ["3", "1"] == list_results(result)
 

@@ -206,8 +206,8 @@ def test_a_resumed_run_is_sent_the_same() -> None:
     state = RunState.from_json(paused.state.to_json())
     decisions = {pending.call.id: True for pending in paused.pending}
 
-    runner.run(paused.state, decisions=decisions)
-    other.run(state, decisions=decisions)
+    runner.resume(paused.state, decisions)
+    other.resume(state, decisions)
 
     assert model.requests[-1].messages == later.requests[-1].messages
     assert estimate_tokens(later.requests[-1].messages) <= 2_000

@@ -201,7 +201,7 @@ def test_limits_of_a_resumed_run() -> None:
     states: list[Any] = []
     first = Runner([add], model=model, limits=Limits(max_calls=2), checkpoint=states.append)
     first.run("go")
-    result = runner.run(states[2])  # one call is done, and the model is to be asked
+    result = runner.resume(states[2])  # one call is done, and the model is to be asked
 
     assert ("max_calls", 2) == (result.finish_reason, len(result.calls))
 

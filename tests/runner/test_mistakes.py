@@ -59,10 +59,10 @@ def test_result_in_the_place_of_its_parts() -> None:
         runner.run("?", messages=given)
     with pytest.raises(TypeError, match=r"a list of messages, such as result\.messages, not 'Hi\.'"):
         runner.run("?", messages="Hi.")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"result\.state"):
-        runner.run(given)
+    with pytest.raises(TypeError, match=r"resume\(\) takes result\.state, .* not RunResult"):
+        runner.resume(given, {})
     with pytest.raises(ApprovalError, match="Decisions are by call id"):
-        runner.run(paused.state, decisions=all_of_them)
+        runner.resume(paused.state, all_of_them)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_allowed_after_a_pause() -> None:
     )
     state = RunState.from_json(paused.state.to_json())
     runner = Runner([read, write], model=ScriptedModel([BOTH, "Done."]), approve=approve)
-    resumed = runner.run(state, decisions={paused.pending[0].call.id: True})
+    resumed = runner.resume(state, {paused.pending[0].call.id: True})
 
     assert ["written", REFUSED.format("read", "write"), "written"] == texts(resumed)
     assert ("write",) == resumed.state.allowed_tools

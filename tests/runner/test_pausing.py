@@ -66,11 +66,11 @@ def ran(runner: Runner, backend: BackendName) -> RunResult:
     return runner.run("Go.") if backend == "sync" else asyncio.run(runner.arun("Go."))
 
 
-def resumed(runner: Runner, backend: BackendName, state: RunState, decisions: dict[str, Any]) -> RunResult:
+def resumed(runner: Runner, backend: BackendName, state: RunState | str, decisions: dict[str, Any]) -> RunResult:
     """Resume, through either backend."""
     if backend == "sync":
-        return runner.run(state, decisions=decisions)
-    return asyncio.run(runner.arun(state, decisions=decisions))
+        return runner.resume(state, decisions)
+    return asyncio.run(runner.aresume(state, decisions))
 
 
 def texts(result: RunResult) -> list[str]:
@@ -101,9 +101,7 @@ def test_safe_calls_run_meanwhile(backend: BackendName) -> None:
     result = ran(bank.runner([call("pay", amount=5), call("look"), call("pay", amount=6)], approve=policy), backend)
     first, second = (waiting.call.id for waiting in result.state.pending)
 
-    end = resumed(
-        bank.runner("Done."), backend, RunState.from_json(result.state.to_json()), {second: True, first: False}
-    )
+    end = resumed(bank.runner("Done."), backend, result.state.to_json(), {second: True, first: False})
     assert [REJECTED, "0 payments", "paid 6"] == texts(end)
     assert ("Done.", [6]) == (end.output, bank.paid)
 
@@ -151,9 +149,7 @@ def test_later(backend: BackendName, verdict: Any, text: str, paid: list[int]) -
     """What is decided later is done, and the run continues."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5))
-    result = resumed(
-        bank.runner("Done."), backend, RunState.from_json(state.to_json()), {state.pending[0].call.id: verdict}
-    )
+    result = resumed(bank.runner("Done."), backend, state.to_json(), {state.pending[0].call.id: verdict})
 
     assert ([text], paid, "Done.") == (texts(result), bank.paid, result.output)
 
@@ -319,7 +315,7 @@ def test_decision_for_another_run() -> None:
     one, other = paused(bank, call("pay", amount=5)), paused(bank, call("pay", amount=5))
 
     with pytest.raises(ApprovalError):
-        bank.runner("Done.").run(one, decisions={other.pending[0].call.id: True})
+        bank.runner("Done.").resume(one, {other.pending[0].call.id: True})
     assert [] == bank.paid
 
 
@@ -328,7 +324,7 @@ def test_state_of_another_run() -> None:
     bank = Bank()
     one, other = paused(bank, call("pay", amount=5)), paused(bank, call("pay", amount=5))
     forged = replace(other, pending=(replace(other.pending[0], digest=one.pending[0].digest),))
-    result = bank.runner().run(forged, decisions={other.pending[0].call.id: True})
+    result = bank.runner().resume(forged, {other.pending[0].call.id: True})
 
     assert ("paused", []) == (result.finish_reason, bank.paid)
 
@@ -338,9 +334,7 @@ def test_same_ids_of_the_provider() -> None:
     bank = Bank()
     twins = [ToolCall(name="pay", arguments='{"amount": 5}', provider_call_id="call_0")] * 2
     state = paused(bank, *twins)
-    result = bank.runner("Done.").run(
-        state, decisions={state.pending[1].call.id: True, state.pending[0].call.id: False}
-    )
+    result = bank.runner("Done.").resume(state, {state.pending[1].call.id: True, state.pending[0].call.id: False})
 
     assert ([REJECTED, "paid 5"], [5]) == (texts(result), bank.paid)
 
@@ -367,7 +361,7 @@ def test_swapped_tool(swapped: Callable[[], Any]) -> None:
     state = paused(Bank(), call("pay", amount=5))
     bank = Bank()
     tools = [each.__get__(bank, Bank) if each._is_unbound else each for each in swapped()]
-    result = Runner(tools, model=ScriptedModel([])).run(state, decisions={state.pending[0].call.id: True})
+    result = Runner(tools, model=ScriptedModel([])).resume(state, {state.pending[0].call.id: True})
 
     assert ("paused", []) == (result.finish_reason, bank.paid)
     assert state.pending[0].digest != result.state.pending[0].digest
@@ -383,7 +377,7 @@ def test_swapped_tool_asks_again() -> None:
         return False
 
     runner = Runner(other_parameters(), model=ScriptedModel(["Done."]), approve=approver)
-    result = runner.run(state, decisions={state.pending[0].call.id: True})
+    result = runner.resume(state, {state.pending[0].call.id: True})
 
     assert ([state.pending[0].call.id], [REJECTED]) == (asked, texts(result))
 
@@ -393,7 +387,7 @@ def test_missing_tool() -> None:
     state = paused(Bank(), call("pay", amount=5))
     runner = Runner([Bank().look], model=ScriptedModel(["Done."]))
 
-    assert "unknown tool: 'pay'" in texts(runner.run(state, decisions={state.pending[0].call.id: True}))[0]
+    assert "unknown tool: 'pay'" in texts(runner.resume(state, {state.pending[0].call.id: True}))[0]
 
 
 def test_text_of_the_model_is_no_approval() -> None:
@@ -486,7 +480,7 @@ def test_ledger_of_two_processes(ledger: Ledger) -> None:
     bank = Bank()
     state = paused(bank, call("pay", amount=5), ledger=ledger)
     decisions = {state.pending[0].call.id: True}
-    ends = [bank.runner("Done.", ledger=ledger).run(state, decisions=decisions) for _ in range(2)]
+    ends = [bank.runner("Done.", ledger=ledger).resume(state, decisions) for _ in range(2)]
 
     assert ([["paid 5"]] * 2, [5]) == ([texts(end) for end in ends], bank.paid)
 
@@ -503,7 +497,7 @@ def test_crash(idempotent: bool, expected: str, paid: list[int]) -> None:
 
     with pytest.raises(FatalError):
         runner.run("Go.")
-    assert [expected] == texts(runner.run(RunState.from_json(states[-1].to_json())))
+    assert [expected] == texts(runner.resume(states[-1].to_json()))
     assert paid == bank.paid
 
 
@@ -513,7 +507,7 @@ def test_crash_after_the_call() -> None:
     bank.runner([call("pay", amount=5)], "Done.", ledger=ledger, checkpoint=states.append).run("Go.")
     before_the_call = next(state for state in states if state.phase == "calling")
 
-    assert ["paid 5"] == texts(bank.runner("Done.", ledger=ledger).run(RunState.from_json(before_the_call.to_json())))
+    assert ["paid 5"] == texts(bank.runner("Done.", ledger=ledger).resume(before_the_call.to_json()))
     assert [5] == bank.paid
 
 
@@ -534,7 +528,7 @@ def test_nobody_answered(ledger: Ledger, gate: str, silent: Any) -> None:
     options: dict[str, Any] = {gate: silent, "approval_timeout": 0.05, "checkpoint": states.append}
     bank.runner([call("pay", amount=5)], "Done.", ledger=ledger, **options).run("Go.")
     before_the_call = next(state for state in states if state.phase == "calling")
-    again = bank.runner("Done.", ledger=ledger).run(before_the_call)
+    again = bank.runner("Done.", ledger=ledger).resume(before_the_call)
 
     assert (["paid 5"], [5]) == (texts(again), bank.paid)
 

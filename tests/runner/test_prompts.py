@@ -121,7 +121,7 @@ def test_files_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["What?", np.zeros((4, 4, 3), "uint8")], "cannot hold a ndarray"),
         (["What?", b"\x89PNG"], "cannot hold a bytes"),
         ([{"role": "user", "content": "Hi"}], r"goes in as messages=\[...\]"),
-        (5, "A prompt is text, a list"),
+        (5, "A prompt is text, or a list"),
     ],
 )
 def test_parts_that_cannot_be_sent(parts: Any, fault: str) -> None:

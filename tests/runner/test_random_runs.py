@@ -214,8 +214,8 @@ def test_any_run(plan: Plan, server: FakeServer) -> None:
     result = played.result
     assert result is not None
     if result.is_paused:
-        result = Runner(TOOLS, model=ScriptedModel(["Done."])).run(
-            RunState.from_json(result.state.to_json()), decisions={pending.call.id: True for pending in result.pending}
+        result = Runner(TOOLS, model=ScriptedModel(["Done."])).resume(
+            RunState.from_json(result.state.to_json()), {pending.call.id: True for pending in result.pending}
         )
     made = ids(result.messages)
 

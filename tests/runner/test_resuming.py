@@ -58,12 +58,12 @@ def texts(result: RunResult) -> list[str]:
     return [message.text for message in result.messages]
 
 
-def ran(runner: Runner, state: RunState, decisions: Any) -> RunResult:
-    return runner.run(state, decisions=decisions)
+def resume(runner: Runner, state: RunState, decisions: Any) -> RunResult:
+    return runner.resume(state, decisions)
 
 
-def aran(runner: Runner, state: RunState, decisions: Any) -> RunResult:
-    return asyncio.run(runner.arun(state, decisions=decisions))
+def aresume(runner: Runner, state: RunState, decisions: Any) -> RunResult:
+    return asyncio.run(runner.aresume(state, decisions))
 
 
 def streamed(runner: Runner, state: RunState, decisions: Any) -> RunResult:
@@ -76,7 +76,7 @@ def started(runner: Runner, state: RunState, decisions: Any) -> RunResult:
     return runner.start(state, decisions=decisions).result(10)
 
 
-WAYS = pytest.mark.parametrize("go", [ran, aran, streamed, started])
+WAYS = pytest.mark.parametrize("go", [resume, aresume, streamed, started])
 Go = Callable[[Runner, RunState, Any], RunResult]
 
 
@@ -122,7 +122,7 @@ def test_modified() -> None:
     """A decision may change the arguments."""
     bank = Bank()
     paused = bank.paused(100)
-    bank.runner().run(paused.state, decisions={ids(paused)[0]: Decision.modify({"amount": 5})})
+    bank.runner().resume(paused.state, {ids(paused)[0]: Decision.modify({"amount": 5})})
 
     assert [5] == bank.paid
 
@@ -146,7 +146,7 @@ def test_calls_of_another_process() -> None:
     """Of a call from before a resume there is what the model read, pictures included; of others the value, too."""
     bank = Bank()
     paused = bank.paused(1)
-    looked, paid = bank.runner().run(RunState.from_json(paused.state.to_json()), decisions={ids(paused)[0]: True}).calls
+    looked, paid = bank.runner().resume(paused.state.to_json(), {ids(paused)[0]: True}).calls
 
     assert ToolResult(text="[image]", images=(Image(b"x", "image/png"),)) == looked.result
     assert "paid 1" == paid.result.value
@@ -169,14 +169,14 @@ def test_no_decision() -> None:
     bank = Bank()
     paused = bank.paused(1)
 
-    assert paused.pending == bank.runner([]).run(paused.state).pending
+    assert paused.pending == bank.runner([]).resume(paused.state).pending
 
 
 def test_stop() -> None:
     """A decision may end the run; all calls have a result."""
     bank = Bank()
     paused = bank.paused(1, 2)
-    result = bank.runner([]).run(paused.state, decisions={ids(paused)[0]: Decision.stop("enough")})
+    result = bank.runner([]).resume(paused.state, {ids(paused)[0]: Decision.stop("enough")})
 
     assert ("stopped", [], ["Not run: the run was stopped. enough", "Not run: the run was stopped."]) == (
         result.finish_reason, bank.paid, texts(result)[3:5]
@@ -191,8 +191,8 @@ def test_replay() -> None:
     bank = Bank()
     paused = bank.paused(1)
     runner = bank.runner(["Done.", "Done again."])
-    runner.run(paused.state, decisions={ids(paused)[0]: True})
-    again = runner.run(paused.state, decisions={ids(paused)[0]: True})
+    runner.resume(paused.state, {ids(paused)[0]: True})
+    again = runner.resume(paused.state, {ids(paused)[0]: True})
 
     assert ([1], "paid 1") == (bank.paid, texts(again)[3])
 
@@ -203,7 +203,7 @@ def test_replay_by_another_runner(tmp_path: Path) -> None:
     paused = bank.paused(1)
     for _ in range(2):
         ledger = SQLiteLedger(tmp_path / "ledger.db")
-        bank.runner(ledger=ledger).run(paused.state, decisions={ids(paused)[0]: True})
+        bank.runner(ledger=ledger).resume(paused.state, {ids(paused)[0]: True})
         ledger.close()
 
     assert [1] == bank.paid
@@ -213,7 +213,7 @@ def test_changed_tool() -> None:
     """An approval is for the tool as it was: where its definition has changed the call waits again."""
     bank = Bank()
     paused = bank.paused(1)
-    again = bank.runner([], description="Pay twice.").run(paused.state, decisions={ids(paused)[0]: True})
+    again = bank.runner([], description="Pay twice.").resume(paused.state, {ids(paused)[0]: True})
 
     assert ("paused", [], "The tool or the call has changed since it was shown.") == (
         again.finish_reason, bank.paid, again.pending[0].reason
@@ -223,7 +223,7 @@ def test_changed_tool() -> None:
 def test_tool_that_is_gone() -> None:
     """Where the tool is not there any more, the call gets an error, which the model reads."""
     paused = Bank().paused(1)
-    result = Runner(model=ScriptedModel(["Done."])).run(paused.state, decisions={ids(paused)[0]: True})
+    result = Runner(model=ScriptedModel(["Done."])).resume(paused.state, {ids(paused)[0]: True})
 
     assert texts(result)[3].startswith("unknown tool: 'pay'")
 
@@ -234,7 +234,7 @@ def test_unknown_call(decisions: Any) -> None:
     bank = Bank()
     paused = bank.paused(1)
     with pytest.raises(ApprovalError, match="waits for a decision; these do: "):
-        bank.runner().run(paused.state, decisions={ids(paused)[0]: True, **decisions})
+        bank.runner().resume(paused.state, {ids(paused)[0]: True, **decisions})
 
     assert [] == bank.paid
 
@@ -244,10 +244,10 @@ def test_late_decision() -> None:
     bank = Bank()
     paused = bank.paused(1, 2)
     first, _ = ids(paused)
-    again = bank.runner([]).run(paused.state, decisions={first: True})
+    again = bank.runner([]).resume(paused.state, {first: True})
 
     with pytest.raises(ApprovalError, match="No call .* waits for a decision"):
-        bank.runner().run(again.state, decisions={first: True})
+        bank.runner().resume(again.state, {first: True})
 
 
 def test_decisions_without_a_state() -> None:
@@ -261,14 +261,14 @@ def test_finished_state() -> None:
     runner = Bank().runner()
 
     with pytest.raises(ConversationError, match=r"has finished: go on from it with run\(prompt, messages="):
-        runner.run(runner.run("go").state)
+        runner.resume(runner.run("go").state)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"run_id": "r", "messages": [], "phase": "flying"}'])
 def test_no_state(text: str) -> None:
     """What is no state is refused."""
     with pytest.raises(ConversationError, match="This is not the state of a run"):
-        Bank().runner().run(RunState.from_json(text))
+        Bank().runner().resume(text)
 
 
 def test_later_version() -> None:
@@ -290,8 +290,8 @@ def test_replay_of_a_no() -> None:
     bank = Bank()
     paused = bank.paused(1)
     runner = bank.runner(["Done.", "Done again."])
-    runner.run(paused.state, decisions={ids(paused)[0]: Decision.reject("No.")})
-    again = runner.run(paused.state, decisions={ids(paused)[0]: True})
+    runner.resume(paused.state, {ids(paused)[0]: Decision.reject("No.")})
+    again = runner.resume(paused.state, {ids(paused)[0]: True})
 
     assert ([], "Tool execution was rejected by the user. Reason: No.") == (bank.paid, texts(again)[3])
 
@@ -303,7 +303,7 @@ def test_whole_result_after_a_crash() -> None:
     seen = looking.run("Look.").messages[2]
     state = next(state for state in states if state.phase == "calling")
 
-    assert seen == looking.run(state).messages[2]
+    assert seen == looking.resume(state, {}).messages[2]
     assert isinstance(seen, ToolMessage)
     assert (Image(b"x", "image/png"),) == seen.images
 
@@ -341,8 +341,7 @@ result = Runner([pay], model=model, approve=lambda _: Decision.defer()).run("Pay
 DECIDING = """
 state = RunState.from_json((HOME / "state.json").read_text())
 first, second = (pending.call.id for pending in state.pending)
-decisions = {first: True, second: False}
-print(Runner([pay], model=ScriptedModel(["Done."])).run(state, decisions=decisions).messages[-2].text)
+print(Runner([pay], model=ScriptedModel(["Done."])).resume(state, {first: True, second: False}).messages[-2].text)
 """
 
 # A process that dies in a tool; the state of its run was saved before each step.
@@ -374,7 +373,7 @@ name, with_ledger = sys.argv[3], sys.argv[4] == "ledger"
 if sys.argv[2] == "die":
     runner([[call(name, n=n) for n in range(3)]], with_ledger).run("go")
 else:
-    result = runner(["Done."], with_ledger).run(RunState.from_json((HOME / "state.json").read_text()))
+    result = runner(["Done."], with_ledger).resume((HOME / "state.json").read_text())
     print(json.dumps([message.text for message in result.messages[2:5]]))
 """
 
@@ -441,7 +440,7 @@ def test_checkpoints(is_async: bool) -> None:
         "go"
     )
     ends = [
-        Runner([read], model=ScriptedModel(script)).run(RunState.from_json(state.to_json())).output
+        Runner([read], model=ScriptedModel(script)).resume(state.to_json()).output
         for state, script in zip(states[:3], [["a"], ["b"], ["c"]])
     ]
 
@@ -573,7 +572,7 @@ def test_return_direct_beside_a_pause(verdicts: dict[int, bool], output: str, re
     runner = Bank().runner(script, approve=wait_for_payments)
     runner.toolbox.add(table)
     paused = runner.run("go")
-    result = runner.run(paused.state, decisions={ids(paused)[at]: verdict for at, verdict in verdicts.items()})
+    result = runner.resume(paused.state, {ids(paused)[at]: verdict for at, verdict in verdicts.items()})
 
     assert (output, reason) == (result.output, result.finish_reason)
 
@@ -591,7 +590,7 @@ def test_return_direct_after_an_approval() -> None:
 
     paused = runner([call("table")]).run("go")
 
-    assert "a table" == runner().run(paused.state, decisions={ids(paused)[0]: True}).output
+    assert "a table" == runner().resume(paused.state, {ids(paused)[0]: True}).output
 
 
 def test_result_read() -> None:

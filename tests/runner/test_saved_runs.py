@@ -41,7 +41,7 @@ def test_a_run_goes_on(runs: SQLiteRuns) -> None:
     with pytest.raises(ModelError):
         make(runs, call("write", n=1), ModelError("down")).run("Go.")
     [(run_id, phase)] = runs.unfinished().items()
-    result = make(runs, "Done.").run(runs.load(run_id))
+    result = make(runs, "Done.").resume(run_id)
 
     assert ("asking", "Done.", "written 1") == (phase, result.output, result.messages[2].text)
     assert ({}, "finished") == (runs.unfinished(), runs.load(run_id).phase)
@@ -52,14 +52,20 @@ def test_an_ended_run_is_not_resumed(runs: SQLiteRuns) -> None:
     run_id = make(runs, "Done.").run("Go.").state.run_id
 
     with pytest.raises(ConversationError, match="has finished"):
-        make(runs).run(runs.load(run_id))
+        make(runs).resume(run_id)
 
 
 @pytest.mark.parametrize("name", ["", "no-such-run"])
 def test_unknown_run(name: str, runs: SQLiteRuns) -> None:
     """An id that is not in the file is an error that says where ids are."""
     with pytest.raises(ConversationError, match=r"unfinished\(\)"):
-        runs.load(name)
+        make(runs).resume(name)
+
+
+def test_run_ids_need_saved_runs() -> None:
+    """Without a file a run's id is refused, with what it needs."""
+    with pytest.raises(ConversationError, match=r"not the state of a run: '5c1f'.*checkpoint=SQLiteRuns"):
+        Runner(model=ScriptedModel([])).resume("5c1f")
 
 
 def test_paused_runs(runs: SQLiteRuns) -> None:
@@ -67,9 +73,20 @@ def test_paused_runs(runs: SQLiteRuns) -> None:
     paused = make(runs, call("write", n=1), approve=lambda _: Decision.defer()).run("Go.")
     found = runs.unfinished()
     run_id = paused.state.run_id
-    result = make(runs, "Done.").run(runs.load(run_id), decisions={paused.pending[0].call.id: True})
+    result = make(runs, "Done.").resume(run_id, {paused.pending[0].call.id: True})
 
     assert ({run_id: "paused"}, "Done.", "written 1") == (found, result.output, result.messages[2].text)
+
+
+def test_a_state_is_accepted_as_before(runs: SQLiteRuns) -> None:
+    """The state itself and its JSON resume a run, too."""
+    for is_text in (False, True):
+        paused = make(runs, call("write", n=1), approve=lambda _: Decision.defer()).run("Go.")
+        decisions = {paused.pending[0].call.id: True}
+
+        assert (
+            "Done." == make(runs, "Done.").resume(paused.state.to_json() if is_text else paused.state, decisions).output
+        )
 
 
 def test_own_ledger_stays(runs: SQLiteRuns, tmp_path: Path) -> None:
@@ -139,7 +156,7 @@ runs = SQLiteRuns(HOME / "runs.db")
 runner = Runner([book, store], model=ScriptedModel(answer), checkpoint=runs)
 print("ready", flush=True)
 open_runs = [*runs.unfinished()]
-result = runner.run(runs.load(open_runs[0])) if open_runs else runner.run("Go.")
+result = runner.resume(open_runs[0]) if open_runs else runner.run("Go.")
 (HOME / "result.part").write_text(result.state.to_json())
 (HOME / "result.part").replace(HOME / "result")
 """

@@ -85,7 +85,7 @@ def test_paused_run(session: Session) -> None:
     runner.run("Hello!", session=session)
     paused = runner.run("Pay 5.", session=session)
     before = kinds(session)
-    result = runner.run(paused.state, decisions={waiting.call.id: True for waiting in paused.pending}, session=session)
+    result = runner.resume(paused.state, {waiting.call.id: True for waiting in paused.pending}, session=session)
 
     assert ["User", "ModelResponse"] == before
     assert "Paid." == result.output

@@ -80,14 +80,14 @@ def refused(state: RunState | str) -> tuple[str, list[int]]:
     """Return why a state is not resumed, and what was paid."""
     bank = Bank()
     with pytest.raises(ConversationError) as caught:
-        bank.runner("Done.").run(RunState.from_json(state) if isinstance(state, str) else state, decisions=APPROVALS)
+        bank.runner("Done.").resume(state, APPROVALS)
     return str(caught.value), bank.paid
 
 
 def test_whole_state() -> None:
     """The state that the others here are made of is resumed, and both calls are executed."""
     bank = Bank()
-    bank.runner("Done.").run(RunState.from_json(TEXT), decisions=APPROVALS)
+    bank.runner("Done.").resume(TEXT, APPROVALS)
 
     assert AMOUNTS == bank.paid
 
@@ -150,7 +150,7 @@ def test_edited(edits: list[tuple[Callable[[Any, Any, Any], None], int, Any]]) -
         edit(*standing[number % len(standing)], deepcopy(junk))
     bank = Bank()
     try:
-        bank.runner("Done.", "Done.").run(RunState.from_json(json.dumps(state)), decisions=APPROVALS)
+        bank.runner("Done.", "Done.").resume(json.dumps(state), APPROVALS)
     except ToolkitError:
         assert [] == bank.paid
     assert bank.paid in ([], [1], [2], AMOUNTS)
@@ -216,7 +216,7 @@ def test_no_digest() -> None:
     """A pending call whose digest is gone is approved by no decision: it waits again."""
     bank = Bank()
     blank = tuple(replace(waiting, digest="") for waiting in PAUSED.pending)
-    again = bank.runner().run(replace(PAUSED, pending=blank), decisions=APPROVALS)
+    again = bank.runner().resume(replace(PAUSED, pending=blank), APPROVALS)
 
     assert ("paused", PAUSED.pending, []) == (
         again.finish_reason, tuple(replace(each, reason="") for each in again.pending), bank.paid

@@ -21,7 +21,6 @@ from toolkit.errors import ToolkitError
 from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import ScriptedModel, call
 
-ENDED = Runner(model=ScriptedModel(["x"])).run("go").state
 PACKAGE = Path(toolkit.__file__).parent
 WAYS = [ways.run, ways.arun, ways.stream, ways.astream, ways.start]
 
@@ -88,7 +87,7 @@ MISTAKES: Sequence[tuple[str, Callable[[], object]]] = (
     ("a prompt", lambda: Runner(model=ScriptedModel(["x"])).run(5)),  # type: ignore[call-overload]
     ("deps", lambda: Runner([need], model=ScriptedModel(["x"])).run("go")),
     ("output", lambda: Runner(model=ScriptedModel(["x"])).run("go", output_type=Callable)),
-    ("a state", lambda: Runner(model=ScriptedModel([])).run(ENDED)),
+    ("a state", lambda: Runner(model=ScriptedModel(["x"])).resume("no JSON")),
     ("a directory", lambda: shell_tool("/nowhere")),
     ("a session", lambda: SQLiteSession("/nowhere/runs.db")),
     ("a document", lambda: openapi_tools("{")),

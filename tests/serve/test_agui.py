@@ -512,7 +512,7 @@ def test_decisions_of_a_client() -> None:
     payload = {"approved": True, "editedArgs": {"a": 40, "b": 2}}
     resume = [{"interruptId": i["id"], "status": "resolved", "payload": payload} for i in last["outcome"]["interrupts"]]
 
-    result = runner.run(stream.result.state, decisions=agui.parse_decisions(resume))
+    result = runner.resume(stream.result.state, agui.parse_decisions(resume))
     assert (["42"], "Three.") == ([done.result.text for done in result.calls], result.output)
 
 

@@ -111,7 +111,7 @@ def test_gates_hold() -> None:
     """A call that needs approval waits for it, and says then that nothing was done."""
     runner = Runner(dry_run(TOOLS), model=ScriptedModel([call("delete", item="tea"), "Done."]), approve=defer)
     paused = runner.run("Go.")
-    result = runner.run(paused.state, decisions={paused.pending[0].call.id: True})
+    result = runner.resume(paused.state, {paused.pending[0].call.id: True})
 
     assert "Dry run: delete was not executed" in str(result.calls[0].result.text)
     refused = dry_run([tool(untyped, authorize=lambda tool, arguments, context: False)])
@@ -126,7 +126,7 @@ def test_approvals_are_for_the_dry_run_alone() -> None:
     real = Runner([gated], model=ScriptedModel(["Done."]), approve=defer)
 
     assert paused.pending[0].source.startswith("dry run of ")
-    assert real.run(paused.state, decisions={paused.pending[0].call.id: True}).is_paused
+    assert real.resume(paused.state, {paused.pending[0].call.id: True}).is_paused
     assert Toolbox([gated]).fingerprint() != dry_run([gated]).fingerprint()
     assert [] == ran
 

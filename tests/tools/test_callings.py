@@ -726,7 +726,7 @@ def run_final(tools: Sequence[Any], arguments: dict[str, Any], *more: reply, **o
         result = runner.run("How is it?")
         if result.is_paused:
             state = RunState.from_json(result.state.to_json())
-            result = runner.run(state, decisions={waiting.call.id: True for waiting in result.pending})
+            result = runner.resume(state, {waiting.call.id: True for waiting in result.pending})
         return result
 
 

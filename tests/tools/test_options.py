@@ -162,7 +162,8 @@ MISSPELT: dict[str, tuple[Callable[..., Any], str, str]] = {
     "stream": (RUNNING.stream, "dep", "deps"),
     "astream": (RUNNING.astream, "dep", "deps"),
     "start": (RUNNING.start, "shard", "shared"),
-    "map": (partial(RUNNING.map, []), "decision", "decisions"),
+    "resume": (RUNNING.resume, "decision", "decisions"),
+    "aresume": (awaited(RUNNING.aresume), "decision", "decisions"),
     "defaults": (lambda **o: Toolbox([], defaults=o), "timout", "timeout"),  # type: ignore[arg-type]
     "schemas": (BOX.schemas, "stict", "strict"),
     "call": (BOX.call, "args", "arguments"),
@@ -203,7 +204,7 @@ def test_unlike_any() -> None:
         tool(colour="x")  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("function", [Runner.arun, Runner.amap, Toolbox.acall, Toolbox.acall_many])
+@pytest.mark.parametrize("function", [Runner.arun, Runner.aresume, Toolbox.acall, Toolbox.acall_many])
 def test_coroutine_functions(function: Callable[..., Any]) -> None:
     """What refuses misspelt names stays a coroutine function."""
     assert inspect.iscoroutinefunction(function)

@@ -174,7 +174,7 @@ class Decision:
 
     @classmethod
     def defer(cls, reason: str = "") -> Decision:
-        """Pause the run; `Runner.run` goes on from its state once there is a decision."""
+        """Pause the run; `Runner.resume` goes on once there is a decision."""
         return cls(approved=False, reason=reason, refusal="defer")
 
     @classmethod

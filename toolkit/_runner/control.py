@@ -89,7 +89,7 @@ class MessageQueue:
             if self._is_closed:
                 raise RunError(
                     "This run has ended. Start another with messages=result.messages, "
-                    "or, if it is paused, pass result.state with decisions=."
+                    "or, if it is paused, call resume(result.state, decisions)."
                 )
             queue.append(made)
 

@@ -271,13 +271,18 @@ Decisions: TypeAlias = Mapping[str, Verdict]
 NO_DECISIONS: Decisions = MappingProxyType({})
 
 
-class RunOptions(TypedDict, total=False):
+class ResumeOptions(TypedDict, total=False):
+    """Options of a run that its state does not hold; `Runner.run` says what each means."""
+
+    deps: Any
+    shared: Values
+    session: Session | None
+
+
+class RunOptions(ResumeOptions, total=False):
     """Options of a run besides the prompt and the type of its output; `Runner.run` says what each means."""
 
     messages: History
-    session: Session | None
-    deps: Any
-    shared: Values
     decisions: Decisions
     allowed_tools: Sequence[str] | None
 

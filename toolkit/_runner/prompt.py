@@ -41,9 +41,7 @@ def make_user_message(given: UserInput) -> UserMessage:
     if isinstance(alone, (Path, Image, File)) or is_table(alone):
         given = [alone]
     if not isinstance(given, (list, tuple)):
-        raise TypeError(
-            f"A prompt is text, a list of texts, pictures and files, or a state (result.state), not {given!r:.200}."
-        )
+        raise TypeError(f"A prompt is text, or a list of texts, pictures and files, not {given!r:.200}.")
     if not given:
         raise ValueError("The prompt is an empty list: there is nothing to answer.")
     parts = [_read_part(part) for part in given]

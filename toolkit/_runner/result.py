@@ -119,7 +119,7 @@ class RunResult(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
-        """Whether calls wait for approval: see `pending`; `Runner.run` takes the `state`."""
+        """Whether calls wait for approval: see `pending`, and `Runner.resume`."""
         return self.finish_reason == "paused"
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import TypeVar
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
@@ -25,7 +25,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
-from toolkit._execution.undo import Undoer, take_undo, was_undone
+from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -129,6 +129,26 @@ class RunFactory:
             ledger=given.get("ledger"),
             undo_ledger=self.ledger,
         )
+
+    async def undo(self, run: RunState | str, deps: Any, backend: Backend) -> tuple[Undo, ...]:
+        """Undo the calls of a run, given its state or its id; `Runner.undo` says what it raises."""
+        if not isinstance(run, (RunState, str)):
+            raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
+        run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
+        saved, ledger, tools = self.options.get("checkpoint"), self.ledger, self.toolbox.snapshot()
+        if isinstance(saved, SQLiteRuns):
+            state = saved.load(run_id)
+        if any(active.conversation.run_id == run_id for active in self.active.get_all()):
+            raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
+        may_undo = state is None or any(tools[name].settings.undo for name in state.calls_by_tool if name in tools)
+        if may_undo and not ledger.read(run_id):
+            raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
+        undone = await self.make_undoer(backend, run_id=run_id, deps=deps).undo()
+        if saved is not None and state is not None and state.phase != "finished":
+            conversation = Conversation.restore(state)
+            conversation.end("cancelled")
+            await call_function(saved, (conversation.state,), backend)
+        return undone
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run and count it among the active ones.

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar, Unpack, override
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, call_function, run_sync
+from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, refuse_unknown_options, spell_options
 from toolkit._runner.answers import Answers
 from toolkit._runner.control import Controls, MessageQueue
-from toolkit._runner.conversation import Conversation
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import Batch, Rate, arun_all, run_all
 from toolkit._runner.options import (
     DEFAULTS,
+    NO_DECISIONS,
     RUN_DEFAULTS,
     RUN_HINTS,
+    Decisions,
     Manner,
     Prompt,
+    ResumeOptions,
     RunnerOptions,
     RunOptions,
     RunRequest,
@@ -33,14 +35,14 @@ from toolkit._runner.options import (
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
-from toolkit._runner.saved_runs import SQLiteRuns
+from toolkit._runner.saved_runs import read_state
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, name_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
 from toolkit._tools.tool import Tool
-from toolkit.errors import ConversationError, DefinitionError
+from toolkit.errors import DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
@@ -156,17 +158,14 @@ class Runner(Controls, Delegate):
         Args:
             prompt: The user's message: text; or a list of texts, `Path`s of images, PDFs and text files, `Image`s,
                 `File`s, pictures of PIL, figures of Matplotlib or Plotly, tables of pandas or polars. Or the state of a
-                run, to resume it: `result.state`, `RunState.from_json(text)` or `SQLiteRuns.load(run_id)`.
+                run, to resume it.
             messages: The conversation so far: the messages of another result, or a history in OpenAI's form. A broken
                 history is repaired.
             session: The conversation so far, to which the run adds its messages when it ends: Session or SQLiteSession.
             deps: Given to tools as `ToolContext.deps`.
             output_type: The type of the answer: anything that pydantic validates, such as a model, a dataclass or
-                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text. A state does not
-                hold it, nor `deps`, `shared` and `session`.
-            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision. Each counts
-                once, and only for the call, arguments and tool definition that were shown; a call without one keeps
-                waiting.
+                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text.
+            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision.
             shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
                 toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
                 several runs can share it.
@@ -179,8 +178,7 @@ class Runner(Controls, Delegate):
             LimitError: A limit was reached, with `on_limit="raise"`.
             BusyError: The runner has `max_runs` active runs.
             ApprovalError: A decision is for a call that does not wait.
-            ConversationError: A state cannot be resumed; or another run has changed the session meanwhile, and
-                `error.result` is the result.
+            ConversationError: Another run has changed the session meanwhile; `error.result` is the result.
             FatalError: A tool raised it.
             TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
@@ -333,30 +331,89 @@ class Runner(Controls, Delegate):
             cancel hotel in Rome
             ['undone']
         """
-        return run_sync(self._undo(run, deps, SyncBackend()))
+        return run_sync(self._factory.undo(run, deps, SyncBackend()))
 
     async def aundo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
         """Do what `undo` does, in the running event loop."""
-        return await self._undo(run, deps, AsyncBackend())
+        return await self._factory.undo(run, deps, AsyncBackend())
 
-    async def _undo(self, run: RunState | str, deps: Any, backend: Backend) -> tuple[Undo, ...]:
-        if not isinstance(run, (RunState, str)):
-            raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
-        run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
-        saved, ledger, tools = self._factory.options.get("checkpoint"), self._factory.ledger, self.toolbox.snapshot()
-        if isinstance(saved, SQLiteRuns):
-            state = saved.load(run_id)
-        if any(active.conversation.run_id == run_id for active in self._factory.active.get_all()):
-            raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
-        may_undo = state is None or any(tools[name].settings.undo for name in state.calls_by_tool if name in tools)
-        if may_undo and not ledger.read(run_id):
-            raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
-        undone = await self._factory.make_undoer(backend, run_id=run_id, deps=deps).undo()
-        if saved is not None and state is not None and state.phase != "finished":
-            conversation = Conversation.restore(state)
-            conversation.end("cancelled")
-            await call_function(saved, (conversation.state,), backend)
-        return undone
+    @overload
+    def resume(
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        output_type: type[T] = ...,
+        **given: Unpack[ResumeOptions],
+    ) -> RunResult[T]: ...
+    @overload
+    def resume(
+        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
+    ) -> RunResult[Any]: ...
+    @spell_options(ResumeOptions, {}, RUN_HINTS)
+    def resume(
+        self,
+        state: RunState | str,
+        decisions: Decisions = NO_DECISIONS,
+        *,
+        output_type: Any = str,
+        **given: Unpack[ResumeOptions],
+    ) -> RunResult[Any]:
+        """Resume a run from its saved state, in this process or another.
+
+        Args:
+            state: `result.state`, or the text that its `to_json` wrote. Or the id of a run that the runner's SQLiteRuns
+                has saved.
+            decisions: Decisions on its pending calls by call id: True, False or a Decision. Each counts once, and only
+                for the call, arguments and tool definition that were shown; a call without one keeps waiting.
+            deps: As for `run`; not part of the state.
+            output_type: As for `run`; not part of the state.
+            shared: As for `run`; not part of the state, except for stored results, which are in its messages.
+            session: As for `run`; not part of the state.
+
+        Raises:
+            ConversationError: It is not the state of a run that can be resumed.
+            ApprovalError: A decision is for a call that does not wait.
+            TypeError: It is neither a state nor a text.
+        """
+        _check_options(given, ResumeOptions)
+        return self.run(
+            read_state(state, self._factory.options.get("checkpoint")),
+            output_type=output_type,
+            decisions=decisions,
+            **given,
+        )
+
+    @overload
+    async def aresume(
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        output_type: type[T] = ...,
+        **given: Unpack[ResumeOptions],
+    ) -> RunResult[T]: ...
+    @overload
+    async def aresume(
+        self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
+    ) -> RunResult[Any]: ...
+    @spell_options(ResumeOptions, {}, RUN_HINTS)
+    async def aresume(
+        self,
+        state: RunState | str,
+        decisions: Decisions = NO_DECISIONS,
+        *,
+        output_type: Any = str,
+        **given: Unpack[ResumeOptions],
+    ) -> RunResult[Any]:
+        """Do what `resume` does, in the running event loop."""
+        _check_options(given, ResumeOptions)
+        return await self.arun(
+            read_state(state, self._factory.options.get("checkpoint")),
+            output_type=output_type,
+            decisions=decisions,
+            **given,
+        )
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
@@ -522,6 +579,6 @@ class Runner(Controls, Delegate):
         return Batch(prompts, max_parallel, answers, progress)
 
 
-def _check_options(given: Mapping[str, Any]) -> None:
-    if not RunOptions.__annotations__.keys() >= given.keys():
-        refuse_unknown_options(given, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
+def _check_options(given: Mapping[str, Any], known: type = RunOptions) -> None:
+    if not known.__annotations__.keys() >= given.keys():
+        refuse_unknown_options(given, ("prompt", "output_type", *known.__annotations__), RUN_HINTS)

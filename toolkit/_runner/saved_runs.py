@@ -28,8 +28,7 @@ class SQLiteRuns(SQLiteLedger):
     """Saves each step of runs in a file, for several threads and processes of one machine.
 
     `Runner(..., checkpoint=SQLiteRuns("runs.db"))` saves the state before each step and at the end, and records the
-    calls, unless the runner has another `ledger`. After a crash `runner.run(runs.load(run_id))` goes
-    on.
+    calls, unless the runner has another `ledger`. After a crash `runner.resume(run_id)` goes on.
 
     One process at a time may resume a run. A second one repeats no call, but both ask the model.
 
@@ -91,3 +90,24 @@ class SQLiteRuns(SQLiteLedger):
             connection.executemany("DELETE FROM entries WHERE run_id = ?", ended)
             connection.executemany("DELETE FROM runs WHERE id = ?", ended)
         return len(ended)
+
+
+def read_state(given: RunState | str, checkpoint: object) -> RunState:
+    """Return the state that `resume` is given: itself, its JSON text, or by a run's id from the runner's SQLiteRuns.
+
+    Raises:
+        ConversationError: It is the state or the id of no run.
+        TypeError: It is neither a state nor a text.
+    """
+    if isinstance(given, RunState):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"resume() takes result.state, the text of its to_json(), or a run's id, not {given!r:.100}.")
+    if given.lstrip().startswith("{"):
+        return RunState.from_json(given)
+    if isinstance(checkpoint, SQLiteRuns):
+        return checkpoint.load(given)
+    raise ConversationError(
+        f"This is not the state of a run: {given!r:.100}. To go on by a run's id, make the Runner with "
+        "checkpoint=SQLiteRuns(path)."
+    )

@@ -353,7 +353,7 @@ class _Executor(AgentExecutor):
             await updater.reject(_say(updater, OTHER_TASK.format(id=conversation.task_id)))
         elif decisions := _read_decisions(message, state.pending):
             conversation.task_id, conversation.state = "", None
-            return await self._runner.arun(state, decisions=decisions, deps=self._deps)
+            return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
             await _ask(updater, state.pending)
         return None

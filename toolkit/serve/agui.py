@@ -84,7 +84,7 @@ def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
 
 
 def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
-    """Parse the `resume` of a client's input into decisions by call id, as `Runner.run` takes them.
+    """Parse the `resume` of a client's input into decisions by call id, as `Runner.resume` takes them.
 
     Only `{"approved": true}` approves; a call whose interrupt the client cancelled is rejected.
 

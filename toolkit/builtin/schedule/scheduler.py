@@ -163,7 +163,7 @@ class Scheduler:
 
         Args:
             state: `outcome.result.state`, or the output of its `to_json`.
-            decisions: Decisions on its pending calls, by call id, as for `Runner.run`.
+            decisions: Decisions on its pending calls, by call id, as for `Runner.resume`.
 
         Raises:
             ValueError: No firing of the store waits for this run: it was resumed already, its action was deleted, or it
@@ -276,9 +276,12 @@ class Scheduler:
         run = self._run
         if not isinstance(run, Runner):
             return await call_function(run, (firing,), backend)
-        start: Function = run.arun if isinstance(backend, AsyncBackend) else run.run
-        prompt, decisions = resumed or (firing.prompt, {})
-        return await call_function(partial(start, prompt, decisions=decisions, deps=firing), (), backend)
+        is_async = isinstance(backend, AsyncBackend)
+        if resumed is not None:
+            resume: Function = run.aresume if is_async else run.resume
+            return await call_function(partial(resume, *resumed, deps=firing), (), backend)
+        start: Function = run.arun if is_async else run.run
+        return await call_function(partial(start, firing.prompt, deps=firing), (), backend)
 
 
 def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any]) -> bool | Deny:
