@@ -994,7 +994,9 @@ def test_source() -> None:
     (made,) = openapi_tools(GET, base_url="https://example.com")
     other = Tool.from_schema(made.name, {"properties": {}})
 
-    with pytest.raises(DefinitionError, match=r"came from the OpenAPI operation GET /\S* of https://example.com, and "):
+    with pytest.raises(
+        DefinitionError, match=r"the existing one the OpenAPI operation GET /\S* of https://example.com\."
+    ):
         Toolbox([made, other])
 
 
