@@ -891,6 +891,40 @@ def test_starred_items() -> None:
     assert ((1, "a"), True) == (made.invoke('{"items": [1, "a"]}').value, made.invoke('{"items": [1]}').is_error)
 
 
+class TextModel(BaseModel):
+    a: Annotated[int, Doc("A number.")] = Field(alias="A")
+    b: Annotated[str, "A text."] = ""
+    c: Annotated[int, Doc("Not this."), Field(description="A count.")] = 0
+
+
+@dataclass
+class TextDataclass:
+    A: Annotated[int, Doc("A number.")]
+    b: Annotated[str, "A text."] = ""
+    c: Annotated[int, Doc("Not this."), Field(description="A count.")] = 0
+
+
+class TextDict(TypedDict, total=False):
+    A: Required[Annotated[int, Doc("A number.")]]
+    b: Annotated[str, "A text."]
+    c: Annotated[int, Doc("Not this."), Field(description="A count.")]
+
+
+@pytest.mark.parametrize("kind", [TextModel, TextDataclass, TextDict])
+def test_texts_of_fields(kind: Any) -> None:
+    """A text or a `Doc` in the annotation of a field is its description, as in that of a parameter."""
+    fields = echo(kind).parameters["$defs"][kind.__name__]["properties"]
+
+    assert ["A number.", "A text.", "A count."] == [part["description"] for part in fields.values()]
+
+
+def test_text_of_a_type_alias() -> None:
+    """A text in a type alias is that of the parameters that have its type."""
+    alias = TypeAliasType("alias", Annotated[float, Doc("Degrees.")])
+
+    assert "Degrees." == shown(echo(alias))["description"]
+
+
 class Day(enum.Enum):
     MONDAY = enum.auto()
     TUESDAY = enum.auto()

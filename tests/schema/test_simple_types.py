@@ -103,11 +103,11 @@ PLAIN = st.sampled_from(BARE) | LITERALS.map(lambda values: LITERAL[tuple(values
 
 def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make the JSON Schema of a type, and its definitions."""
-    keys: dict[str, Any] = {"it": annotation}
+    keys: dict[str, Any] = {"it": list[annotation]}  # a text in it is not the key's
     whole: Any = TypedDict("whole", keys)  # type: ignore[misc]  # noqa: UP013  keys known at run time only
     whole.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     made = TypeAdapter(whole).json_schema(schema_generator=get_generator())
-    return clean(made["properties"]["it"]), {name: clean(each) for name, each in made.get("$defs", {}).items()}
+    return clean(made["properties"]["it"]["items"]), {name: clean(each) for name, each in made.get("$defs", {}).items()}
 
 
 @examples(300)

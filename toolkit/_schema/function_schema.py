@@ -34,7 +34,7 @@ from toolkit._schema.core_schema import (
     get_key,
 )
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import clean, get_generator, render_default
+from toolkit._schema.json_schema import clean, find_text, get_generator, render_default
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -399,10 +399,7 @@ def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any
 
 def _add_text(p: Parameter, schema: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """Add description and default to the schema of a parameter."""
-    noted = get_args(p.annotation)[1:] if get_origin(p.annotation) is Annotated else ()
-    notes = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in noted]  # PEP 727's Doc
-    notes = [note for note in notes if isinstance(note, str)]
-    text = schema.get("description") or (notes[0] if notes else texts.get(p.name, ""))
+    text = schema.get("description") or find_text(p.annotation) or texts.get(p.name, "")
     default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
     return {**schema, **({"description": text} if text else {}), **default}
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin
+
+from typing_extensions import NotRequired, ReadOnly, Required, get_type_hints
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+    from pydantic.fields import FieldInfo
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-    from pydantic_core.core_schema import CallableSchema, DictSchema, IsInstanceSchema, IsSubclassSchema, UnionSchema
+    from pydantic_core.core_schema import (
+        CallableSchema,
+        DataclassSchema,
+        DictSchema,
+        IsInstanceSchema,
+        IsSubclassSchema,
+        ModelSchema,
+        TypedDictSchema,
+        UnionSchema,
+    )
 
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
@@ -62,14 +74,18 @@ def get_generator() -> type[GenerateJsonSchema]:
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
+        def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+            return _add_texts(super().model_schema(schema), schema["cls"])
+
+        def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+            return _add_texts(super().dataclass_schema(schema), schema["cls"])
+
+        def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+            return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
+
         def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
             generated = super().dict_schema(schema)
-            names = self.resolve_ref_schema(generated.get("propertyNames", {}))
-            if not all(isinstance(value, str) for value in names.get("enum", ())):  # in JSON, each key is a text
-                generated["propertyNames"] = {
-                    "enum": [value if isinstance(value, str) else json.dumps(value) for value in names["enum"]]
-                }
-            return generated
+            return generated | _write_keys(self.resolve_ref_schema(generated.get("propertyNames", {})))
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)
@@ -78,6 +94,48 @@ def get_generator() -> type[GenerateJsonSchema]:
             return generated
 
     return Generator
+
+
+def find_text(annotation: Any) -> str:
+    """Find what Annotated says about a type: a text, or PEP 727's Doc."""
+    while get_origin(annotation) in (Required, NotRequired, ReadOnly):
+        annotation = get_args(annotation)[0]
+    annotation = getattr(annotation, "__value__", annotation)  # of a type alias
+    return _pick_text(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
+
+
+def _pick_text(metadata: Iterable[Any]) -> str:
+    texts = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in metadata]
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    """Add what the annotations of a class say about its fields, which pydantic leaves out."""
+    properties = generated.get("properties", {})
+    fields = getattr(kind, "__pydantic_fields__", {})
+    texts = {_find_alias(name, info): _pick_text(info.metadata) for name, info in fields.items()}
+    if properties and not fields:  # a TypedDict, or a dataclass that is not pydantic's
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
+            hints = {}
+        texts = {name: find_text(hint) for name, hint in hints.items()}
+    for name, text in texts.items():
+        if text and name in properties:
+            properties[name] = {"description": text, **properties[name]}
+    return generated
+
+
+def _find_alias(name: str, info: FieldInfo) -> str:
+    return info.validation_alias if isinstance(info.validation_alias, str) else name
+
+
+def _write_keys(names: Schema) -> dict[str, Any]:
+    """Write the allowed keys of a dict as texts, which they are in JSON."""
+    values = names.get("enum", ())
+    if all(isinstance(value, str) for value in values):
+        return {}
+    return {"propertyNames": {"enum": [value if isinstance(value, str) else json.dumps(value) for value in values]}}
 
 
 def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
