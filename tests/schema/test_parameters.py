@@ -918,11 +918,12 @@ def test_texts_of_fields(kind: Any) -> None:
     assert ["A number.", "A text.", "A count."] == [part["description"] for part in fields.values()]
 
 
+Degrees = TypeAliasType("Degrees", Annotated[float, Doc("Degrees Celsius.")])
+
+
 def test_text_of_a_type_alias() -> None:
     """A text in a type alias is that of the parameters that have its type."""
-    alias = TypeAliasType("alias", Annotated[float, Doc("Degrees.")])
-
-    assert "Degrees." == shown(echo(alias))["description"]
+    assert "Degrees Celsius." == shown(echo(Degrees))["description"]
 
 
 class Day(enum.Enum):
