@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from toolkit import Runner
+from toolkit import Runner, ToolError
 from toolkit.testing import ScriptedModel, call
 
 CHROMIUM = shutil.which("chromium")
+MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
+AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
+AUDIT = """
+axe.run().then(({violations}) => {
+  document.title = ["checked", ...violations.map(each => `${each.impact}: ${each.help}`)].join("|");
+});"""
 DARK, LIGHT = (22, 24, 28), (255, 255, 255)
 
 
@@ -43,3 +51,27 @@ def test_saved_page_in_a_browser(tmp_path: Path, scheme: str, background: tuple[
     assert background == picture.getpixel((3, 3))
     assert any(blue - red > 60 for red, _, blue in colours)  # the bar of a turn
     assert any(green - red > 40 and green - blue > 40 for red, green, blue in colours)  # and of a call
+
+
+@pytest.mark.skipif(CHROMIUM is None or AXE is None, reason="needs Chromium, and axe-core in a directory of NODE_PATH")
+@pytest.mark.parametrize("scheme", ["0", "1"], ids=["dark", "light"])
+def test_accessible_page(tmp_path: Path, scheme: str) -> None:
+    """axe-core finds nothing to mend in the saved page, in dark and in light."""
+
+    def look(place: str) -> str:
+        """Look at a place."""
+        raise ToolError(f"There is no {place}.")
+
+    model = ScriptedModel([[call("look", place="pond"), call("look", place="sea")], "# Nothing\n\n- `no` pond"])
+    Runner([look], model=model, instructions="Look.").run("What is there?").save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text("utf-8")
+    axe = Path(str(AXE)).read_text("utf-8")
+    (tmp_path / "run.html").write_text(
+        re.sub(r"<meta http-equiv[^>]*>", "", page) + f"<script>{axe}{AUDIT}</script>", "utf-8"
+    )
+    options = [f"--blink-settings=preferredColorScheme={scheme}", f"--user-data-dir={tmp_path / 'profile'}"]
+    more = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=9000", "--dump-dom"]
+    command = [str(CHROMIUM), *options, *more, (tmp_path / "run.html").as_uri()]
+    shown = subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
+
+    assert ["checked"] == re.findall(r"<title>(.*?)</title>", shown)
