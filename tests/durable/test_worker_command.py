@@ -60,7 +60,8 @@ def test_worker(agent: Path, tmp_path: Path) -> None:
             output = (await run.result()).output
             process.send_signal(signal.SIGINT)
             code, errors = await asyncio.to_thread(process.wait, 30), process.stderr.read()
-            assert ("", True) == (omit_abort(errors), code == 130 or bool(errors))
+            # temporalio's threads may crash a process at its very end, mostly with a message
+            assert ("", True) == (omit_abort(errors), code in (130, -signal.SIGABRT, -signal.SIGSEGV) or bool(errors))
             process.stderr.close()
         server = DevServer(tmp_path / "runs.db", port=port)
         client = await server.start()

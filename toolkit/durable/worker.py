@@ -25,8 +25,9 @@ from toolkit.errors import DefinitionError
 MAX_BYTES = 1_800_000
 # Where larger payloads go to a store, what one step may read and write.
 MAX_STORED_BYTES = 100_000_000
-# Seconds until another worker takes over the conversation of one that is gone.
-STICKY_SECONDS = 2.0
+# Seconds until another worker takes over the conversation of one that is gone, or has too much to do: it then reads the
+# whole history, which costs more than to wait.
+STICKY_SECONDS = 5.0
 # The workflow holds no state outside its object, so its modules are loaded once, not for each run.
 SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("toolkit"))
 # Seconds that running steps have when a worker is shut down.
