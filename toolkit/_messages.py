@@ -11,11 +11,11 @@ import base64
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from math import isfinite
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import Self
 
@@ -627,52 +627,6 @@ def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
         return kind(**{**given, "data": data})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{place}: {error}") from error
-
-
-def check_fields(value: Any) -> None:
-    """Check that the fields of a dataclass have their declared types, at any depth; an `int` is a count, from 0.
-
-    Raises:
-        ValueError: A field has another type.
-    """
-    checks = _list_checks(type(value))  # type: ignore[arg-type]  # a class can be hashed
-    for declared in fields(value):
-        received = getattr(value, declared.name)
-        if not checks[declared.name](received):
-            raise ValueError(f"{declared.name}={received!r:.100} is not of type {declared.type}.")
-
-
-@cache
-def _list_checks(kind: Any) -> Mapping[str, Callable[[Any], bool]]:
-    """List a predicate for each field of a dataclass; resolving its annotations takes milliseconds."""
-    return {name: _make_check(inner) for name, inner in get_type_hints(kind).items()}
-
-
-def _make_check(kind: Any) -> Callable[[Any], bool]:
-    """Make a predicate for values of a type."""
-    if is_dataclass(kind):
-        checks = _list_checks(kind)  # type: ignore[arg-type]  # likewise
-        return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return lambda value: value in inner
-    if origin in (Union, UnionType):
-        choices = [*map(_make_check, inner)]
-        return lambda value: any(fits(value) for fits in choices)
-    if origin is tuple:
-        fits_item = _make_check(inner[0])
-        return lambda value: type(value) is tuple and all(map(fits_item, value))
-    if origin is Mapping:
-        fits_value = _make_check(inner[1])
-        return lambda value: type(value) is dict and all(map(fits_value, value.values()))
-    return _SIMPLE_CHECKS.get(kind) or (lambda value: type(value) is kind)
-
-
-_SIMPLE_CHECKS: Mapping[Any, Callable[[Any], bool]] = {
-    Any: lambda _: True,
-    int: lambda value: type(value) is int and value >= 0,
-    float: lambda value: type(value) in (int, float),
-}
 
 
 # Meta keys: a model writes them beside a call's arguments, and they are not passed to the tool.

@@ -24,12 +24,12 @@ from toolkit._messages import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    check_fields,
     clean_json,
     make_plain,
     message_from_dict,
     message_to_dict,
 )
+from toolkit._runner.state import check_fields
 from toolkit._tools.results import explain_exception
 from toolkit.errors import ToolError
 from toolkit.middleware import Next
