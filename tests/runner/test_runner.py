@@ -32,6 +32,7 @@ from toolkit import (
     ToolError,
     ToolResult,
     Usage,
+    tool,
 )
 from toolkit._execution.parallel import MAX_PARALLEL
 from toolkit._messages import (
@@ -731,6 +732,34 @@ def test_asks_in_the_caller_s_task() -> None:
     caller, asked_in = asyncio.run(main())
 
     assert caller == asked_in
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks start in the next round of the loop")
+@pytest.mark.parametrize("count", [1, 3])
+def test_waits_for_no_round_of_the_loop(count: int) -> None:
+    """Between an answer and the next request the loop does nothing else, where the tools wait for nothing."""
+
+    class Here(Silent):
+        is_async = True
+        name = "here"
+
+        async def complete(self, request: ModelRequest) -> ModelResponse:
+            if len(request.messages) > 1:
+                return ModelResponse(text="Done.", finish_reason="stop")
+            return ModelResponse(calls=tuple([call("add", a=1)] * count), finish_reason="tool_calls")
+
+    async def aadd(a: int) -> int:
+        """Add."""
+        return a
+
+    async def main() -> list[str]:
+        did: list[str] = []
+        asyncio.get_running_loop().call_soon(did.append, "something else")
+        result = await Runner([tool(aadd, name="add")], model=Here()).arun("x")
+        assert ["1"] * count == texts_of(result)
+        return [*did]  # it is done when this ends
+
+    assert [] == asyncio.run(main())
 
 
 # -- snapshots

@@ -221,8 +221,14 @@ class _LoopChannel:
 
     def watch(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
         """Put the end of a task when it ends."""
-        task.add_done_callback(lambda task: self.put(JobEnd(capture_outcome(task.result))))
+        if task.done():
+            self._put_end(task)  # a callback would come a round of the loop later
+        else:
+            task.add_done_callback(self._put_end)
         return task
+
+    def _put_end(self, task: asyncio.Task[Any]) -> None:
+        self.put(JobEnd(capture_outcome(task.result)))
 
     @contextmanager
     def wake_at_end(self, cancellation: Cancellation | None) -> Iterator[None]:

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -128,8 +128,8 @@ class OpenCall:
         first, *more = _split_objects(self.arguments)
         if more:
             first, *more = (next(equal) for _, equal in groupby([first, *more], canonical_text))
-        call = replace(self.build(), arguments=first)
-        return [call, *(replace(call, arguments=text, provider_call_id="") for text in more)]
+        call = self.build().replace(arguments=first)
+        return [call, *(call.replace(arguments=text, provider_call_id="") for text in more)]
 
 
 @dataclass
