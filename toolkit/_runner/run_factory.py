@@ -181,7 +181,9 @@ class RunFactory:
             may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
             if (handed := continue_handoff(conversation.history, may_call)) is not None:
                 handoff = conversation.add_response(ModelResponse(calls=(handed,)))
-        observers = parent.observers if parent else ()
+        observers = self._hooks.observers
+        if parent:
+            observers = (*parent.observers, *_list_new(observers, parent.observers))
         cancellation = Cancellation(parent=current_cancellation.get())
         available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
         dispatcher = self._create_dispatcher(request, state, tools, available, conversation, parent)
@@ -205,7 +207,7 @@ class RunFactory:
                 model_choice=self.model_choice,
                 raise_errors=options.get("raise_errors", False),
                 depth=parent.depth + 1 if parent else 1,
-                observers=(*observers, *_list_new(self._hooks.observers, observers)),
+                observers=observers,
             ),
             output=TEXT if request.output_type is str else build_output(request.output_type, taken=tools),
             tool_choice=choice,
