@@ -151,10 +151,9 @@ class Parameter:
         """Type of its value in JSON: `*args` are a list or the unpacked tuple, `**kwargs` a dict or a TypedDict."""
         if get_origin(self.annotation) in _UNPACK:
             return get_args(self.annotation)[0]
-        if _is_unpacked(self.annotation):
-            return tuple[get_args(self.annotation)]  # type: ignore[misc]  # a type made at run time
-        if self.kind is inspect.Parameter.VAR_POSITIONAL:
-            return list[self.annotation]  # type: ignore[name-defined]
+        if self.kind is inspect.Parameter.VAR_POSITIONAL:  # types made at run time
+            is_tuple = _is_unpacked(self.annotation)
+            return tuple[get_args(self.annotation)] if is_tuple else list[self.annotation]  # type: ignore[misc,name-defined]
         if self.kind is inspect.Parameter.VAR_KEYWORD:
             return dict[str, self.annotation]  # type: ignore[name-defined]
         return Annotated[self.annotation, self.field] if self.field else self.annotation
@@ -261,7 +260,11 @@ class ParameterSchema(ArgumentSchema):
         texts, examples = self.read_documentation()
         known, definitions = self._properties.by_name, self._properties.definitions
         shown = [(p, known[p.name]) for p in self.offered if p.name in known]
-        properties = {own.key: _add_text(p, own.schema, texts) for p, own in shown}
+        properties: dict[str, Any] = {}
+        for p, own in shown:
+            text = own.schema.get("description") or find_text(p.annotation) or texts.get(p.name)
+            default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
+            properties[own.key] = {**own.schema, **({"description": text} if text else {}), **default}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if required := [own.key for _, own in shown if own.is_required]:
             schema["required"] = required
@@ -395,13 +398,6 @@ def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any
         return keywords
 
     return apply_after(check, core)
-
-
-def _add_text(p: Parameter, schema: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Add description and default to the schema of a parameter."""
-    text = schema.get("description") or find_text(p.annotation) or texts.get(p.name, "")
-    default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
-    return {**schema, **({"description": text} if text else {}), **default}
 
 
 # Their values are collected in a list; the type of the values is the first argument of each.

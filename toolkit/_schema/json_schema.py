@@ -101,7 +101,7 @@ def find_text(annotation: Any) -> str:
     while get_origin(annotation) in (Required, NotRequired, ReadOnly):
         annotation = get_args(annotation)[0]
     annotation = getattr(annotation, "__value__", annotation)  # of a type alias
-    return _pick_text(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())
+    return _pick_text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
 
 
 def _pick_text(metadata: Iterable[Any]) -> str:
@@ -170,7 +170,8 @@ def render_default(default: Any) -> dict[str, Any]:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        value = to_jsonable_python(_sort_sets(default))
+        is_container = isinstance(default, (list, tuple, dict, set, frozenset))
+        value = to_jsonable_python(_sort_sets(default) if is_container else default)
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}

@@ -248,27 +248,22 @@ class Signature:
 # Where the forms that are no classes come from, such as type variables; and those that have no values.
 _TYPING = ("typing", "typing_extensions", "annotationlib")
 _NO_VALUES = (typing.NoReturn, typing_extensions.Never)
-# Where the generic types come from whose arguments are types, except Literal and Callable.
+# Where the generic types come from whose arguments are types, and those whose arguments are not.
 _GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *_TYPING)
+_NO_TYPE_ARGUMENTS = (typing.Literal, collections.abc.Callable)
 
 
 def _find_non_types(annotation: Any) -> Iterator[Any]:
     """Find what is sometimes written for a type: `x: [int]`, `x: dict[str, any]`; pydantic would take it for Any."""
     origin = get_origin(annotation)
-    if origin is None:
-        if not _is_type(annotation):
+    if origin is None and annotation is not None and not isinstance(annotation, (type, str)):
+        is_form = type(annotation).__module__ in _TYPING and annotation not in _NO_VALUES
+        if not is_form and not hasattr(annotation, "__get_pydantic_core_schema__"):
             yield annotation
-    elif origin.__module__ in _GENERIC_MODULES and origin not in (typing.Literal, collections.abc.Callable):
+    elif getattr(origin, "__module__", "") in _GENERIC_MODULES and origin not in _NO_TYPE_ARGUMENTS:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
-
-
-def _is_type(annotation: Any) -> bool:
-    if annotation is None or isinstance(annotation, (type, str)):
-        return True
-    is_form = type(annotation).__module__ in _TYPING and annotation not in _NO_VALUES
-    return is_form or hasattr(annotation, "__get_pydantic_core_schema__")
 
 
 def _read_default(field_info: FieldInfo) -> Any:
