@@ -367,9 +367,9 @@ def test_tool_that_is_gone() -> None:
 def test_old_runs() -> None:
     """Of a run that a ledger in memory has shortened it is not known what the calls gave: nothing is undone."""
     ledger = MemoryLedger(runs=1)
-    runner = book_three(print, ledger=ledger)
+    runner = book_three(len, ledger=ledger)
     state = runner.run("Go.").state
-    book_three(print, ledger=ledger).run("Go.")
+    book_three(len, ledger=ledger).run("Go.")
 
     assert ["unknown"] * 3 == [each.outcome for each in runner.undo(state)]
 
@@ -478,8 +478,8 @@ def test_active_runs() -> None:
 
 def test_unknown_runs() -> None:
     """Without a record of the calls nothing is taken for undone: it is an error."""
-    state = book_three(print).run("Go.").state
-    for runner in (book_three(print), book_three(print, ledger=MemoryLedger())):
+    state = book_three(len).run("Go.").state
+    for runner in (book_three(len), book_three(print, ledger=MemoryLedger())):
         for given in (state, state.run_id):
             with pytest.raises(ConversationError, match="no record of the calls"):
                 runner.undo(given)

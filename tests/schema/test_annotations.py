@@ -475,7 +475,7 @@ MISUSED: dict[str, Any] = {
     "empty text": "",
     "function as a part": dict[str, any],  # type: ignore[valid-type]
     "value as a part": typing.Optional[list[5]],  # type: ignore[valid-type]  # noqa: UP045
-    "value in Annotated": typing.Annotated[5, "five"],
+    "value in Annotated": typing.Annotated[any, "five"],
 }
 
 

@@ -428,12 +428,14 @@ def test_partial_hides() -> None:
     assert [[1, 2, (), 3, {}], True] == [made.invoke('{"b": 2}').value, made.invoke('{"b": 2, "c": 4}').is_error]
 
 
-def test_unpacked_keywords() -> None:
+@pytest.mark.parametrize("unpack", [Unpack, getattr(typing, "Unpack", Unpack)], ids=["typing_extensions", "typing"])
+def test_unpacked_keywords(unpack: Any) -> None:
     """Keywords of a TypedDict are one object; it is required where one of its keys is."""
 
-    def function(**more: Unpack[Keys]) -> Any:
+    def function(**more: Any) -> Any:
         return more
 
+    function.__annotations__["more"] = unpack[Keys]
     made = tool(function)
 
     assert ["more"] == made.parameters["required"]

@@ -13,6 +13,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.threads import get_item
 from toolkit._options import is_whole
 from toolkit._runner.answers import Answers
 from toolkit._runner.options import Prompt
@@ -55,10 +56,10 @@ def run_all(start: Callable[[Prompt], RunHandle[Any]], batch: Batch) -> list[Out
                     handle.call_when_done(partial(ended.put, number))
             if not active and ended.empty():
                 break
-            number = ended.get()
-            if number in active:
-                prompt, handle = active.pop(number)
-                batch.add(number, prompt, _get_outcome(handle))
+            last = get_item(ended, None)
+            if last in active:
+                prompt, handle = active.pop(last)
+                batch.add(last, prompt, _get_outcome(handle))
     finally:
         for _, handle in active.values():
             handle.cancel()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -15,6 +17,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._concurrency.threads import LONGEST_WAIT
 from toolkit._options import hide_frames, shorten_traceback
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.result import RunResult, require_result
@@ -189,9 +192,8 @@ class RunHandle(_RunControls[T]):
             TimeoutError: It has not ended by then; it goes on.
             RunError: It failed; or whatever else `run` raises.
         """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._is_done, timeout):
-                raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
+        if not self._wait(lambda: self._is_done, timeout):
+            raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
         if self._error is not None:
             raise self._error
         return require_result(self._run.result)
@@ -241,9 +243,16 @@ class RunHandle(_RunControls[T]):
 
     def _wait_for_event(self, number: int) -> Event | None:
         """Wait for an event by its number; None if the run ends before."""
+        self._wait(lambda: self._is_done or len(self._events) > number)
+        return self._events[number] if number < len(self._events) else None
+
+    def _wait(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until a condition holds; return False when the time is up."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
         with self._changed:
-            self._changed.wait_for(lambda: self._is_done or len(self._events) > number)
-            return self._events[number] if number < len(self._events) else None
+            while not (holds := condition()) and (left := end - time.monotonic()) > 0:
+                self._changed.wait(min(left, LONGEST_WAIT))
+        return holds
 
     def _add(self, event: Event) -> None:
         with self._changed:

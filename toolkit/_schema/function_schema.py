@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import re
+import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, ge
 
 import typing_extensions
 from pydantic_core import PydanticOmit, SchemaError
-from typing_extensions import NotRequired, ReadOnly, Required, Unpack
+from typing_extensions import NotRequired, ReadOnly, Required
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
@@ -164,7 +165,8 @@ class Parameter:
         return self.json_type if self.is_required else NotRequired[self.json_type]
 
 
-_UNPACK = (Unpack, typing_extensions.Unpack)
+# That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
+_UNPACK = (getattr(typing, "Unpack", typing_extensions.Unpack), typing_extensions.Unpack)
 
 
 def _is_unpacked(annotation: Any) -> bool:
