@@ -479,7 +479,7 @@ def test_active_runs() -> None:
 def test_unknown_runs() -> None:
     """Without a record of the calls nothing is taken for undone: it is an error."""
     state = book_three(len).run("Go.").state
-    for runner in (book_three(len), book_three(print, ledger=MemoryLedger())):
+    for runner in (book_three(len), book_three(len, ledger=MemoryLedger())):
         for given in (state, state.run_id):
             with pytest.raises(ConversationError, match="no record of the calls"):
                 runner.undo(given)
