@@ -134,6 +134,24 @@ def test_context_of_a_tool(durable: Durable) -> None:
     assert context.call_id == result.calls[0].call.id and 32 == len(context.idempotency_key)
 
 
+def test_events_of_steps(durable: Durable) -> None:
+    """`on_event` gets the events of turns and calls, with the ids of the run and of a sub-agent's run."""
+    seen: dict[str, list[str]] = {}
+
+    class Watch:
+        def on_event(self, event: object, run_id: str) -> None:
+            seen.setdefault(run_id, []).append(type(event).__name__)
+
+    below = Runner(model=ScriptedModel(["Found."]), name="clerk", description="Finds.")
+    script: list[Any] = [[call("subagent_clerk", query="Find it.")], "Done."]
+    result = asyncio.run(durable.run(Runner([below], model=ScriptedModel(script), hooks=[Watch()])))
+
+    turn = ["TurnStarted", "TurnFinished"]
+    calls = ["ToolCallStarted", "ToolCallStarted", "ToolCallFinished"]  # once more with the sub-agent's answer
+    assert [*turn, *calls, *turn] == seen.pop(result.state.run_id)
+    assert [turn] == [*seen.values()]
+
+
 def test_tool_queues(durable: Durable) -> None:
     """A tool with a task queue of its own runs on the workers of that queue alone."""
 

@@ -16,6 +16,7 @@ import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -29,6 +30,7 @@ from toolkit.testing import FakeServer, Reply, reply
 SHORT = Limits(max_seconds_per_turn=0.3)  # enough for a client to begin on a busy machine
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 SOON = {"retry-after-ms": "1"}
+SOON_AGAIN = replace(reply.text("x"), headers=SOON)
 MIB = 2**20
 
 Opened = Callable[..., AbstractContextManager[Runner]]
@@ -163,7 +165,7 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("max_seconds", [None, 60])
-@pytest.mark.parametrize("fault", [reply.text("x").cut(100), reply.text("x").reset(100)], ids=["closed", "reset"])
+@pytest.mark.parametrize("fault", [SOON_AGAIN.cut(100), SOON_AGAIN.reset(100)], ids=["closed", "reset"])
 def test_broken_whole_answer(fault: Reply, max_seconds: float | None) -> None:
     """F6: an answer that is not streamed is asked for again where it breaks, as often as the client's retries say."""
     limits = Limits(max_seconds=max_seconds)
@@ -179,6 +181,20 @@ def test_broken_whole_answer(fault: Reply, max_seconds: float | None) -> None:
         assert 2 == len(server.requests)
 
 
+@pytest.mark.parametrize("script", ["eeb", "ebe", "bee", "beb", "bbb"])
+def test_retries_of_broken_whole_answers(script: str) -> None:
+    """Refusals and answers that break share the retries of the client: no more requests than it sends itself."""
+    replies = {"e": reply.error(500, "later", headers=SOON), "b": SOON_AGAIN.cut(100)}
+    with (
+        FakeServer([replies[each] for each in script]) as server,
+        clients_own(server, retries=2) as runner,
+    ):
+        with pytest.raises(ModelError):
+            ran(runner, streamed=False)
+
+        assert 3 == len(server.requests)
+
+
 def test_broken_whole_answer_in_a_loop() -> None:
     """F6: the same holds in an event loop."""
 
@@ -186,7 +202,7 @@ def test_broken_whole_answer_in_a_loop() -> None:
         async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=1) as client:
             return (await aran(Runner(model="fake", client=client), streamed=False)).output
 
-    with FakeServer([reply.text("x").cut(100), reply.text("Hi.")]) as server:
+    with FakeServer([SOON_AGAIN.cut(100), reply.text("Hi.")]) as server:
         assert "Hi." == asyncio.run(main(server))
 
 

@@ -148,6 +148,17 @@ def test_events_of_a_middleware(go: Go) -> None:
     ]
 
 
+@BACKENDS
+def test_events_of_a_run_below(go: Go) -> None:
+    """`on_event` gets each event of a sub-agent once: from its own run."""
+    observer = Observer()
+    below = Runner(model=ScriptedModel(["Found."]), name="clerk", description="Finds.")
+    go(Runner([below], model=ScriptedModel([call("subagent_clerk", query="Find it."), "Done."]), hooks=[observer]))
+
+    assert 2 == observer.seen.count("RunStarted") == observer.seen.count("RunFinished")
+    assert "SubAgentEvent" not in observer.seen
+
+
 def test_async_on_event_of_a_middleware() -> None:
     """An async `on_event` of a middleware is refused, as that of a hook is."""
 

@@ -14,7 +14,7 @@ from toolkit._execution.authorization import Deny
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.results import explain_exception, follow_error
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
-from toolkit.events import Event
+from toolkit.events import Event, SubAgentEvent
 from toolkit.middleware import Middleware, Next
 
 logger = logging.getLogger("toolkit")
@@ -38,7 +38,7 @@ class Hooks:
     None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
     they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
     ends the run with that text as its answer. `on_event` gets the events of the runs below, too, from these runs
-    themselves; what it raises is logged. A middleware that is an object may have `on_event`, too.
+    themselves and so as no `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
 
     Attributes:
         before_model: These methods of all hooks.
@@ -77,7 +77,9 @@ class Hooks:
 
 
 def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str) -> None:
-    """Pass an event to hooks; what they raise is logged."""
+    """Pass an event to hooks; what they raise is logged. Those of a run below they have got from that run itself."""
+    if isinstance(event, SubAgentEvent):
+        return
     for observer in observers:
         try:
             observer(event, run_id)

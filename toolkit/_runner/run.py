@@ -121,12 +121,16 @@ class Run(Generic[T]):
         return require_result(self.result)
 
     async def step(self, backend: Backend) -> AsyncGenerator[Event, None]:
-        """Do one step of the conversation, for a driver that keeps the conversation elsewhere, and leave the run."""
+        """Do one step of the conversation, for a driver that keeps the conversation elsewhere, and leave the run.
+
+        An exception ends the step alone, since the driver may try it again: the hooks do not get it.
+        """
         self._abandoned = backend.abandoned
         try:
             model = await self._choose_model(backend)
             async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
                 async for event in events:
+                    notify(self.caller.observers, event, self.conversation.run_id)
                     yield event
         finally:
             self._release()

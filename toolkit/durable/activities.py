@@ -346,6 +346,7 @@ class _Delegation:
         answer, caller = self._answer, parent.caller
         if answer is None:
             self.task = task
+            caller.observers = ()  # it is no approval that the call waits for
             call = caller.dispatcher.started.get(parent.call.id, parent.call)
             context = ToolContext(deps=None, run_id=caller.conversation.run_id)
             raise Deferred(ApprovalRequest(caller.tools[call.name], {}, context, call).to_pending())
