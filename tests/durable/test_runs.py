@@ -467,6 +467,28 @@ def test_other_tools(change: str, durable: Durable) -> None:
     assert "Done." == asyncio.run(go(check_fingerprint=False)).output
 
 
+def test_another_sub_agent(durable: Durable) -> None:
+    """A run of a client whose sub-agent has other instructions is refused; a sub-agent that changes stops a run."""
+    box = Toolbox([add])
+    model = ScriptedModel([[call("pay", amount=1)], "Done."])
+
+    def made(instructions: str) -> Runner:
+        child = Runner(box, model=ScriptedModel([]), name="child", instructions=instructions)
+        return Runner([pay, child], model=model, approve=defer)
+
+    async def go() -> Any:
+        async with await durable.worker(made("Be brief.")):
+            with pytest.raises(FingerprintError, match="setting subagent_child/instructions differs"):
+                await (await durable.runs(made("Be kind."))).run("Pay.")
+            run = await (await durable.runs(made("Be brief."))).start("Pay.")
+            status = await until(run.status, lambda status: status.pending)
+            box.add(write)
+            await run.approve(status.pending[0].call.id)
+            return await until(run.status, lambda status: status.note)
+
+    assert "tool subagent_child/write is missing there" in asyncio.run(go()).note
+
+
 def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable) -> None:
     """A run that has begun waits for a worker with its own tools; its status says why."""
     script: list[Any] = [[call("pay", amount=1)], "Done."]

@@ -133,6 +133,37 @@ def test_check_names_what_differs() -> None:
         old.check(new)
 
 
+def above(*tools: Any, **options: Any) -> Runner:
+    """Make a runner with a sub-agent that has a sub-agent with these tools and settings."""
+    model = ScriptedModel([])
+    inner = Runner(tools, model=model, name="inner", **options)
+    return Runner([Runner([tool(inner.as_tool(), timeout=5)], model=model, name="outer")], model=model)
+
+
+def test_sub_agents() -> None:
+    """The tools and settings of sub-agents count, at any depth."""
+    path = "subagent_outer/subagent_inner"
+    old = above(add).fingerprint()
+
+    assert [] == old.find_differences(above(add).fingerprint())
+    assert [f"setting {path}/instructions is only there"] == old.find_differences(
+        above(add, instructions="Add.").fingerprint()
+    )
+    assert [f"tool {path}/add differs", f"tool {path}/look is only there"] == old.find_differences(
+        above(tool(other_add, name="add"), look).fingerprint()
+    )
+
+
+def test_sub_agents_in_a_circle() -> None:
+    """Sub-agents that call each other have no fingerprint, and the error says why."""
+    box = Toolbox()
+    runner = Runner(box, model=ScriptedModel([]), name="one")
+    box.add(runner)
+
+    with pytest.raises(DefinitionError, match="in a circle"):
+        runner.fingerprint()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "tools": {"a": 1}}'])
 def test_other_texts(text: str) -> None:
     """A text that is not a fingerprint is refused."""

@@ -38,10 +38,10 @@ from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import read_state
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
-from toolkit._runner.sub_agent import MAX_DEPTH, make_sub_agent, name_sub_agent
+from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, make_sub_agent, name_sub_agent, walk_tools
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, find_instance
 from toolkit.errors import DefinitionError
 from toolkit.models import Model
 
@@ -418,11 +418,12 @@ class Runner(Controls, Delegate):
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
 
-        Of a key counts whether it is there. Client, address, ledger and checkpoint, which say where a run runs, do not
-        count.
+        Those of a sub-agent join it, with the name of its tool before theirs: `subagent_math/add`. Of a key counts
+        whether it is there. Client, address, ledger and checkpoint, which say where a run runs, do not count.
 
         Raises:
-            DefinitionError: A tool cannot be described to a model.
+            DefinitionError: A tool cannot be described to a model; or the sub-agents form a circle, or are nested too
+                deeply.
         """
         from toolkit._tools.definitions import Fingerprint, make_fingerprint
 
@@ -439,7 +440,14 @@ class Runner(Controls, Delegate):
             "api_key": "given" if self._factory.options.get("api_key") else None,
         }
         box = self.toolbox.fingerprint()
-        return Fingerprint(box.tools, {**box.settings, **make_fingerprint((), own).settings})
+        list(walk_tools(self.toolbox))  # refuses a circle
+        tools, settings = {**box.tools}, {**box.settings, **make_fingerprint((), own).settings}
+        for made in self.toolbox:
+            if isinstance(sub_agent := find_instance(made), SubAgent):
+                inner = sub_agent.make_fingerprint()
+                tools |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
+                settings |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
+        return Fingerprint(tools, settings)
 
     @override
     def as_tool(
@@ -494,6 +502,7 @@ class Runner(Controls, Delegate):
         return make_sub_agent(
             self._factory.create,
             lambda: self.toolbox,
+            self.fingerprint,
             name=name or name_sub_agent(f"{own}"),
             description=about,
             arg=arg,

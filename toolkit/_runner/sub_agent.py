@@ -13,7 +13,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from itertools import takewhile
 from keyword import iskeyword
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
@@ -31,6 +31,9 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
 from toolkit.events import SubAgentEvent
+
+if TYPE_CHECKING:  # slow to load
+    from toolkit._tools.definitions import Fingerprint
 
 # Sub-agents inside each other, by default.
 MAX_DEPTH = 2
@@ -54,6 +57,7 @@ class SubAgent:
     Args:
         create_run: Creates a run of the runner.
         list_tools: Lists the tools of the runner.
+        make_fingerprint: Makes the fingerprint of the runner.
         name: The tool's name.
         arg: Name of the tool's parameter.
         max_depth: How many sub-agents may be inside each other, this one included.
@@ -70,6 +74,7 @@ class SubAgent:
         self,
         create_run: CreateRun,
         list_tools: Callable[[], Iterable[Tool[..., Any]]],
+        make_fingerprint: Callable[[], Fingerprint],
         *,
         name: str,
         arg: str,
@@ -86,7 +91,8 @@ class SubAgent:
         if handoff and any(each.name == HAND_BACK for each in list_tools()):
             raise DefinitionError(f"{name!r} gets a tool {HAND_BACK!r} by handoff=True, and has one. Rename that.")
         self.name, self.max_depth, self.list_tools, self.handoff = name, max_depth, list_tools, handoff
-        self.create_run, self._arg, self._output_type = create_run, arg, output_type
+        self.create_run, self.make_fingerprint = create_run, make_fingerprint
+        self._arg, self._output_type = arg, output_type
         task = Annotated[str, "The task, with everything that one must know for it."]
         self.__signature__ = inspect.Signature(
             [
@@ -192,6 +198,7 @@ def name_sub_agent(runner: str) -> str:
 def make_sub_agent(
     create_run: CreateRun,
     list_tools: Callable[[], Iterable[Tool[..., Any]]],
+    make_fingerprint: Callable[[], Fingerprint],
     *,
     name: str,
     description: str,
@@ -202,7 +209,14 @@ def make_sub_agent(
 ) -> Tool[..., Any]:
     """Make the tool that runs a runner."""
     sub_agent = SubAgent(
-        create_run, list_tools, name=name, arg=arg, max_depth=max_depth, output_type=output_type, handoff=handoff
+        create_run,
+        list_tools,
+        make_fingerprint,
+        name=name,
+        arg=arg,
+        max_depth=max_depth,
+        output_type=output_type,
+        handoff=handoff,
     )
     made: Tool[..., Any] = tool(
         sub_agent,

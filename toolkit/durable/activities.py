@@ -32,7 +32,7 @@ from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
-from toolkit._runner.sub_agent import FAILED, SubAgent, delegate
+from toolkit._runner.sub_agent import FAILED, SubAgent, delegate, walk_tools
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.definitions import Fingerprint
@@ -221,8 +221,8 @@ class Activities:
                 own.check(Fingerprint.from_json(fingerprint))
 
     def _fingerprint(self) -> tuple[Fingerprint, str]:
-        """Return the runner's fingerprint, also as JSON; it is made again where its tools have changed."""
-        tools = tuple(self.runner.toolbox.snapshot().values())
+        """Return the runner's fingerprint, also as JSON; it is made again where tools have changed."""
+        tools = tuple(walk_tools(self.runner.toolbox.snapshot().values()))
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
             made = self.runner.fingerprint()
             self.known[:] = [(tools, made, made.to_json())]
