@@ -365,6 +365,7 @@ def ask_when(
         DefinitionError: There is no condition, one that can never be met, or no approver.
     """
     _refuse_text(names=names, effects=effects)
+    names, effects = tuple(names), tuple(effects)  # an iterator is read once
     _refuse_others(str, "a name", names=names)
     _refuse_unknown(effects)
     if not (names or effects) and when is None:
@@ -374,9 +375,10 @@ def ask_when(
         _refuse_uncallable(when=when)
         _refuse_async(when)
     asked_about = {*effects, None} if effects else frozenset[Effect]()
+    patterns = tuple(each.strip() for each in names)
 
     def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        by_name = request.required or _is_named(request, names)
+        by_name = request.required or _is_named(request, patterns)
         if by_name or request.tool.settings.effect in asked_about or (when is not None and when(request) is not False):
             return approver(request)
         return True
@@ -401,6 +403,7 @@ def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "
         DefinitionError: There is no approver, or an effect that does not exist.
     """
     _refuse_text(effects=effects)
+    effects = tuple(effects)  # an iterator is read once
     _refuse_unknown(effects)
     _refuse_uncallable(approver=approver)
     asked_about = {*effects, None}

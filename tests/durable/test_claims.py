@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ def test_directory(tmp_path: Path) -> None:
     (file,) = (tmp_path / "new").glob("*/*")
 
     assert (key, b"data") == (store.save(b"data"), store.load(key))
+    made = (file, file.parent, tmp_path / "new")
+    assert [0o600, 0o700, 0o700] == [stat.S_IMODE(each.stat().st_mode) for each in made]
     store.forget(60)
     assert b"data" == store.load(key)
     file.write_bytes(b"other")

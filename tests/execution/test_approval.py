@@ -292,6 +292,15 @@ POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
     "a name": (lambda person: ask_when(person, names=["guess"]), ["guess", "marked_file"]),
     "a pattern": (lambda person: ask_when(person, names=("delete_*",)), ["delete_file", "marked_file"]),
     "an effect": (lambda person: ask_when(person, effects=["write"]), ["write_file", "guess", "marked_file"]),
+    "effects that are generated": (
+        lambda person: ask_when(person, effects=(each for each in ["destructive"])),  # type: ignore[arg-type]
+        ["delete_file", "marked_file"],
+    ),
+    "names that are generated": (
+        lambda person: ask_when(person, names=map(str.lower, ["GUESS"])),  # type: ignore[arg-type]
+        ["guess", "marked_file"],
+    ),
+    "a name with spaces": (lambda person: ask_when(person, names=[" guess "]), ["guess", "marked_file"]),
     "a function": (
         lambda person: ask_when(person, when=lambda r: r.tool.name == "read_file"),
         ["read_file", "marked_file"],
@@ -299,7 +308,7 @@ POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
     "a function without an answer": (lambda person: ask_when(person, when=lambda _: None), [m.name for m in BOX]),
     "several": (
         lambda person: ask_when(person, names=["guess"], effects=["destructive"]),
-        ["delete_file", "guess", "marked_file"],
+        ["delete_file", "marked_file"],
     ),
     "a list": (
         lambda person: allow("guess", "read_file", otherwise=person),
@@ -1209,7 +1218,9 @@ def look() -> str:
     return "seen"
 
 
-def ask_after_foreign(*turns: Any, **options: Any) -> list[tuple[str, tuple[str, ...]]]:
+def ask_after_foreign(
+    *turns: Any, rule: Callable[[Approver], Approver] = after_foreign, **options: Any
+) -> list[tuple[str, tuple[str, ...]]]:
     """Run calls, and return those that were asked about, with the foreign tools that the run had called."""
     asked = list[tuple[str, tuple[str, ...]]]()
 
@@ -1217,11 +1228,20 @@ def ask_after_foreign(*turns: Any, **options: Any) -> list[tuple[str, tuple[str,
         asked.append((request.name, request.foreign))
         return True
 
-    runner = Runner(
-        [read_mail, pay, count, look], model=ScriptedModel([*turns, "Done."]), approve=after_foreign(person)
-    )
+    runner = Runner([read_mail, pay, count, look], model=ScriptedModel([*turns, "Done."]), approve=rule(person))
     assert "Done." == runner.run("Go", **options).output
     return asked
+
+
+def test_after_foreign_with_generated_effects() -> None:
+    """Effects hold whatever iterable they are given as."""
+    reads, looks = call("read_mail"), call("look")
+
+    assert [("look", ("read_mail",))] == ask_after_foreign(
+        [reads],
+        [looks],
+        rule=lambda person: after_foreign(person, effects=(each for each in ["read"])),  # type: ignore[arg-type]
+    )
 
 
 def test_after_foreign() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import logging
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -415,6 +416,17 @@ class TestUnreachable:
         assert text.splitlines()[-1].endswith("[2Jbad key [variable KEY] [argument]")
         assert text.replace("\n", "").isprintable() and len(text) < 700
         assert "s3cret swordfish" in capfd.readouterr().err
+
+    def test_secrets_of_a_command_that_ends(self) -> None:
+        """Long secrets are not shown, however often they come, nor the values of variables among the arguments."""
+        code = "import os, sys; sys.exit('a' + 9 * os.environ['KEY'] + sys.argv[1].split('=')[2] + sys.argv[3][4:])"
+        command = [sys.executable, "-c", code, "--env=TOKEN=hunter2", "-e", "KEY=swordfish"]
+        secret = "".join(f"part{number:04}" for number in range(300))
+        with pytest.raises(Failed) as caught:
+            MCP(command, name="m", env={"KEY": secret}).connect()
+        shown = str(caught.value).partition("It wrote:\n")[2]
+
+        assert re.fullmatch(r"(\[variable KEY\])+\[argument\]\[argument\]", shown)
 
     @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Service Unavailable"])
     def test_http_status(self, status: str) -> None:

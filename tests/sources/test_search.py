@@ -142,6 +142,15 @@ def test_run(is_async: bool) -> None:
     assert ["These tools can be called now:\n- cook: Cook a soup.", "done"] == [end.result.text for end in result.calls]
 
 
+def test_generated_names() -> None:
+    """What is always there may be any iterable of names."""
+    search = ToolSearch([ADD, COOK], always=(name for name in ["add"]))  # type: ignore[arg-type]
+    model = ScriptedModel(["Done."])
+    Runner([ADD, COOK, search], model=model, hooks=[search]).run("go")
+
+    assert [["add", "find_tools"]] == shown(model)
+
+
 def test_call_of_a_hidden_tool() -> None:
     """A tool that was not found cannot be called."""
     search = ToolSearch([ADD, COOK])

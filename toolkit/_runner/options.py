@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isclass
 from types import MappingProxyType
@@ -102,6 +102,8 @@ DEFAULTS: Mapping[str, Any] = {
     "queue": "one",
 }
 
+_LISTS = ("allowed_tools", "hooks", "middleware", "messages")
+
 # What to write for options that other libraries have.
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "system_message"), "Write Runner(..., instructions=...)."),
@@ -161,7 +163,15 @@ def get_given_options(options: RunnerOptions) -> RunnerOptions:
     known = ("toolbox", "model", "instructions", *RunnerOptions.__annotations__)
     refuse_unknown_options(options, known, HINTS)
     given = {name: value for name, value in options.items() if value is not None or name in DEFAULTS}
-    return cast("RunnerOptions", given)
+    return cast("RunnerOptions", read_iterators(given))
+
+
+def read_iterators(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options whose iterators are tuples: more than one run reads them."""
+    return {
+        name: tuple(value) if name in _LISTS and isinstance(value, Iterator) else value
+        for name, value in options.items()
+    }
 
 
 def check_values(options: Mapping[str, Any]) -> None:

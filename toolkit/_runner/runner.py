@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from typing_extensions import TypeVar, Unpack, override
 
@@ -31,6 +31,7 @@ from toolkit._runner.options import (
     RunOptions,
     RunRequest,
     get_given_options,
+    read_iterators,
 )
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
@@ -275,6 +276,7 @@ class Runner(Controls, Delegate):
             ['A', 'B', 'C']
         """
         limit_rate = Rate(rpm, tpm).limit
+        given = cast("RunOptions", read_iterators(given))
         batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
         return run_all(
             lambda prompt: RunHandle(
@@ -298,6 +300,7 @@ class Runner(Controls, Delegate):
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
         limit_rate = Rate(rpm, tpm).limit
+        given = cast("RunOptions", read_iterators(given))
         batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
         return await arun_all(
             lambda prompt: self._create(prompt, output_type, given, limit_rate=limit_rate).finish(AsyncBackend()), batch

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -85,8 +86,10 @@ class ClaimCheck(PayloadCodec):
 class PayloadDirectory:
     """Payloads as files of one directory, named after the SHA-256 of what they hold.
 
+    Only the user who writes the files may read them.
+
     Args:
-        path: The directory; created if it does not exist.
+        path: The directory; created for its owner alone if it does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -104,9 +107,11 @@ class PayloadDirectory:
             if file.exists():
                 os.utime(file)
                 return key
-            file.parent.mkdir(parents=True, exist_ok=True)
+            self._path.mkdir(0o700, parents=True, exist_ok=True)
+            file.parent.mkdir(0o700, exist_ok=True)
             draft = file.with_name(f"{key}.{os.getpid()}.{time.monotonic_ns()}")
-            draft.write_bytes(data)
+            with open(draft, "xb", opener=partial(os.open, mode=0o600)) as opened:
+                opened.write(data)
             draft.replace(file)  # whole or not at all
         except OSError as error:
             raise StoreError(f"The payload could not be kept: {error}") from error

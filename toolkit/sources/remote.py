@@ -94,7 +94,8 @@ class RemoteSource:
                 raise DefinitionError(f"{option}={names!r} is one text: write {option}=[{names!r}].")
         if allow is not None and block is not None:
             raise DefinitionError(self._both_lists)
-        self._allow, self._block = allow, block
+        self._allow = None if allow is None else frozenset(allow)
+        self._block = frozenset(block or ())
         self._optional = optional
         self._options = options
         self._timeout: float = check_type("timeout", options["timeout"], int, float)
@@ -216,11 +217,11 @@ class RemoteSource:
         """Take over what is listed by name; what cannot be a tool is left out, with a warning."""
         known = {name for name, _ in listed}
         for option, names in (("allow", self._allow), ("block", self._block)):
-            if unknown := sorted({*(names or ())} - known):
+            if unknown := sorted((names or frozenset()) - known):
                 logger.warning("%r: %s= names %ss that it does not have: %s.", self, option, self._what, unknown)
         made: dict[str, AnyTool] = {}
         for name, spec in listed:
-            if (self._allow is not None and name not in self._allow) or name in (self._block or ()):
+            if (self._allow is not None and name not in self._allow) or name in self._block:
                 continue
             try:
                 tool = make(spec)

@@ -140,10 +140,11 @@ class ToolSearch:
 def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[str]:
     if isinstance(names, str):
         raise DefinitionError(f"always={names!r} is one text: write always=[{names!r}].")
-    for name in names:
+    always = tuple(names)
+    for name in always:
         if name not in tools:
             raise DefinitionError(f"always={name!r} is not a tool here{suggest(str(name), tools)}")
-    return frozenset(names)
+    return frozenset(always)
 
 
 def _build_index(tools: Iterable[Tool[..., Any]]) -> sqlite3.Connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +132,15 @@ class Address:
     @property
     def _hidden(self) -> dict[str, str]:
         """The parts of a command's own text that are not shown, longest first: variables and arguments."""
-        words = [word.partition("=")[2] if word.startswith("-") else word for word in self.server[1:]]
+        words = [word for word in self.server[1:] if not word.startswith("-")]
+        words += [value for word in self.server[1:] for value in _list_values(word)]
         secrets = {word: "[argument]" for word in words if word not in (self._started, *_SWITCHES)}
         secrets |= {value: f"[variable {name}]" for name, value in (self.env or {}).items()}
         return {text: secrets[text] for text in sorted(secrets, key=len, reverse=True) if len(text) >= MIN_SECRET}
+
+
+def _list_values(word: str) -> Iterator[str]:
+    """List what follows each `=`: all of `--env=KEY=value` but the names."""
+    while word:
+        _, _, word = word.partition("=")
+        yield word

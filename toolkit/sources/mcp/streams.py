@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,7 +23,8 @@ from toolkit._schema.json_text import escape_confusable
 MAX_MESSAGE = 16 * 2**20  # bytes
 # The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
 LINES = "toolkit_lines"
-MAX_WORDS = 500  # characters at the end of a command's standard error that are kept
+MAX_WORDS = 500  # characters at the end of a command's standard error that are shown
+MAX_END = 4 * MAX_WORDS  # bytes that have so many
 LAST_WORDS = 1.0  # seconds to wait for that end
 
 
@@ -159,7 +161,9 @@ class ErrorOutput:
         """
         receiving, sending = os.pipe()
         self.file = os.fdopen(sending, "wb")
-        self._hidden = hidden
+        self._hidden = {os.fsencode(secret): placeholder.encode() for secret, placeholder in hidden.items()}
+        self._secrets = re.compile(b"|".join(map(re.escape, self._hidden)) or b"(?!)")  # which matches nothing
+        self._kept = MAX_END + max(map(len, self._hidden), default=0)  # each secret of the end is there as a whole
         self._end = b""
         self._thread = threading.Thread(target=self._pass_on, args=(receiving,), name="toolkit-mcp", daemon=True)
         self._thread.start()
@@ -167,7 +171,7 @@ class ErrorOutput:
     def _pass_on(self, receiving: int) -> None:
         with os.fdopen(receiving, "rb", buffering=0) as stream:
             while chunk := stream.read(65_536):
-                self._end = (self._end + chunk)[-4 * MAX_WORDS :]
+                self._end = (self._end + chunk)[-self._kept :]
                 with suppress(
                     OSError, ValueError, AttributeError
                 ):  # not by `write`, whose lock a thread must not hold at the exit
@@ -176,8 +180,12 @@ class ErrorOutput:
     async def read_end(self) -> str:
         """Return the last lines; waits for the end of the command, for a moment."""
         await anyio.to_thread.run_sync(self._thread.join, LAST_WORDS)
-        text = self._end.decode(errors="replace").strip()
-        for secret, placeholder in self._hidden.items():
-            text = text.replace(secret, placeholder)
+        data = self._end
+        start = max(len(data) - MAX_END, 0)
+        for found in self._secrets.finditer(data):
+            if found.start() < start < found.end():
+                start = found.start()
+        shown = self._secrets.sub(lambda found: self._hidden[found[0]], data[start:])
+        text = shown.decode(errors="replace").strip()
         end = text[-MAX_WORDS:]
-        return escape_confusable(end if end == text else end.partition("\n")[2] or end, keep="\n")
+        return escape_confusable(end if end == text and not start else end.partition("\n")[2] or end, keep="\n")
