@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.durable.support import Durable, until
 from toolkit import Decision, Limits, Runner, tool
 from toolkit.approvers import defer
@@ -166,3 +168,37 @@ def test_middleware_around_a_sub_agent(durable: Durable) -> None:
     assert ["ask_payer", "pay"] == asked
     assert ("ask_payer", "It is paid.") == seen[-1]
     assert "IT IS PAID." == result.calls[0].result.text
+
+
+@pytest.mark.parametrize("limit", ["timeout", "max_seconds"])
+def test_time_of_a_sub_agent(limit: str, durable: Durable) -> None:
+    """A sub-agent ends with the `timeout` of its call, and with the time of the run above, as in one process."""
+    ended: list[str] = []
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("wait")
+        return "waited"
+
+    def make() -> Runner:
+        waiter = Runner([wait], model=ScriptedModel([call("wait"), "I have waited."]))
+        asked = waiter.as_tool("ask_waiter", "waiting")
+        script: list[Any] = [call("ask_waiter", query="Wait."), "All done."]
+        if limit == "timeout":
+            return Runner([tool(asked, timeout=2)], model=ScriptedModel(script))
+        return Runner([asked], model=ScriptedModel(script), limits=Limits(max_seconds=2))
+
+    expected, result = asyncio.run(make().arun("Go.")), asyncio.run(durable.run(make()))
+
+    assert ["wait", "wait"] == ended
+    assert (expected.finish_reason, expected.output, expected.usage) == (
+        result.finish_reason,
+        result.output,
+        result.usage,
+    )
+    assert expected.calls[0].result.text == result.calls[0].result.text
+    assert dict(expected.state.calls_by_tool) == dict(result.state.calls_by_tool)

@@ -200,18 +200,20 @@ class Activities:
             heartbeat=self.heartbeat,
             attempts=self.attempts,
             max_bytes=self.max_bytes,
-            tools={made.name: self._plan_tool(made, options.get("approval_timeout")) for made in factory.toolbox},
+            tools={made.name: self._plan_tool(made, factory) for made in factory.toolbox},
         )
 
-    def _plan_tool(self, made: AnyTool, approval_timeout: float | None) -> wire.ToolPlan:
+    def _plan_tool(self, made: AnyTool, factory: RunFactory) -> wire.ToolPlan:
         """Plan a tool's calls; their longest time is that of the attempts, the pauses between them, and the gates."""
-        settings, seconds = made.settings, None
+        settings, seconds, approval_timeout = made.settings, None, factory.options.get("approval_timeout")
+        limits = [each for each in (settings.timeout, factory.limits.max_seconds) if each is not None]
         is_gated = settings.approve is not False or settings.authorize is not None
         if settings.timeout is not None and not (is_gated and approval_timeout is None):
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
             seconds = (settings.retries + 1) * settings.timeout + pauses + (approval_timeout or 0.0) + SLACK
         queue = self.tool_queues.get(made.name, "")
-        return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds, task_queue=queue)
+        timeout = min(limits, default=None)
+        return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds, timeout=timeout, task_queue=queue)
 
     def _check(self, fingerprint: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""

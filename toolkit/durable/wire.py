@@ -57,11 +57,13 @@ class ToolPlan:
     Attributes:
         runs_alone: Whether no other call runs at the same time.
         seconds: The longest time of a call with its retries; None without a limit.
+        timeout: The longest time of the run of a sub-agent; None without a limit.
         task_queue: Name of the queue whose workers run the tool; empty for that of the run.
     """
 
     runs_alone: bool = False
     seconds: float | None = None
+    timeout: float | None = None
     task_queue: str = ""
 
 

@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
     from toolkit._runner.state import RunState
-    from toolkit.errors import ToolkitError
+    from toolkit.errors import TimedOut, ToolkitError
 
 # Seconds between two looks for a worker with the tools of the run.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
@@ -60,9 +60,10 @@ _NO_PLAN = wire.ToolPlan()
 
 @dataclass(frozen=True)
 class _ChildEnd:
-    """The end of a sub-agent's run; one that was cancelled has no answer."""
+    """The end of a sub-agent's run; one that was cancelled has no answer, but the text of its call's result."""
 
     answer: wire.ChildAnswer | None = None
+    why: str = CANCELLED_TEXT
     usage: Mapping[str, int] = field(default_factory=dict)
     calls_by_tool: Mapping[str, int] = field(default_factory=dict)
     foreign: Sequence[str] = ()
@@ -322,7 +323,8 @@ class RunWorkflow:
             end = await self._run_child(call, outcome.task, foreign, plan)
             self._add_usage(end.usage)
             if end.answer is None:
-                return wire.CallOutcome(message=message_to_dict(refuse_call(call, CANCELLED_TEXT)))
+                message = message_to_dict(refuse_call(call, end.why))
+                return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
             waiting = _load_pending(outcome.pending)
             approved, own = {"approved": True}, _make_call_state(state, waiting.call, waiting)
             foreign = sorted({*foreign, *end.foreign})
@@ -350,8 +352,16 @@ class RunWorkflow:
         )
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
+        seconds, why = self._limit_child(call, plan), CANCELLED_TEXT
+        timer: asyncio.TimerHandle | None = None
+
+        def stop() -> None:
+            nonlocal why
+            why = str(TimedOut.after(seconds if seconds == plan.tools[call.name].timeout else None))
+            child.cancel()
+
         try:
-            outcome = await workflow.execute_child_workflow(
+            child = await workflow.start_child_workflow(
                 wire.WORKFLOW,
                 given,
                 id=child_id,
@@ -360,20 +370,34 @@ class RunWorkflow:
                 task_timeout=timedelta(seconds=wire.TASK_SECONDS),
                 cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
+            if seconds is not None:
+                timer = asyncio.get_running_loop().call_later(seconds, stop)
+            outcome = await child
         except ChildWorkflowError as error:
             if is_cancelled_exception(error):
-                return _ChildEnd()
+                return _ChildEnd(why=why)
             if isinstance(error.cause, ApplicationError) and error.cause.type == "FatalError":
                 raise ApplicationError(error.cause.message, type="FatalError", non_retryable=True) from error
             why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
             return _ChildEnd(wire.ChildAnswer(error=why))
         finally:
             self._children.remove(child_id)
+            if timer is not None:
+                timer.cancel()
         state = RunState.from_json(outcome.state)
         names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
         answer = wire.ChildAnswer(output=outcome.output, finish_reason=outcome.finish_reason)
         is_cancelled = outcome.finish_reason == "cancelled"
-        return _ChildEnd(None if is_cancelled else answer, vars(state.usage), state.calls_by_tool, sorted(names))
+        usage = vars(state.usage)
+        return _ChildEnd(None if is_cancelled else answer, why, usage, state.calls_by_tool, sorted(names))
+
+    def _limit_child(self, call: ToolCall, plan: wire.Plan) -> float | None:
+        """Return the seconds for a sub-agent: its call's timeout, or those that this run has left if they are fewer."""
+        timeout = plan.tools.get(call.name, _NO_PLAN).timeout  # of runs that an older version began, there is none
+        most = plan.limits.get("max_seconds")
+        if timeout is None or most is None:
+            return timeout
+        return float(min(timeout, max(most - self._seconds, 0.0)))
 
     async def _execute(
         self, name: str, step: Any, plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN, result_type: Any = None
