@@ -34,6 +34,7 @@ from toolkit import (
     ToolError,
     tool,
 )
+from toolkit.approvers import defer
 from toolkit.errors import ConversationError
 from toolkit.testing import ScriptedModel, call
 
@@ -407,6 +408,28 @@ def test_second_try_of_a_middleware() -> None:
     assert (["stored x"], "stored x") == (undone, result.calls[0].result.text)
 
 
+def test_repeated_call() -> None:
+    """A call that a middleware repeats has one idempotency key, and is undone once."""
+    undone: list[int] = []
+    keys: list[str] = []
+
+    async def again(own: Any, call_next: Any) -> Any:
+        await call_next(own)
+        return await call_next(own)
+
+    @tool(idempotent=True, undo=undone.append)
+    def pay(context: ToolContext) -> int:
+        """Pay."""
+        keys.append(context.idempotency_key)
+        return len(keys)
+
+    runner = Runner([pay], model=ScriptedModel([call("pay"), "Done."]), middleware=[again])
+    result = runner.run("Go.")
+
+    assert ["undone"] == [each.outcome for each in runner.undo(result.state)]
+    assert (2, 1, [2]) == (len(keys), len({*keys}), undone)
+
+
 # -- sub-agents
 
 
@@ -442,6 +465,24 @@ def test_sub_agent_that_fails() -> None:
     assert ([3, 2], [3, 2, 4, 1]) == (before, undone)
 
 
+def test_resumed_after_a_sub_agent() -> None:
+    """A run goes on, from a state too, after a sub-agent has undone what it did itself."""
+    undone: list[int] = []
+    made = tool(lambda n: n, name="book", description="Book.", undo=undone.append)
+    failing = Runner([made], model=ScriptedModel([call("book", n=1), ModelError("down")]), undo_on_failure=True)
+    paid = tool(lambda: "Paid.", name="pay", description="Pay.", approve=True)
+    script = [call("ask", query="Book."), call("pay"), "Done."]
+    tools = [failing.as_tool("ask", "Book."), paid]
+    runner = Runner(
+        tools, model=ScriptedModel(script), approve=lambda request: request.name != "pay" or Decision.defer()
+    )
+    paused = runner.run("Go.")
+    (waiting,) = paused.state.pending
+
+    assert ("paused", [1]) == (paused.finish_reason, undone)
+    assert "Done." == runner.resume(paused.state, {waiting.call.id: True}).output
+
+
 # -- the run afterwards
 
 
@@ -458,6 +499,18 @@ def test_a_run_that_was_undone_does_not_go_on(tmp_path: Path) -> None:
     assert ([old.run_id], {}, "cancelled") == ([*before], runs.unfinished(), runs.load(old.run_id).finish_reason)
     with pytest.raises(ConversationError, match="were undone"):
         runner.run(old)
+
+
+def test_paused_run() -> None:
+    """A run that waits and has done nothing cannot go on after `undo`, either, with or without a checkpoint."""
+    travel = Travel()
+    runner = travel.make(BOTH, "Booked.", approve=defer)
+    state = runner.run("Go.").state
+
+    assert () == runner.undo(state)
+    with pytest.raises(ConversationError, match="were undone"):
+        runner.resume(state, {each.call.id: True for each in state.pending})
+    assert [] == travel.done
 
 
 def test_active_runs() -> None:

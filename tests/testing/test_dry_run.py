@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pydantic import BaseModel
 
-from toolkit import Runner, Tool, Toolbox, tool
+from toolkit import ModelError, Runner, Tool, Toolbox, tool
 from toolkit.approvers import defer
 from toolkit.testing import ScriptedModel, call, dry_run
 
@@ -117,6 +117,17 @@ def test_gates_hold() -> None:
     refused = dry_run([tool(untyped, authorize=lambda tool, arguments, context: False)])
     assert "denied" == refused.call("untyped", {"item": "x"}).kind
     assert [] == ran
+
+
+def test_undo_does_nothing() -> None:
+    """The `undo` of a tool that did not run is not called, also where the dry run fails."""
+    undone: list[str] = []
+    box = dry_run([tool(untyped, undo=lambda item: undone.append(item))])
+    script = [call("untyped", item="tea"), ModelError("down")]
+    with pytest.raises(ModelError, match="down"):
+        Runner(box, model=ScriptedModel(script), undo_on_failure=True).run("Go.")
+
+    assert [] == undone
 
 
 def test_approvals_are_for_the_dry_run_alone() -> None:

@@ -1,15 +1,15 @@
 """Undo the calls of a run by its ledger, the last one first: each undo is a call of its own, with a record and a key.
 
 An undo runs only for a call that has succeeded, and never twice: it is recorded as a call is. What is not known is
-reported and left alone: a call that started and has no result, an undo that started and did not succeed, unless its
-tool may be repeated.
+reported and left alone: a call that started and has no result, an undo that started and has none, unless its tool may
+be repeated.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -33,7 +33,7 @@ Outcome: TypeAlias = Literal["undone", "failed", "unknown"]
 
 UNFINISHED = "The call was started and has no result: it may have taken effect, and was not undone."
 UNKNOWN_RESULT = "It is not known whether the call took effect, and it was not undone: {}"
-BROKEN_OFF = "The undo was started before and did not succeed: it may have taken effect, and was not run again."
+BROKEN_OFF = "The undo was started before and has no result yet: it may have taken effect, and was not run again."
 NO_UNDO = "There is no tool {!r} with an undo here."
 
 
@@ -66,8 +66,8 @@ class CallNote:
 
     def describe_call(self) -> str:
         """Write the call as JSON."""
-        own = {"tool": self.call.name, "function": _name_function(self.tool), "arguments": self.call.arguments}
-        return json.dumps({**own, "turn": self.turn, "runs": self.runs})
+        own = {"id": self.call.id, "tool": self.call.name, "function": _name_function(self.tool)}
+        return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
         """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
@@ -128,8 +128,10 @@ class Undoer:
             StoreError: The ledger cannot be read or written.
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
+        begun = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
+        await self._call(lambda: self.ledger.write(begun))
         entries = await self._call(lambda: self.ledger.read(self._recorded_as))
-        found = [*_list_done(entries, self.run_id)]
+        found = _list_done(entries, self.run_id)
         for each in found:
             if (made := self._find(each)) is not None:
                 check_deps(made[1], self.deps, "pass deps= to undo")
@@ -216,21 +218,22 @@ def take_undo(made: Tool[..., Any]) -> Tool[..., Any]:
     return undo if isinstance(undo, Tool) else tool(undo)  # type: ignore[arg-type]  # it has one
 
 
-_SUFFIX = "_undo"
+def name_undo(own_id: str) -> str:
+    """Return the id under which the undo of a call, or that of a run, is recorded."""
+    return f"{own_id}_undo"
 
 
-def name_undo(call_id: str) -> str:
-    """Return the id of the call that undoes another one."""
-    return f"{call_id}{_SUFFIX}"
-
-
-def was_undone(entries: Iterable[LedgerEntry]) -> bool:
+def was_undone(ledger: Ledger, run_id: str) -> bool:
     """Return whether to undo the calls of a run has begun."""
-    return any(entry.call_id.endswith(_SUFFIX) for entry in entries)
+    return bool(ledger.read(run_id, name_undo(run_id)))
 
 
-def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> Iterator[_Done]:
-    """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order."""
+def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> list[_Done]:
+    """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order.
+
+    Of a call that was repeated, with the same idempotency key, the last attempt that has succeeded counts.
+    """
+    done: dict[tuple[Any, ...], _Done] = {}
     by_call: dict[str, dict[Stage, LedgerEntry]] = {}
     for entry in entries:
         by_call.setdefault(entry.call_id, {})[entry.stage] = entry
@@ -239,8 +242,12 @@ def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> Iterator[_Done]:
         finished = json.loads(stages["finished"].result) if "finished" in stages else {}
         if run_id in noted["runs"] and (finished.get("error") is None or finished.get("may_have_run")):
             call = ToolCall(name=noted["tool"], arguments=noted["arguments"], id=entry.call_id)
-            undo_stages = by_call.get(name_undo(entry.call_id), {})
-            yield _Done(call, noted["function"], noted["turn"], stages, undo_stages)
+            key = (noted["runs"][-1], noted["turn"], noted["id"], call.name, noted["function"], call.arguments)
+            if key not in done or "value" in finished:
+                done.pop(key, None)
+                undo_stages = by_call.get(name_undo(entry.call_id), {})
+                done[key] = _Done(call, noted["function"], noted["turn"], stages, undo_stages)
+    return [*done.values()]
 
 
 def _explain(result: ToolResult) -> str:

@@ -140,7 +140,8 @@ class RunFactory:
             state = saved.load(run_id)
         if any(active.conversation.run_id == run_id for active in self.active.get_all()):
             raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
-        may_undo = state is None or any(tools[name].settings.undo for name in state.calls_by_tool if name in tools)
+        called = () if state is None else [tools[name] for name in state.calls_by_tool if name in tools]
+        may_undo = state is None or any(made.settings.undo for made in walk_tools(called))
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
         undone = await self.make_undoer(backend, run_id=run_id, deps=deps).undo()
@@ -283,8 +284,7 @@ class RunFactory:
         Raises:
             ConversationError: They were, or that has begun.
         """
-        may_undo = any(made.settings.undo is not None for made in walk_tools(self._tools.listed.values()))
-        if may_undo and was_undone(self.ledger.read(run_id)):
+        if was_undone(self.ledger, run_id):
             raise ConversationError(f"The calls of run {run_id} were undone, so it cannot go on; undo() ends it.")
 
     def _list_tools(self, request: RunRequest, parent: ToolCaller | None) -> dict[str, AnyTool]:
