@@ -471,7 +471,7 @@ def test_resumed_after_a_sub_agent() -> None:
     made = tool(lambda n: n, name="book", description="Book.", undo=undone.append)
     failing = Runner([made], model=ScriptedModel([call("book", n=1), ModelError("down")]), undo_on_failure=True)
     paid = tool(lambda: "Paid.", name="pay", description="Pay.", approve=True)
-    script = [call("ask", query="Book."), call("pay"), "Done."]
+    script: list[Any] = [call("ask", query="Book."), call("pay"), "Done."]
     tools = [failing.as_tool("ask", "Book."), paid]
     runner = Runner(
         tools, model=ScriptedModel(script), approve=lambda request: request.name != "pay" or Decision.defer()

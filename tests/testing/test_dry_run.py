@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -123,7 +124,7 @@ def test_undo_does_nothing() -> None:
     """The `undo` of a tool that did not run is not called, also where the dry run fails."""
     undone: list[str] = []
     box = dry_run([tool(untyped, undo=lambda item: undone.append(item))])
-    script = [call("untyped", item="tea"), ModelError("down")]
+    script: list[Any] = [call("untyped", item="tea"), ModelError("down")]
     with pytest.raises(ModelError, match="down"):
         Runner(box, model=ScriptedModel(script), undo_on_failure=True).run("Go.")
 
