@@ -308,7 +308,7 @@ POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
     "a function without an answer": (lambda person: ask_when(person, when=lambda _: None), [m.name for m in BOX]),
     "several": (
         lambda person: ask_when(person, names=["guess"], effects=["destructive"]),
-        ["delete_file", "marked_file"],
+        ["delete_file", "guess", "marked_file"],
     ),
     "a list": (
         lambda person: allow("guess", "read_file", otherwise=person),

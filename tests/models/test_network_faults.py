@@ -57,6 +57,20 @@ def clients_own(
         yield Runner(tools, model="fake", client=client, **options)
 
 
+def test_cookies_of_a_client_that_is_made_here() -> None:
+    """A cookie comes back with the next request, as a balancer with sticky sessions needs it."""
+    sticky = replace(reply.text("x"), headers={"set-cookie": "sticky=1"})
+
+    async def main(runner: Runner) -> None:
+        await runner.arun("Go on.")
+        await runner.arun("Go on.")
+
+    with FakeServer([sticky, sticky]) as server, by_address(server) as runner:
+        asyncio.run(main(runner))
+
+        assert [None, "sticky=1"] == [request.headers.get("cookie") for request in server.requests]
+
+
 @asynccontextmanager
 async def client_of(server: FakeServer, tools: Iterable[Any] = (), **options: Any) -> AsyncIterator[Runner]:
     """A runner with an async client."""

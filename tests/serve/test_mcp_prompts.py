@@ -115,6 +115,23 @@ def test_messages() -> None:
     ]
 
 
+def test_files() -> None:
+    """Files of a message arrive, and so do images and files that are returned as they are."""
+    picture, paper = Image(b"\x89PNG"), File(b"%PDF-1.4", "application/pdf", "a b.pdf")
+
+    def summarize() -> list[Any]:
+        """Summarize a paper."""
+        return [UserMessage("Summarize:", files=(paper,)), picture, paper]
+
+    with MCP(make_server([], prompts=[summarize])) as server:
+        text, *parts = server.get_prompt("summarize")
+
+    assert UserMessage("Summarize:") == text
+    assert [((), (paper,)), ((picture,), ()), ((), (paper,))] == [
+        (each.images, each.files) for each in parts if isinstance(each, UserMessage)
+    ]
+
+
 @pytest.mark.parametrize(
     ("ask", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,19 @@ def test_what_does_not_count(one: dict[str, Any], two: dict[str, Any]) -> None:
     assert str(runner(**one).fingerprint()) == str(runner(**two).fingerprint())
 
 
+def may_call(*_: object, user: str) -> bool:
+    """Allow nothing to strangers."""
+    return bool(user)
+
+
 def test_values_of_a_setting_count() -> None:
-    """Two functions of a gate are told apart by their names, two orders by their sizes."""
+    """Two functions of a gate are told apart by their names and what they are bound to, two orders by their sizes."""
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"approve": defer}, {"approve": approve_all}),
         ({"order": batched(2)}, {"order": batched(3)}),
+        ({"allowed_tools": {"add"}}, {"allowed_tools": {"look"}}),
+        ({"approve": partial(defer)}, {"approve": partial(approve_all)}),
+        ({"authorize": partial(may_call, user="a")}, {"authorize": partial(may_call, user="b")}),
     ]
 
     for one, two in pairs:

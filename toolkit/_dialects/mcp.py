@@ -61,7 +61,7 @@ class ModelContextProtocol(Dialect):
 def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     images = [{"type": "image", "data": encode_base64(i), "mimeType": i.media_type} for i in result.images]
     answer = {
-        "content": [{"type": "text", "text": result_text(result)}, *images, *map(_render_resource, result.files)],
+        "content": [{"type": "text", "text": result_text(result)}, *images, *map(render_resource, result.files)],
         "isError": result.is_error,
         "resultType": "complete",
     }
@@ -80,8 +80,8 @@ def _list_parts(result: ToolResult) -> Any:
     return from_json(to_json(texts, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
 
 
-def _render_resource(file: File) -> dict[str, Any]:
-    """Embed a file. The protocol requires a URI; no server resolves this one."""
+def render_resource(file: File) -> dict[str, Any]:
+    """Render a file as an embedded resource. The protocol requires a URI; no server resolves this one."""
     address = f"file:///{quote(replace_surrogates(file.name), safe='')}"
     return {"type": "resource", "resource": {"uri": address, "mimeType": file.media_type, "blob": encode_base64(file)}}
 

@@ -115,6 +115,7 @@ class Batch:
     progress: bool
     _outcomes: dict[int, Outcome] = field(default_factory=dict)
     _skipped: int = 0
+    _failed: int = 0
     _begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -143,6 +144,7 @@ class Batch:
             StoreError: It cannot be saved.
         """
         self._outcomes[number] = outcome
+        self._failed += isinstance(outcome, Exception)
         if self.answers:
             self.answers.save(prompt, outcome)
         self._report()
@@ -160,8 +162,7 @@ class Batch:
         if not self.progress:
             return
         done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
-        failed = sum(isinstance(outcome, Exception) for outcome in self._outcomes.values())
-        parts = [f"{done}/{total} done" if total else f"{done} done", f"{failed} failed" if failed else ""]
+        parts = [f"{done}/{total} done" if total else f"{done} done", f"{self._failed} failed" if self._failed else ""]
         if total and done > self._skipped:
             seconds = (time.monotonic() - self._begun) / (done - self._skipped) * (total - done)
             parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02} left")

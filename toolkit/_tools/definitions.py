@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,10 @@ def _make_plain(value: Any) -> Any:
         return {str(key): _make_plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_make_plain(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_make_plain(each) for each in value), key=repr)
+    if isinstance(value, partial):
+        return {"is": "partial", **_make_plain({name: getattr(value, name) for name in ("func", "args", "keywords")})}
     if is_dataclass(value) and not isinstance(value, type) and not callable(value):
         own = {each.name: getattr(value, each.name) for each in fields(value) if _is_given(each, value)}
         return {"is": type(value).__qualname__, **_make_plain(own)}

@@ -67,7 +67,7 @@ def _make_pooled_class() -> type[Any]:
     class PooledClient(openai.DefaultAsyncHttpxClient):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options)
+            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options, cookies=self.cookies.jar)  # shared
             self._open: dict[Any, int] = {}  # responses by pool
 
         async def send(self, request: Any, **options: Any) -> Any:

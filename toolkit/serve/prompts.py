@@ -3,8 +3,9 @@
     @prompt                        @resource("notes://{name}")
     def review(code: str): ...     def note(name: str): ...
 
-A prompt's function returns a text, or messages. A resource's returns a text, bytes, an image or a file, or what is sent
-as JSON; its address may have parameters in braces, each of which is one part of a path.
+A prompt's function returns a text, an image, a file or a message, or a list of these. A resource's returns a text,
+bytes, an image or a file, or what is sent as JSON; its address may have parameters in braces, each of which is one part
+of a path.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from mcp import MCPError
 
 from toolkit._context import ToolContext
 from toolkit._dialects.base import encode_base64
+from toolkit._dialects.mcp import render_resource
 from toolkit._execution.approval import Approver
 from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, Message, ModelResponse, ToolResult, UserMessage
+from toolkit._runner.prompt import make_user_message
 from toolkit._schema.arguments import RawArguments
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
@@ -210,7 +213,12 @@ def _describe(each: Resource) -> dict[str, Any]:
 
 def _list_messages(value: Any) -> Iterator[Message]:
     for each in value if isinstance(value, (list, tuple)) else (value,):
-        yield each if isinstance(each, (UserMessage, ModelResponse)) else UserMessage(write_value(each))
+        if isinstance(each, (UserMessage, ModelResponse)):
+            yield each
+        elif isinstance(each, (Image, File)):
+            yield make_user_message([each])
+        else:
+            yield UserMessage(write_value(each))
 
 
 def _render_message(message: Message) -> Iterator[types.PromptMessage]:
@@ -220,6 +228,9 @@ def _render_message(message: Message) -> Iterator[types.PromptMessage]:
     for image in message.images if isinstance(message, UserMessage) else ():
         content = types.ImageContent(data=encode_base64(image), mime_type=image.media_type)
         yield types.PromptMessage(role=role, content=content)
+    for file in message.files if isinstance(message, UserMessage) else ():
+        resource = types.EmbeddedResource.model_validate(render_resource(file))
+        yield types.PromptMessage(role=role, content=resource)
 
 
 def _render_content(uri: str, media_type: str, value: Any) -> types.TextResourceContents | types.BlobResourceContents:
