@@ -30,7 +30,15 @@ from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.addable import Addable, ToolSource, describe_conflict, exchange_tools, is_source, list_tools
+from toolkit._tools.addable import (
+    Addable,
+    ToolSource,
+    describe_conflict,
+    exchange_tools,
+    is_redefined,
+    is_source,
+    list_tools,
+)
 from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
@@ -148,7 +156,8 @@ class Toolbox:
 
         Args:
             *tools: As for the constructor.
-            replace: Whether a tool whose name is taken takes the other one's place.
+            replace: Whether a tool whose name is taken takes the other one's place. In a notebook or a Python prompt
+                a function that is defined again does so anyway.
 
         Raises:
             DuplicateToolError: A name is taken; the message names the kind and source of both.
@@ -160,7 +169,7 @@ class Toolbox:
         with table_lock:
             added = dict(self.bindings._tools)
             for made in given:
-                if made.name in added and not replace:
+                if made.name in added and not (replace or is_redefined(self.bindings._tools.get(made.name), made)):
                     raise DuplicateToolError(
                         f"{describe_conflict(added[made.name], made)} Give one another name=, put a prefix with "
                         "Toolbox.prefixed(), or take its place with Toolbox.add(..., replace=True)."

@@ -607,3 +607,15 @@ def test_fatal(name: str, go: Go) -> None:
     """A fatal error of a hook leaves the run."""
     with pytest.raises(FatalError, match="end"):
         answering(Hook(**{name: raising(FatalError("end"))}), script=lambda _: call("pay", amount=5), go=go)
+
+
+def test_wrapping_is_for_middleware() -> None:
+    """A hook that would wrap calls is refused, with the way on: left out, its gate would be open."""
+
+    class Guard:
+        def before_call(self, call: ToolCall, context: ToolContext) -> None: ...
+
+        def around_call(self, call: ToolCall, call_next: Any) -> Any: ...
+
+    with pytest.raises(TypeError, match=r"pass it as middleware=\[hook.around_call\]"):
+        Runner(hooks=[Guard()])

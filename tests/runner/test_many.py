@@ -438,3 +438,12 @@ def test_cancelled_task() -> None:
         return ended
 
     assert ["ended", "ended"] == asyncio.run(go())
+
+
+def test_empty_answers(tmp_path: Path) -> None:
+    """A run that ended without an answer runs again."""
+    file = tmp_path / "answers.jsonl"
+    first = Runner(model=ScriptedModel(lambda _: "")).map(["a", "b"], save=file, max_parallel=1)
+    second = Runner(model=ScriptedModel(["A.", "B."])).map(["a", "b"], save=file, max_parallel=1)
+
+    assert ["", "", "A.", "B."] == [each.output for each in first + second if isinstance(each, RunResult)]

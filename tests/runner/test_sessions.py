@@ -225,3 +225,15 @@ def test_call_without_a_result(tmp_path: Path) -> None:
 
     assert "No result of this call is known" in model.requests[0].messages[2].text
     assert ["User", "ModelResponse", "User", "ModelResponse"] == kinds(session)
+
+
+def test_pause_beside_another_run(session: Session) -> None:
+    """A paused run adds nothing to a session that has other messages since, and says so; nothing is lost."""
+    model = ScriptedModel([call("pay", amount=5), "It is sunny."])
+    runner = Runner([pay], model=model, approve=defer)
+    paused = runner.run("Pay 5.", session=session)
+    runner.run("And the weather?", session=session)
+
+    with pytest.raises(ConversationError, match="The session has other messages than when this run began"):
+        runner.resume(paused.state, {each.call.id: True for each in paused.pending}, session=session)
+    assert ["And the weather?", "It is sunny."] == [message.text for message in session.messages]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -807,3 +809,25 @@ def test_answer_with_approval() -> None:
     answers.append(asyncio.run(box.aanswer(reply, approve=approve_all)))
 
     assert [ASKED, ASKED, "erased all", "erased all"] == [answer[0]["content"] for answer in answers]
+
+
+CELLS = r"""
+from toolkit import DuplicateToolError, Toolbox, tool
+box = Toolbox()
+for text in ("old", "new"):
+    exec(f"@tool\ndef look() -> str:\n    'Look.'\n    return {text!r}\nbox.add(look)")
+print(len(box), box.call("look", "{}").text)
+try:
+    box.add(tool(name="look")(lambda: "other"))
+except DuplicateToolError:
+    print("refused")
+"""
+
+
+def test_cell_that_runs_again(tmp_path: Path) -> None:
+    """Where code is typed, a function that is defined again takes its own place; another of its name is refused."""
+    (tmp_path / "cells.py").write_text(CELLS, encoding="utf-8")
+    typed = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=False)
+    script = subprocess.run([sys.executable, tmp_path / "cells.py"], capture_output=True, text=True, check=False)
+
+    assert ("1 new\nrefused\n", True) == (typed.stdout, "DuplicateToolError" in script.stderr)

@@ -25,7 +25,7 @@ from toolkit.errors import ConversationError, StoreError, ToolError
 
 # Each line begins like this.
 BEGINNING = '{"digest": "'
-NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted"})
+NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted", "length", "content_filter", "empty"})
 
 
 class Answers:
@@ -66,6 +66,8 @@ class Answers:
             StoreError: It cannot be written.
         """
         if isinstance(outcome, Exception) or outcome.finish_reason in NO_ANSWER:
+            return
+        if outcome.finish_reason != "stop" and not outcome.output:  # a limit was reached before there was an answer
             return
         facts = {
             "digest": _digest(prompt),

@@ -142,6 +142,8 @@ def _has_method(hook: object, name: str) -> bool:
 def _check_hook(hook: object) -> None:
     if inspect.isclass(hook):
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
+    if _has_method(hook, "around_call"):
+        raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
     if not any(_has_method(hook, name) for name in NAMES):
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")
 

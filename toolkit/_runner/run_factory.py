@@ -268,8 +268,13 @@ class RunFactory:
         above = parent.conversation if parent else None
         if state:
             self._refuse_undone(state.run_id)
-            has_instructions = isinstance(state.messages[0], SystemMessage)
-            return _resume(state.replace(allowed_tools=allowed), self.limits, above), len(earlier) + has_instructions
+            known = len(earlier) + isinstance(state.messages[0], SystemMessage)
+            if state.messages[known - len(earlier) : known] != tuple(earlier):
+                raise ConversationError(
+                    "The session has other messages than when this run began, so the run cannot add its own: resume it "
+                    "without session=."
+                )
+            return _resume(state.replace(allowed_tools=allowed), self.limits, above), known
         if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         prompt: Any = request.prompt

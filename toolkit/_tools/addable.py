@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool, tool_methods
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.tool import Tool, refuse_unbound
+from toolkit._tools.tool import Tool, find_module, refuse_unbound
 from toolkit.errors import DefinitionError
 
 logger = logging.getLogger("toolkit")
@@ -94,6 +95,13 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
             "one with name, parameters and execute."
         )
     return [tool(item)]
+
+
+def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
+    """Return whether a tool is another version of one's function: its notebook cell was run again."""
+    is_interactive = not hasattr(sys.modules["__main__"], "__file__")
+    is_same = old is not None and old.origin == new.origin and find_module(old) == find_module(new) == "__main__"
+    return is_interactive and is_same and "<locals>" not in new.origin
 
 
 def describe_conflict(old: AnyTool, new: AnyTool) -> str:
