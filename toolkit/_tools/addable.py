@@ -78,7 +78,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     if methods and item is owner:
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
-        return [getattr(item, name) for name in methods]
+        return [made for name in methods for made in list_tools(getattr(item, name))]
     if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
         written: Any = item
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
