@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import Parameter
@@ -137,6 +138,17 @@ def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a number; True and False are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def find_cutoff(seconds: float) -> float:
+    """Return the time before which data is older than so many seconds.
+
+    Raises:
+        ValueError: It is not a number, 0 or more.
+    """
+    if not is_number(seconds) or not seconds >= 0:
+        raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
+    return time.time() - seconds
 
 
 # Packages whose frames lie between the caller and the error.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def test_a_store_of_ones_own_and_a_codec(durable: Durable) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    """A directory has each payload once, checks what it reads, and forgets what is old."""
+    """A directory has each payload once, checks what it reads, and deletes what is old."""
     store = PayloadDirectory(tmp_path / "new")
     key = store.save(b"data")
     (file,) = (tmp_path / "new").glob("*/*")
@@ -91,13 +92,16 @@ def test_directory(tmp_path: Path) -> None:
     assert (key, b"data") == (store.save(b"data"), store.load(key))
     made = (file, file.parent, tmp_path / "new")
     assert [0o600, 0o700, 0o700] == [stat.S_IMODE(each.stat().st_mode) for each in made]
-    store.forget(60)
+    assert 0 == store.prune(60)
     assert b"data" == store.load(key)
     file.write_bytes(b"other")
     for wrong in (key, "0" * 64, "../x"):
         with pytest.raises(StoreError):
             store.load(wrong)
-    store.forget(-1)
+    os.utime(file, (0, 0))
+    assert (1, 0) == (store.prune(60), store.prune(0))
+    with pytest.raises(ValueError, match="seconds=-1"):
+        store.prune(-1)
     assert not file.exists()
 
 

@@ -66,7 +66,7 @@ def address() -> Iterator[str]:
 def ledger(address: str) -> Iterator[PostgresLedger]:
     """An empty ledger."""
     with PostgresLedger(address) as made:
-        made.forget(-60)
+        made.prune(0)
         yield made
 
 
@@ -137,7 +137,7 @@ def test_runs_share_it(ledger: PostgresLedger) -> None:
 
 
 @pytest.mark.parametrize("kind", ["postgres", "sqlite"])
-def test_forget(kind: str, address: str, tmp_path: Path) -> None:
+def test_prune(kind: str, address: str, tmp_path: Path) -> None:
     """Runs to which nothing was written for some time are deleted whole; others stay whole."""
     with PostgresLedger(address) if kind == "postgres" else SQLiteLedger(tmp_path / "calls.db") as kept:
         now = time.time()
@@ -147,10 +147,12 @@ def test_forget(kind: str, address: str, tmp_path: Path) -> None:
             replace(ENTRY, run_id="long", stage="started", at=now),
         ]
         written = [kept.write(entry) for entry in entries]
-        kept.forget(50)
+        counts = kept.prune(50), kept.prune(50)
 
-        assert [True] * 3 == written
+        assert ([True] * 3, (1, 0)) == (written, counts)
         assert ((), 2) == (kept.read("old"), len(kept.read("long")))
+        with pytest.raises(ValueError, match="seconds=-1"):
+            kept.prune(-1)
 
 
 def test_unreachable(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolkit._concurrency.backend import Backend
 from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
+from toolkit._options import find_cutoff
 from toolkit.errors import Failed, FatalError
 from toolkit.stores.database import Layout, SQLiteStore
 
@@ -123,7 +124,7 @@ CREATE TABLE entries (
 )
 _WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
-_FORGET = """
+_PRUNE = """
 DELETE FROM entries WHERE run_id IN (SELECT run_id FROM entries GROUP BY run_id HAVING max(at) < ?)
 """
 
@@ -131,7 +132,7 @@ DELETE FROM entries WHERE run_id IN (SELECT run_id FROM entries GROUP BY run_id 
 class SQLiteLedger(SQLiteStore):
     """A ledger in a file, for several threads and processes of one machine.
 
-    It keeps every run, so that no call runs twice, until `forget` deletes those that nobody will resume.
+    It keeps every run, so that no call runs twice, until `prune` deletes those that nobody will resume.
 
     Args:
         path: The file; created if it does not exist.
@@ -165,14 +166,16 @@ class SQLiteLedger(SQLiteStore):
             rows = connection.execute(_READ, (run_id, call_id))
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 
-    def forget(self, seconds: float) -> None:
-        """Delete the entries of runs to which nothing was written for so long; do not resume such a run.
+    def prune(self, seconds: float) -> int:
+        """Delete the entries of runs whose last one is older than `seconds`; returns how many. Do not resume these.
 
         Raises:
+            ValueError: `seconds` is not a number, 0 or more.
             StoreError: They could not be deleted.
         """
+        cutoff = find_cutoff(seconds)
         with self._database.transaction() as connection:
-            connection.execute(_FORGET, (time.time() - seconds,))
+            return connection.execute(_PRUNE, (cutoff,)).rowcount
 
 
 UNRECORDED = "This call was not run: its steps cannot be written down now."

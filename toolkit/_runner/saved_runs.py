@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from toolkit._execution.ledger import ENTRIES, SQLiteLedger
-from toolkit._options import is_number
+from toolkit._options import find_cutoff
 from toolkit._runner.state import RunState
 from toolkit.errors import ConversationError
 from toolkit.stores.database import Layout
@@ -77,16 +77,15 @@ class SQLiteRuns(SQLiteLedger):
             return dict(connection.execute(_OPEN).fetchall())
 
     def prune(self, seconds: float) -> int:
-        """Delete the runs that ended longer ago than this, with the records of their calls; returns how many.
+        """Delete the runs that ended longer ago than `seconds`, with the records of their calls; returns how many.
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.
             StoreError: They could not be deleted.
         """
-        if not is_number(seconds) or seconds < 0:
-            raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
+        cutoff = find_cutoff(seconds)
         with self._database.transaction() as connection:
-            ended = connection.execute(_ENDED, (time.time() - seconds,)).fetchall()
+            ended = connection.execute(_ENDED, (cutoff,)).fetchall()
             connection.executemany("DELETE FROM entries WHERE run_id = ?", ended)
             connection.executemany("DELETE FROM runs WHERE id = ?", ended)
         return len(ended)

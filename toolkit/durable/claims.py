@@ -14,7 +14,7 @@ from typing import Protocol
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from toolkit._options import is_whole
+from toolkit._options import find_cutoff, is_whole
 from toolkit.errors import StoreError
 
 # Bytes above which a payload goes to the store.
@@ -133,15 +133,20 @@ class PayloadDirectory:
             raise StoreError(f"The file of the payload {key} holds something else.")
         return data
 
-    def forget(self, seconds: float) -> None:
-        """Delete the payloads that nothing has written for so long: longer than runs take, and their histories stay.
+    def prune(self, seconds: float) -> int:
+        """Delete the payloads that were last written longer ago than `seconds`; returns how many.
+
+        Give a time that is longer than runs take, and their histories stay.
 
         Raises:
+            ValueError: `seconds` is not a number, 0 or more.
             StoreError: They could not be deleted.
         """
+        cutoff = find_cutoff(seconds)
         try:
-            for file in self._path.glob("*/*"):
-                if file.stat().st_mtime < time.time() - seconds:
-                    file.unlink(missing_ok=True)
+            old = [file for file in self._path.glob("*/*") if file.stat().st_mtime < cutoff]
+            for file in old:
+                file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"The payloads could not be deleted: {error}") from error
+        return len(old)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -13,6 +12,7 @@ import psycopg_pool
 from typing_extensions import Self
 
 from toolkit._execution.ledger import LedgerEntry
+from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
 # Any number: workers that start at the same time create the table one after the other.
@@ -32,7 +32,7 @@ _READ = """
 SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries
 WHERE run_id = %s AND call_id = coalesce(%s, call_id) ORDER BY number
 """
-_FORGET = """
+_PRUNE = """
 DELETE FROM toolkit_entries
 WHERE run_id IN (SELECT run_id FROM toolkit_entries GROUP BY run_id HAVING max(at) < %s)
 """
@@ -84,14 +84,16 @@ class PostgresLedger:
             rows = connection.execute(_READ, (run_id, call_id)).fetchall()
         return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
 
-    def forget(self, seconds: float) -> None:
-        """Delete the entries of runs to which nothing was written for so long; do not resume such a run.
+    def prune(self, seconds: float) -> int:
+        """Delete the entries of runs whose last one is older than `seconds`; returns how many. Do not resume these.
 
         Raises:
+            ValueError: `seconds` is not a number, 0 or more.
             StoreError: They could not be deleted.
         """
+        cutoff = find_cutoff(seconds)
         with self._connect() as connection:
-            connection.execute(_FORGET, (time.time() - seconds,))
+            return connection.execute(_PRUNE, (cutoff,)).rowcount
 
     def close(self) -> None:
         """Close the connections."""
