@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 from typing_extensions import override
@@ -38,7 +38,7 @@ from toolkit.events import (
     ToolCallFinished,
     event_to_dict,
 )
-from toolkit.serve.streams import AsyncEncodedStream, Encoded, EncodedStream, Encoder, encode_stream
+from toolkit.serve.streams import AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
 
 __all__ = ["encode_events", "parse_decisions"]
 
@@ -60,9 +60,9 @@ RESPONSE_SCHEMA: Mapping[str, Any] = {
 @overload
 def encode_events(
     stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = ""
-) -> AsyncEncodedStream[Encoded]: ...
+) -> AsyncEncodedStream[WireEvent]: ...
 @overload
-def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[Encoded]: ...
+def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
     """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream gives an async iterator.
 
@@ -80,7 +80,7 @@ def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
         >>> [event["delta"] for event in encode_events(stream) if event["type"] == "TEXT_MESSAGE_CONTENT"]
         ['Hello.']
     """
-    return encode_stream(stream, AGUIEncoder(thread_id=thread_id, run_id=run_id))
+    return make_encoded_stream(stream, AGUIEncoder(thread_id=thread_id, run_id=run_id))
 
 
 def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
@@ -127,7 +127,7 @@ def _parse_decision(entry: Mapping[str, Any]) -> Decision:
 
 
 @dataclass(kw_only=True)
-class AGUIEncoder(Encoder):
+class AGUIEncoder(RunEncoder):
     """Encoder of one run."""
 
     protocol: ClassVar[str] = "AG-UI"
@@ -135,17 +135,19 @@ class AGUIEncoder(Encoder):
     run_id: str
     _model: str = ""
     _turn_id: str = ""  # also the id of its message
+    _reasoning_parts: int = 0  # parts of reasoning in the turn
     _user_messages: int = 0  # messages that the user added
+    _pending: dict[str, PendingApproval] = field(default_factory=dict)  # by call id
 
     @override
-    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
+    def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
         self.run_id = self.run_id or event.run_id
         self.thread_id = self.thread_id or self.run_id
         self._model = event.model
         yield {"type": "RUN_STARTED", **self._ids(), "protocolVersion": VERSION}
 
     @override
-    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
+    def add_text(self, event: TextDelta) -> Iterator[WireEvent]:
         yield from self._close_parts("reasoning")
         identity = {"messageId": self._turn_id}
         if not self._is_open("text"):
@@ -155,7 +157,7 @@ class AGUIEncoder(Encoder):
         self._streamed.add("text")
 
     @override
-    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
         is_first = not self._is_open("reasoning")
         self._reasoning_parts += is_first
         identity = {"messageId": f"{self._turn_id}-reasoning-{self._reasoning_parts}"}
@@ -167,7 +169,7 @@ class AGUIEncoder(Encoder):
         self._streamed.add("reasoning")
 
     @override
-    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
+    def finish_call(self, event: ToolCallFinished) -> Iterator[WireEvent]:
         call, result = event.call, event.result
         self._pending.pop(call.id, None)
         identity = {"messageId": f"{call.id}-result", "toolCallId": call.id}
@@ -175,7 +177,7 @@ class AGUIEncoder(Encoder):
         yield {"type": "TOOL_CALL_RESULT", **identity, "role": "tool", "content": _encode_content(result), **metadata}
 
     @override
-    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
+    def add_message(self, event: MessageAdded) -> Iterator[WireEvent]:
         self._user_messages += 1
         identity = {"messageId": f"{self._turn_id or self.run_id}-user-{self._user_messages}"}
         yield {"type": "TEXT_MESSAGE_START", **identity, "role": "user"}
@@ -183,17 +185,17 @@ class AGUIEncoder(Encoder):
         yield {"type": "TEXT_MESSAGE_END", **identity}
 
     @override
-    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[WireEvent]:
         self._pending[event.approval.call.id] = event.approval
         return self.encode_custom(event)
 
     @override
-    def encode_custom(self, event: Event) -> Iterator[Encoded]:
+    def encode_custom(self, event: Event) -> Iterator[WireEvent]:
         facts = event_to_dict(event)
         yield {"type": "CUSTOM", "name": facts.pop("type"), "value": facts}
 
     @override
-    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
+    def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
         self._is_over = True
         yield from self._close_parts()
         outcome = self._make_outcome(event)
@@ -202,16 +204,16 @@ class AGUIEncoder(Encoder):
         yield {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome, **result, **details}
 
     @override
-    def _open_turn(self, turn: int) -> Encoded:
-        self._turn_id = f"{self.run_id}-{turn}"
+    def _open_turn(self, turn: int) -> WireEvent:
+        self._turn_id, self._reasoning_parts = f"{self.run_id}-{turn}", 0
         return self._open_part("step", {"type": "STEP_STARTED", "stepName": f"turn {turn}"}, "STEP_FINISHED")
 
     @override
-    def _make_failure(self, message: str, code: str) -> Encoded:
+    def _make_failure(self, message: str, code: str) -> WireEvent:
         return {"type": "RUN_ERROR", "message": message, "code": code}
 
     @override
-    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]:
+    def _encode_call(self, call: ToolCall) -> Iterator[WireEvent]:
         identity = {"toolCallId": call.id}
         details = {"toolCallName": replace_surrogates(call.name), "parentMessageId": self._turn_id}
         metadata = {"metadata": {"reasoning": replace_surrogates(call.reasoning)}} if call.reasoning else {}
@@ -220,13 +222,13 @@ class AGUIEncoder(Encoder):
             yield {"type": "TOOL_CALL_ARGS", **identity, "delta": replace_surrogates(call.arguments)}
         yield {"type": "TOOL_CALL_END", **identity}
 
-    def _make_outcome(self, event: RunFinished) -> Encoded:
+    def _make_outcome(self, event: RunFinished) -> WireEvent:
         if self._pending:
             return {"type": "interrupt", "interrupts": list(map(_encode_interrupt, self._pending.values()))}
         is_stopped = event.finish_reason in STOPPED or (self._has_calls and event.finish_reason.startswith("max_"))
         return {"type": "cancelled" if is_stopped else "success"}
 
-    def _ids(self) -> Encoded:
+    def _ids(self) -> WireEvent:
         return {"threadId": self.thread_id, "runId": self.run_id}
 
 

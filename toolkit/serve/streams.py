@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from toolkit._messages import PendingApproval, ToolCall
+from toolkit._messages import ToolCall
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -33,12 +33,12 @@ from toolkit.events import (
 
 logger = logging.getLogger("toolkit")
 
-Encoded: TypeAlias = dict[str, Any]
+WireEvent: TypeAlias = dict[str, Any]  # an event of the other protocol
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Encodes(Protocol[T_co]):
+class SupportsEncode(Protocol[T_co]):
     """Encodes the events of one run."""
 
     def encode(self, event: Event, /) -> Iterator[T_co]:
@@ -53,8 +53,8 @@ class Encodes(Protocol[T_co]):
 class EncodedStream(Iterator[T]):
     """The events of a run in another form; closing it ends the run, started or not."""
 
-    def __init__(self, stream: Iterable[Event], encoder: Encodes[T]) -> None:
-        self._events = _encode_stream(stream, encoder)
+    def __init__(self, stream: Iterable[Event], encoder: SupportsEncode[T]) -> None:
+        self._events = _iter_encoded(stream, encoder)
         self._stack = _close_on_exit(stream)
 
     @override
@@ -70,8 +70,8 @@ class EncodedStream(Iterator[T]):
 class AsyncEncodedStream(AsyncIterator[T]):
     """The same as an async iterator; closing it ends the run, started or not."""
 
-    def __init__(self, stream: AsyncIterable[Event], encoder: Encodes[T]) -> None:
-        self._events = _encode_async_stream(stream, encoder)
+    def __init__(self, stream: AsyncIterable[Event], encoder: SupportsEncode[T]) -> None:
+        self._events = _aiter_encoded(stream, encoder)
         self._stack = _aclose_on_exit(stream)
 
     @override
@@ -84,12 +84,12 @@ class AsyncEncodedStream(AsyncIterator[T]):
         await self._stack.aclose()  # as above
 
 
-def encode_stream(stream: Any, encoder: Encodes[Any]) -> Any:
+def make_encoded_stream(stream: Any, encoder: SupportsEncode[Any]) -> Any:
     """Encode the events of a stream; an async one gives an async iterator."""
     return AsyncEncodedStream(stream, encoder) if isinstance(stream, AsyncIterable) else EncodedStream(stream, encoder)
 
 
-def _encode_stream(stream: Iterable[Event], encoder: Encodes[T]) -> Generator[T, None, None]:
+def _iter_encoded(stream: Iterable[Event], encoder: SupportsEncode[T]) -> Generator[T, None, None]:
     failure: Exception | None = None
     with _close_on_exit(stream):
         try:
@@ -100,7 +100,7 @@ def _encode_stream(stream: Iterable[Event], encoder: Encodes[T]) -> Generator[T,
         yield from encoder.end(failure)
 
 
-async def _encode_async_stream(stream: AsyncIterable[Event], encoder: Encodes[T]) -> AsyncGenerator[T, None]:
+async def _aiter_encoded(stream: AsyncIterable[Event], encoder: SupportsEncode[T]) -> AsyncGenerator[T, None]:
     failure: Exception | None = None
     async with _aclose_on_exit(stream):
         try:
@@ -144,25 +144,23 @@ METHODS: Mapping[type[Any], str] = {
 
 
 @dataclass(kw_only=True)
-class Encoder(ABC):
+class RunEncoder(ABC):
     """Encoder of one run: which parts are open, and which were streamed already."""
 
     protocol: ClassVar[str]
     _turn: int | None = None  # None before the first turn
-    _reasoning_parts: int = 0  # parts of reasoning in the turn
     _has_calls: bool = False  # whether the last response has calls
     _is_over: bool = False
-    _open_parts: list[tuple[str, Encoded]] = field(default_factory=list)  # kind, and the event that closes it
+    _open_parts: list[tuple[str, WireEvent]] = field(default_factory=list)  # kind, and the event that closes it
     _streamed: set[str] = field(default_factory=set)  # kinds of which the turn had deltas
     _call_ids: set[str] = field(default_factory=set)
-    _pending: dict[str, PendingApproval] = field(default_factory=dict)
 
-    def encode(self, event: Event) -> Iterator[Encoded]:
+    def encode(self, event: Event) -> Iterator[WireEvent]:
         """Encode one event."""
-        encoded: Iterator[Encoded] = getattr(self, METHODS.get(type(event), "encode_custom"))(event)
+        encoded: Iterator[WireEvent] = getattr(self, METHODS.get(type(event), "encode_custom"))(event)
         return encoded
 
-    def end(self, failure: Exception | None) -> Iterator[Encoded]:
+    def end(self, failure: Exception | None) -> Iterator[WireEvent]:
         """Close what is open, and report a run that failed or was left; the text of an exception is only logged."""
         if self._is_over and failure is None:
             return
@@ -175,25 +173,25 @@ class Encoder(ABC):
         yield self._make_failure(f"The run failed: {name}.", name)
 
     @abstractmethod
-    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
+    def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
         """Open the run; its ids are those of the client, or the run's own."""
 
-    def start_turn(self, event: TurnStarted) -> Iterator[Encoded]:
+    def start_turn(self, event: TurnStarted) -> Iterator[WireEvent]:
         """Close the turn before, and open the next."""
         yield from self._close_parts()
-        self._turn, self._reasoning_parts = event.turn, 0
+        self._turn = event.turn
         self._streamed.clear()
         yield self._open_turn(event.turn)
 
     @abstractmethod
-    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
+    def add_text(self, event: TextDelta) -> Iterator[WireEvent]:
         """Add a delta to the turn's text; open it first if there is none."""
 
     @abstractmethod
-    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
         """Add a delta to a part of reasoning; open the next part if none is open."""
 
-    def finish_turn(self, event: TurnFinished) -> Iterator[Encoded]:
+    def finish_turn(self, event: TurnFinished) -> Iterator[WireEvent]:
         """Encode text and reasoning that were not streamed, then the calls."""
         response = event.response
         if response.reasoning and "reasoning" not in self._streamed:
@@ -205,56 +203,56 @@ class Encoder(ABC):
         for call in response.calls:
             yield from self._encode_call_once(call)
 
-    def start_call(self, event: ToolCallStarted) -> Iterator[Encoded]:
+    def start_call(self, event: ToolCallStarted) -> Iterator[WireEvent]:
         """Encode a call that starts before its turn is over; without a turn, the earlier run has encoded it."""
         return iter(()) if self._turn is None else self._encode_call_once(event.call)
 
     @abstractmethod
-    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
+    def finish_call(self, event: ToolCallFinished) -> Iterator[WireEvent]:
         """Encode a call's result."""
 
     @abstractmethod
-    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
+    def add_message(self, event: MessageAdded) -> Iterator[WireEvent]:
         """Encode a message that the user added."""
 
-    def add_results(self, _: ResultsAdded) -> Iterator[Encoded]:
+    def add_results(self, _: ResultsAdded) -> Iterator[WireEvent]:
         """Encode nothing: each result was encoded when its call had ended."""
         return iter(())
 
     @abstractmethod
-    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[WireEvent]:
         """Encode a call that waits for approval; if it still waits at the end, the run is interrupted."""
 
     @abstractmethod
-    def encode_custom(self, event: Event) -> Iterator[Encoded]:
+    def encode_custom(self, event: Event) -> Iterator[WireEvent]:
         """Encode an event that the protocol has no type for."""
 
     @abstractmethod
-    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
+    def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
         """Close the run, with its outcome."""
 
     @abstractmethod
-    def _open_turn(self, turn: int) -> Encoded: ...
+    def _open_turn(self, turn: int) -> WireEvent: ...
 
     @abstractmethod
-    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]: ...
+    def _encode_call(self, call: ToolCall) -> Iterator[WireEvent]: ...
 
     @abstractmethod
-    def _make_failure(self, message: str, code: str) -> Encoded: ...
+    def _make_failure(self, message: str, code: str) -> WireEvent: ...
 
-    def _encode_call_once(self, call: ToolCall) -> Iterator[Encoded]:
+    def _encode_call_once(self, call: ToolCall) -> Iterator[WireEvent]:
         if call.id in self._call_ids:
             return
         self._call_ids.add(call.id)
         yield from self._encode_call(call)
 
-    def _open_part(self, kind: str, opening: Encoded, closing: str) -> Encoded:
+    def _open_part(self, kind: str, opening: WireEvent, closing: str) -> WireEvent:
         """Remember the event that closes a part: the same keys except the type and the role."""
         identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
         self._open_parts.append((kind, {"type": closing, **identity}))
         return opening
 
-    def _close_parts(self, *kinds: str) -> Iterator[Encoded]:
+    def _close_parts(self, *kinds: str) -> Iterator[WireEvent]:
         """Close the open parts of these kinds, by default all, the last first."""
         closing = [item for item in self._open_parts if not kinds or item[0] in kinds]
         self._open_parts = [item for item in self._open_parts if item not in closing]

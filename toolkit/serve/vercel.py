@@ -41,7 +41,7 @@ from toolkit.events import (
     ToolCallStarted,
     event_to_dict,
 )
-from toolkit.serve.streams import AsyncEncodedStream, Encoded, EncodedStream, Encoder, encode_stream
+from toolkit.serve.streams import AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
 
 __all__ = ["HEADERS", "encode_events", "encode_sse", "parse_decisions", "parse_prompt"]
 
@@ -65,9 +65,9 @@ ABORTED = frozenset({"cancelled", "stopped"})
 
 
 @overload
-def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> AsyncEncodedStream[Encoded]: ...
+def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> AsyncEncodedStream[WireEvent]: ...
 @overload
-def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[Encoded]: ...
+def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, message_id: str = "") -> Any:
     """Encode the events of a run as parts of the stream, JSON-able dicts; an async stream gives an async iterator.
 
@@ -84,7 +84,7 @@ def encode_events(stream: Any, *, message_id: str = "") -> Any:
         >>> [part["delta"] for part in encode_events(stream) if part["type"] == "text-delta"]
         ['Hello.']
     """
-    return encode_stream(stream, VercelEncoder(message_id=message_id))
+    return make_encoded_stream(stream, VercelEncoder(message_id=message_id))
 
 
 @overload
@@ -98,7 +98,7 @@ def encode_sse(stream: Any, *, message_id: str = "") -> Any:
         stream: As for `encode_events`.
         message_id: As for `encode_events`.
     """
-    return encode_stream(stream, _ServerSentEvents(VercelEncoder(message_id=message_id)))
+    return make_encoded_stream(stream, _ServerSentEvents(VercelEncoder(message_id=message_id)))
 
 
 def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
@@ -180,7 +180,7 @@ def _parse_file(part: Mapping[str, Any]) -> Image | File:
 
 
 @dataclass(kw_only=True)
-class VercelEncoder(Encoder):
+class VercelEncoder(RunEncoder):
     """Encoder of one run."""
 
     protocol: ClassVar[str] = "the AI SDK"
@@ -189,24 +189,24 @@ class VercelEncoder(Encoder):
     _parts: int = 0  # texts and parts of reasoning
 
     @override
-    def start_run(self, event: RunStarted) -> Iterator[Encoded]:
+    def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
         self._model = event.model
         yield {"type": "start", "messageId": self.message_id or event.run_id}
 
     @override
-    def add_text(self, event: TextDelta) -> Iterator[Encoded]:
+    def add_text(self, event: TextDelta) -> Iterator[WireEvent]:
         return self._add_delta("text", "reasoning", event.text)
 
     @override
-    def add_reasoning(self, event: ReasoningDelta) -> Iterator[Encoded]:
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
         return self._add_delta("reasoning", "text", event.text)
 
     @override
-    def start_call(self, event: ToolCallStarted) -> Iterator[Encoded]:
+    def start_call(self, event: ToolCallStarted) -> Iterator[WireEvent]:
         return self._encode_call_once(event.call)
 
     @override
-    def finish_call(self, event: ToolCallFinished) -> Iterator[Encoded]:
+    def finish_call(self, event: ToolCallFinished) -> Iterator[WireEvent]:
         call, result = event.call, event.result
         yield from self._encode_call_once(call)
         if result.is_error:
@@ -220,22 +220,22 @@ class VercelEncoder(Encoder):
             yield {"type": "file", "mediaType": part.media_type, "url": url}
 
     @override
-    def add_message(self, event: MessageAdded) -> Iterator[Encoded]:
+    def add_message(self, event: MessageAdded) -> Iterator[WireEvent]:
         yield {**_encode_data(event), "transient": False}
 
     @override
-    def add_approval(self, event: ApprovalNeeded) -> Iterator[Encoded]:
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[WireEvent]:
         call = event.approval.call
         yield from self._encode_call_once(call)
         yield {"type": "tool-approval-request", "approvalId": call.id, "toolCallId": call.id}
         yield _encode_data(event)
 
     @override
-    def encode_custom(self, event: Event) -> Iterator[Encoded]:
+    def encode_custom(self, event: Event) -> Iterator[WireEvent]:
         yield _encode_data(event)
 
     @override
-    def finish_run(self, event: RunFinished) -> Iterator[Encoded]:
+    def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
         self._is_over = True
         if event.finish_reason in ABORTED:
             yield from self._close_parts()
@@ -250,20 +250,20 @@ class VercelEncoder(Encoder):
         yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
 
     @override
-    def _open_turn(self, turn: int) -> Encoded:
+    def _open_turn(self, turn: int) -> WireEvent:
         return self._open_part("step", {"type": "start-step"}, "finish-step")
 
     @override
-    def _encode_call(self, call: ToolCall) -> Iterator[Encoded]:
+    def _encode_call(self, call: ToolCall) -> Iterator[WireEvent]:
         identity = {"toolCallId": call.id, "toolName": replace_surrogates(call.name)}
         yield {"type": "tool-input-start", **identity}
         yield {"type": "tool-input-available", **identity, "input": _parse_json(call.arguments.strip() or "{}")}
 
     @override
-    def _make_failure(self, message: str, code: str) -> Encoded:
+    def _make_failure(self, message: str, code: str) -> WireEvent:
         return {"type": "error", "errorText": message}
 
-    def _add_delta(self, kind: str, other: str, text: str) -> Iterator[Encoded]:
+    def _add_delta(self, kind: str, other: str, text: str) -> Iterator[WireEvent]:
         """Add a delta to a part; open it first, and close the other kind, if it is not open."""
         if not self._is_open(kind):
             yield from self._close_parts(other)
@@ -276,7 +276,7 @@ class VercelEncoder(Encoder):
 class _ServerSentEvents:
     """Writes what an encoder makes as server-sent events, and the last line behind it."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: RunEncoder) -> None:
         self._encoder = encoder
 
     def encode(self, event: Event) -> Iterator[str]:
@@ -289,11 +289,11 @@ class _ServerSentEvents:
         yield DONE
 
 
-def _write(part: Encoded) -> str:
+def _write(part: WireEvent) -> str:
     return f"data: {json.dumps(part, allow_nan=False)}\n\n"
 
 
-def _encode_data(event: Event) -> Encoded:
+def _encode_data(event: Event) -> WireEvent:
     facts = event_to_dict(event)
     return {"type": f"data-{facts.pop('type')}", "data": facts, "transient": True}
 
