@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.durable.support import Durable, until
 from toolkit import Decision, Limits, Runner, tool
 from toolkit.approvers import defer
 from toolkit.durable import DurableRun
+from toolkit.errors import ApprovalError
 from toolkit.models import UserMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -202,3 +204,36 @@ def test_time_of_a_sub_agent(limit: str, durable: Durable) -> None:
     )
     assert expected.calls[0].result.text == result.calls[0].result.text
     assert dict(expected.state.calls_by_tool) == dict(result.state.calls_by_tool)
+
+
+def test_approval_after_a_sub_agent(durable: Durable) -> None:
+    """The same decision on a call of a sub-agent may come again once that has ended, and another one is refused."""
+    go_on = threading.Event()
+
+    @tool(effect="read")
+    def wait() -> str:
+        """Wait."""
+        go_on.wait(30)
+        return "waited"
+
+    payer = Runner([pay], model=ScriptedModel([call("pay", amount=3), "It is paid."]))
+    script: list[Any] = [call("ask_payer", query="Pay 3."), call("wait"), "All done."]
+    runner = Runner([payer.as_tool("ask_payer", "payments"), wait], model=ScriptedModel(script), approve=ask_for_pay)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.")
+            status = await until(run.status, lambda status: status.pending)
+            call_id = status.pending[0].call.id
+            await run.approve(call_id)
+            await until(run.status, lambda status: status.turns == 2)
+            await run.approve(call_id)
+            with pytest.raises(ApprovalError) as caught:
+                await run.approve(call_id, False)
+            go_on.set()
+            return call_id, str(caught.value), await run.result()
+
+    call_id, text, result = asyncio.run(go())
+
+    assert f"The call {call_id!r} has another decision already." == text
+    assert "All done." == result.output

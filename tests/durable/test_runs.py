@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from toolkit import (
     ModelError,
     RunError,
     Runner,
+    SQLiteLedger,
     Toolbox,
     ToolContext,
     ToolError,
@@ -614,3 +616,29 @@ def test_no_worker(durable: Durable) -> None:
             await run.status()
 
     asyncio.run(go())
+
+
+def test_a_run_that_failed(durable: Durable, tmp_path: Path) -> None:
+    """Its status says that it has ended and why, and has the id by which its calls are undone."""
+    undone: list[int] = []
+
+    @tool(effect="write", undo=lambda n: undone.append(n))
+    def make(n: int) -> str:
+        """Make."""
+        return f"made {n}"
+
+    model = ScriptedModel([call("make", n=1), ModelError("No such model.", 404)])
+    runner = Runner([make], model=model, ledger=SQLiteLedger(tmp_path / "ledger.db"))
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.", run_id=f"order-{durable.queue}")
+            with pytest.raises(ModelError):
+                await run.result()
+            status = await run.status()
+            return status, await runner.aundo(status.run_id)
+
+    status, undos = asyncio.run(go())
+
+    assert ("finished", "error", "No such model.") == (status.phase, status.finish_reason, status.note)
+    assert (["undone"], [1]) == ([undo.outcome for undo in undos], undone)

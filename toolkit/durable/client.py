@@ -62,8 +62,10 @@ class RunStatus:
         messages: Number of messages so far, the first ones included.
         pending: The calls that wait for approval, those of sub-agents included.
         usage: Tokens and requests so far.
-        finish_reason: Why the run ended; else empty.
-        note: Why no worker takes the next step, where that is known; else empty.
+        finish_reason: Why the run ended, `error` where `result` raises; else empty.
+        note: Why no worker takes the next step, where that is known, or why the run failed; else empty.
+        run_id: Id of the run in the ledger, for `Runner.undo`: that of the result's state. It differs from an own
+            `run_id=`.
     """
 
     phase: Phase | Literal["opening"]
@@ -73,6 +75,7 @@ class RunStatus:
     usage: Usage
     finish_reason: FinishReason | Literal[""] = ""
     note: str = ""
+    run_id: str = ""
 
 
 class DurableRunner:
@@ -196,7 +199,14 @@ class DurableRun:
             RunError: No worker has answered within 10 seconds.
             RunNotFoundError: The server has deleted the run.
         """
+        is_running = await self._is_running()
         data = await self._look()
+        if not is_running and data["phase"] != "finished":
+            data |= {"phase": "finished", "finish_reason": "error", "pending": [], "children": []}
+            try:
+                await self.result()
+            except errors.ToolkitError as error:
+                data["note"] = str(error)
         calls = [(each, ToolCall.from_dict(each["call"])) for each in data["pending"]]
         pending = [PendingApproval(**{**each, "call": call}) for each, call in calls]
         for child in data.pop("children"):
@@ -217,7 +227,7 @@ class DurableRun:
             raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
         is_over = False
         while not is_over:
-            is_over = (await self.status()).phase == "finished" or not await self._is_running()
+            is_over = (await self.status()).phase == "finished"
             for message in await self._read(offset):
                 yield message
                 offset += 1
@@ -237,7 +247,7 @@ class DurableRun:
         offset, turn, shown, asked, is_over = 0, 0, "", set[str](), False
         while not is_over:
             status = await self.status()
-            is_over = status.phase == "finished" or not await self._is_running()
+            is_over = status.phase == "finished"
             for message in await self._read(offset):
                 for event in _tell(message, turn, shown):
                     yield event
@@ -275,7 +285,7 @@ class DurableRun:
             for child in (await self._look())["children"]:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):
                     return await DurableRun(self._client, child).approve(call_id, decision)
-            raise ApprovalError(str(failure.cause)) from None
+            raise _make_error(failure.cause) from None
 
     async def steer(self, message: str) -> None:
         """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
@@ -328,7 +338,8 @@ class DurableRun:
         return data
 
     async def _is_running(self) -> bool:
-        description = await self._handle.describe()
+        with _translated(self.id):
+            description = await self._handle.describe()
         return description.close_time is None
 
     def __repr__(self) -> str:

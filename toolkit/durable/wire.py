@@ -224,10 +224,11 @@ class RunInput:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """The output of the workflow."""
+    """The output of the workflow, with the decisions on its calls: that of a sub-agent is read by the run above."""
 
     state: str
     output: str
     finish_reason: FinishReason
     model: str
     unread: Sequence[str] = ()
+    decided: Sequence[Verdict] = ()

@@ -116,6 +116,7 @@ class RunWorkflow:
             finish_reason=reason,
             model=plan.model,
             unread=[message.text for message in self._queue.close()],
+            decided=[*self._decided.values()],
         )
 
     @workflow.signal(name=wire.STEER)
@@ -149,6 +150,7 @@ class RunWorkflow:
         """Return where the run is, as plain data."""
         state = self._conversation.state if self._conversation else None
         return {
+            "run_id": self._given.run_id,
             "phase": state.phase if state else "opening",
             "turns": state.turns if state else 0,
             "finish_reason": state.finish_reason if state else "",
@@ -384,6 +386,7 @@ class RunWorkflow:
             self._children.remove(child_id)
             if timer is not None:
                 timer.cancel()
+        self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # which may come again
         state = RunState.from_json(outcome.state)
         names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
         answer = wire.ChildAnswer(output=outcome.output, finish_reason=outcome.finish_reason)
