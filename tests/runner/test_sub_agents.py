@@ -616,6 +616,15 @@ def test_named_runner(name: str, made: str) -> None:
     assert f"<Runner {name!r} of " in repr(worker)
 
 
+def test_name_without_a_letter() -> None:
+    """A name that leaves nothing for the tool's is refused; `as_tool` may give the tool another."""
+    worker = Runner(model=ScriptedModel([]), name="!!!")
+
+    with pytest.raises(DefinitionError, match=r"name='!!!'\) has no letter or digit"):
+        Runner([worker])
+    assert "ask" == worker.as_tool("ask").name
+
+
 def test_name_alone() -> None:
     """By default a runner is described by its name; as_tool() replaces what it is given."""
     worker = Runner(model=ScriptedModel([]), name="books")

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, MCPError
 
 from toolkit import DefinitionError, FatalError, File, Image, Runner, ToolContext, ToolError, tool
+from toolkit.cli import main
 from toolkit.models import ModelResponse, UserMessage
 from toolkit.serve.mcp import make_server, prompt, resource
 from toolkit.sources.mcp import MCP
@@ -212,12 +213,45 @@ def test_no_prompts() -> None:
         (lambda: resource("app://{x}")(config.tool), r"has the parameters \['x'\], and the function \[\]"),
         (lambda: make_server([], resources=[config.tool]), r"is not a resource: decorate its function with @resource"),
         (lambda: make_server([], prompts=[greet, greet]), 'duplicate tool name "greet"'),
+        (lambda: make_server([], prompts=[config]), r"config\(\) is a resource: pass it as resources="),
+        (lambda: make_server([], resources=[me, resource("me://{name}")(lambda name: name)]), "Two resources have"),
     ],
 )
 def test_mistakes(make: Callable[[], object], text: str) -> None:
-    """A resource without an address, or with other parameters, is refused when it is made."""
+    """A resource without an address of its own, or with other parameters, and what is none, are refused at once."""
     with pytest.raises(DefinitionError, match=text):
         make()
+
+
+def test_missing_deps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A prompt or resource that takes deps is refused where there are none, also by `toolkit serve`."""
+
+    @resource("deps://all")
+    def mine(context: ToolContext[int]) -> int:
+        """Mine."""
+        return context.deps
+
+    with pytest.raises(TypeError, match=r"mine\(\) takes a ToolContext\[int\], and there are no deps"):
+        make_server([], resources=[mine])
+    with MCP(make_server([], resources=[mine], deps=7)) as server:
+        assert ["7"] == server.read_resource("deps://all")
+
+    file = tmp_path / "needy.py"
+    file.write_text(
+        "from toolkit import ToolContext\nfrom toolkit.serve.mcp import prompt\n\n"
+        "@prompt\ndef ask(context: ToolContext[int]) -> str:\n    return ''\n"
+    )
+    assert 1 == main(["serve", str(file)])
+    assert "ask() takes a ToolContext[int]" in capsys.readouterr().err
+
+
+def test_prompts_alone(tmp_path: Path) -> None:
+    """`toolkit serve FILE` serves a file that has prompts and no tools."""
+    file = tmp_path / "asking.py"
+    file.write_text("from toolkit.serve.mcp import prompt\n\n@prompt\ndef ask() -> str:\n    return 'Why?'\n")
+    command = [sys.executable, "-m", "toolkit", "serve", file]
+    with MCP(command, name="asking", env={"PYTHONPATH": ":".join(sys.path)}) as server:
+        assert ([UserMessage("Why?")], ()) == (server.get_prompt("ask"), tuple(server.tools))
 
 
 SERVER = make_server([], prompts=[review, greet], resources=RESOURCES)

@@ -191,8 +191,15 @@ def hand_back(reason: str) -> str:
 
 
 def name_sub_agent(runner: str) -> str:
-    """Make a tool's name of a runner's: `Math Expert` becomes `subagent_Math_Expert`."""
-    return safe_name("subagent_" + re.sub(r"[\W_]+", "_", runner).strip("_"))
+    """Make a tool's name of a runner's: `Math Expert` becomes `subagent_Math_Expert`.
+
+    Raises:
+        DefinitionError: It has no letter or digit.
+    """
+    words = re.sub(r"[\W_]+", "_", runner).strip("_")
+    if not words:
+        raise DefinitionError(f"Runner(name={runner!r}) has no letter or digit for a tool's name: give it another.")
+    return safe_name(f"subagent_{words}")
 
 
 def make_sub_agent(

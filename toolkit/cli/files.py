@@ -19,12 +19,13 @@ NO_TOOLS = "{place} has no tools. Decorate a function with @tool{functions}."
 TAKE_ALL = ", or take its functions as they are with --all: {names}"
 
 
-def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
+def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[object], ...] = ()) -> Runner | Toolbox:
     """Import a file or module, and return its Runner, its Toolbox, or a toolbox of its tools.
 
     Args:
         target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`.
         all_functions: Take the tools and the public functions that are defined there, and nothing else.
+        instead: Kinds of values, such as prompts, with any of which a file without tools is an empty toolbox.
 
     Raises:
         DefinitionError: There is no such file, module or name; there are no tools; or there are several runners or
@@ -50,7 +51,7 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
     functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
     tools = {id(value): value for value in values.values() if isinstance(value, Tool)}
     found = [*tools.values(), *(functions.values() if all_functions else ())]
-    if not found:
+    if not found and not any(isinstance(value, instead) for value in values.values()):
         names = TAKE_ALL.format(names=", ".join(functions)) if functions and not all_functions else ""
         raise DefinitionError(NO_TOOLS.format(place=place, functions=names))
     return Toolbox(found)

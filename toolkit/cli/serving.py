@@ -70,21 +70,21 @@ def serve(
     if a2a:
         _serve_agent(file, all_functions=all_functions, http=http)
         return
-    with redirect_stdout(sys.stderr):  # standard output is the client's
-        runner, toolbox = load(file, all_functions=all_functions)
-    if runner is not None:
-        fail(f"{file} has a Runner, whose gates would not hold for a client. {suggest_toolbox(file)}")
-    for tool in toolbox:
-        refuse_deps(tool)
     try:
         from toolkit.serve import mcp
         from toolkit.serve.prompts import Prompt, Resource
     except ImportError as error:
         fail(error)
+    with redirect_stdout(sys.stderr):  # standard output is the client's
+        runner, toolbox = load(file, all_functions=all_functions, instead=(Prompt, Resource))
+    if runner is not None:
+        fail(f"{file} has a Runner, whose gates would not hold for a client. {suggest_toolbox(file)}")
+    prompts, resources = (find_values(file, kind).values() for kind in (Prompt, Resource))
+    for tool in (*toolbox, *(each.tool for each in (*prompts, *resources))):
+        refuse_deps(tool)
     if http is not None:
         host, port = parse_address(http)
         print(f"http://{host}:{port}/mcp", file=sys.stderr)
-    prompts, resources = (find_values(file, kind).values() for kind in (Prompt, Resource))
     name = Path(file.partition(":")[0]).stem
     mcp.serve(toolbox, http=http, name=name, prompts=prompts, resources=resources)
 

@@ -21,10 +21,10 @@ from toolkit.cli.options import Approval, fail
 OWN_DIRECTORY = str(Path(__file__).parent)
 
 
-def load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
+def load(file: str, *, all_functions: bool, instead: tuple[type[object], ...] = ()) -> tuple[Runner | None, Toolbox]:
     """Return the Runner of a file, if it has one, and its toolbox; an error of the file is shown from its own lines."""
     try:
-        tools = load_tools(file, all_functions=all_functions)
+        tools = load_tools(file, all_functions=all_functions, instead=instead)
     except ToolkitError:
         raise
     except SystemExit as end:

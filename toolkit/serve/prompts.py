@@ -32,6 +32,7 @@ from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
 from toolkit._tools.results import write_value
+from toolkit._tools.tool import check_deps
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 
 logger = logging.getLogger("toolkit")
@@ -127,13 +128,20 @@ class Library:
         deps: Given to the functions as `ToolContext.deps`.
 
     Raises:
-        DefinitionError: Two prompts have one name, or something is neither.
+        DefinitionError: Two prompts have one name, or two resources one address; or something is neither.
+        TypeError: One of them takes `deps` of a type, and there are none, or others.
     """
 
     def __init__(self, prompts: Iterable[object], resources: Iterable[object], deps: Any) -> None:
         self._deps = deps
-        self.prompts = Toolbox([each.tool if isinstance(each, Prompt) else each for each in prompts])
+        self.prompts = Toolbox([*map(_take_prompt, prompts)])
         self.resources = [*map(_check_resource, resources)]
+        places = dict[str, Resource]()
+        for each in self.resources:
+            if places.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
+                raise DefinitionError(f"Two resources have the address {each.uri!r}, of which one would be read.")
+        for made in (*self.prompts, *(each.tool for each in self.resources)):
+            check_deps(made, deps, "pass deps= to the server")
 
     async def list_prompts(self, _: Any, __: Any) -> types.ListPromptsResult:
         """Answer prompts/list."""
@@ -177,6 +185,12 @@ class Library:
         if result.is_error:
             raise MCPError(types.INVALID_PARAMS, result.text or result.error or "")
         return result
+
+
+def _take_prompt(given: Any) -> Any:
+    if isinstance(given, Resource):
+        raise DefinitionError(f"{given.tool.origin} is a resource: pass it as resources=.")
+    return given.tool if isinstance(given, Prompt) else given
 
 
 def _check_resource(given: object) -> Resource:
