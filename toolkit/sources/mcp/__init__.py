@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds
 NO_DESCRIPTION = "MCP tool (no description)"
-LOST = "The connection to the MCP server {name!r} was lost. Whether it has executed the call is unknown."
+LOST = "The connection to the MCP server {name!r} was lost{reason}. Whether it has executed the call is unknown."
 CHANGED = "{name} is not what it was when it was locked. It was not called."
 RESOURCES = ("resources", "resource_templates")
 MAX_ERROR = 500  # characters of what a server says about a call
@@ -312,7 +312,7 @@ class MCP(RemoteSource):
         if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
             return TimedOut.after(self._timeout)  # as the tool's own limit does
         if session.is_lost(error):
-            return Failed(LOST.format(name=self.name))
+            return Failed(LOST.format(name=self.name, reason=f": {session.fault}" if session.fault else ""))
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
 
     def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:

@@ -105,6 +105,11 @@ class Session:
         is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
         return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)
 
+    @property
+    def fault(self) -> str:
+        """Why the connection was ended here; empty where it was not."""
+        return self._server.fault if isinstance(self._server, Streams) else ""
+
     async def start(self) -> None:
         """Connect and list the tools.
 
@@ -155,7 +160,9 @@ class Session:
             return leaf
         if streams.errors is not None and leaf.code == types.CONNECTION_CLOSED:
             words = await streams.errors.read_end()
-            return CommandEnded("\nIt wrote:\n".join(filter(None, ["the command ended at once.", words])))
+            return CommandEnded(
+                "\nIt wrote:\n".join(filter(None, [f"{streams.fault or 'the command ended at once'}.", words]))
+            )
         if streams.status is not None and leaf.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             return MCPError(leaf.code, f"its last answer had the HTTP status {streams.status}.", leaf.data)
         return leaf

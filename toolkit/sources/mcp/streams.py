@@ -23,6 +23,8 @@ from toolkit._schema.json_text import escape_confusable
 MAX_MESSAGE = 16 * 2**20  # bytes
 # The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
 LINES = "toolkit_lines"
+# What stands for a line that is too long; no message.
+TOO_LONG = "TOO LONG FOR TOOLKIT"
 MAX_WORDS = 500  # characters at the end of a command's standard error that are shown
 MAX_END = 4 * MAX_WORDS  # bytes that have so many
 LAST_WORDS = 1.0  # seconds to wait for that end
@@ -35,6 +37,7 @@ class Streams(AbstractAsyncContextManager[Any]):
         has_ended: Whether the server has ended the connection.
         errors: The standard error of a command; None for a URL.
         status: The last HTTP status of a URL that is an error, such as "401 Unauthorized".
+        fault: Why the connection was ended here; empty where it was not.
         on_result: Receives each result of the server before the mcp package does, and may change it.
     """
 
@@ -42,6 +45,7 @@ class Streams(AbstractAsyncContextManager[Any]):
         self._streams = streams
         self.errors = errors
         self.status: str | None = None
+        self.fault = ""
         self.has_ended = False
         self.on_result: Callable[[dict[str, Any]], object] | None = None
 
@@ -88,7 +92,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
-    """Decodes UTF-8; the rest of a line that is too long is left out, so that it is no message."""
+    """Decodes UTF-8; in place of a line that is too long stands one that says so."""
 
     length = 0  # bytes of the line that has not ended
     skips = False  # its rest
@@ -106,7 +110,7 @@ class _LineDecoder(codecs.BufferedIncrementalDecoder):
         if self.length > MAX_MESSAGE:
             self.skips, self.length = True, 0
             self.reset()
-            return "\n"
+            return f"\n{TOO_LONG}\n"
         return super().decode(data, final)
 
 
@@ -140,6 +144,9 @@ class _Received:
 
     async def __anext__(self) -> Any:
         item = await self._stream.__anext__()
+        if isinstance(item, Exception) and TOO_LONG in str(item):
+            self._owner.fault = f"it sent a line of more than {MAX_MESSAGE:,} bytes"
+            raise StopAsyncIteration
         message = getattr(item, "message", None)
         if self._owner.on_result is not None and isinstance(message, types.JSONRPCResponse):
             self._owner.on_result(message.result)
