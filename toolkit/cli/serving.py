@@ -79,8 +79,8 @@ def serve(
         runner, toolbox = load(file, all_functions=all_functions, instead=(Prompt, Resource))
     if runner is not None:
         fail(f"{file} has a Runner, whose gates would not hold for a client. {suggest_toolbox(file)}")
-    prompts, resources = (find_values(file, kind).values() for kind in (Prompt, Resource))
-    for tool in (*toolbox, *(each.tool for each in (*prompts, *resources))):
+    prompts, resources = find_values(file, Prompt).values(), find_values(file, Resource).values()
+    for tool in (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)):
         refuse_deps(tool)
     if http is not None:
         host, port = parse_address(http)
