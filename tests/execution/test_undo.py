@@ -26,6 +26,8 @@ from toolkit import (
     ModelError,
     Runner,
     RunResult,
+    RunState,
+    Session,
     SQLiteLedger,
     SQLiteRuns,
     Tool,
@@ -163,6 +165,70 @@ def test_runs_that_stay(options: dict[str, Any]) -> None:
     assert {"booked", "rented"} == {each[0] for each in travel.done}
 
 
+def test_cancelled_task() -> None:
+    """A run whose asyncio task is cancelled is undone before the task ends."""
+    travel = Travel()
+
+    @tool
+    async def wait() -> None:
+        """Wait."""
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(runner.arun("Go.", deps="deps"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    started = asyncio.Event()
+    tools = [*Toolbox.from_object(travel), wait]
+    runner = Runner(tools, model=ScriptedModel([BOTH, call("wait")]), undo_on_failure=True)
+    asyncio.run(main())
+
+    assert UNDONE == travel.done[2:]
+
+
+def test_session_conflict() -> None:
+    """A run that fails at its end, where its session has changed meanwhile, is undone."""
+    travel, session = Travel(), Session()
+
+    def answer(_: Any) -> str:
+        Runner(model=ScriptedModel(["Hi."])).run("Meanwhile.", session=session)
+        return "Booked."
+
+    with pytest.raises(ConversationError) as raised:
+        travel.make(BOTH, answer, undo_on_failure=True).run("Go.", session=session, deps="deps")
+
+    assert UNDONE == travel.done[2:]
+    assert ["undone"] * 2 == [each.outcome for each in raised.value.result.undone]  # type: ignore[attr-defined]
+
+
+def test_failing_checkpoint() -> None:
+    """Where saving fails after the undo as well, the run raises what it failed with."""
+
+    def save(state: RunState) -> None:
+        if state.phase == "finished":
+            raise OSError("disk full")
+
+    for end, error in ((ModelError("down"), ModelError), ("Booked.", OSError)):
+        travel = Travel()
+        with pytest.raises(error):
+            travel.make(BOTH, end, undo_on_failure=True, checkpoint=save).run("Go.", deps="deps")
+
+        assert UNDONE == travel.done[2:]
+
+
+def test_session_of_an_undone_run() -> None:
+    """A run that was cancelled and undone leaves no messages in its session."""
+    session = Session()
+    runner: Runner = Travel().make(BOTH, lambda _: runner.cancel() and "Late.", undo_on_failure=True)
+    runner.run("Go.", session=session, deps="deps")
+
+    assert () == tuple(session.messages)
+
+
 # -- what an undo takes
 
 
@@ -290,6 +356,10 @@ def test_timeouts_are_unknown() -> None:
     (undo,) = runner.undo(state)
 
     assert ("unknown", True) == (undo.outcome, "Timed out" in undo.error)
+
+
+def book_once(request: Any) -> Any:
+    return call("book", obj="x") if len(request.messages) == 1 else "Done."
 
 
 def book_three(undo: Any, end: Any = "Done.", **options: Any) -> Runner:
@@ -483,6 +553,30 @@ def test_resumed_after_a_sub_agent() -> None:
     assert "Done." == runner.resume(paused.state, {waiting.call.id: True}).output
 
 
+def test_instances() -> None:
+    """A call of a tool that another instance has, too, is not undone by the wrong one."""
+    first, second = Travel(), Travel()
+    inner = second.make(call("book", city="Oslo"), "Booked.").as_tool("ask", "Book.")
+    tools = [*Toolbox.from_object(first), inner]
+    runner = Runner(tools, model=ScriptedModel([call("ask", query="Oslo."), "Done."]))
+    (undo,) = runner.undo(runner.run("Go.").state, deps="deps")
+
+    assert ("failed", True) == (undo.outcome, "Two tools here are called 'book'" in undo.error)
+    assert ([], [("booked", "Oslo")]) == (first.done, second.done)
+
+
+def test_sub_agent_without_a_record() -> None:
+    """Where a sub-agent may have done something, and there is no record of it, it is an error."""
+
+    def make() -> Runner:
+        inner = book_three(len).as_tool("ask", "Book.")
+        return Runner([inner], model=ScriptedModel([call("ask", query="Book."), "Done."]))
+
+    state = make().run("Go.").state
+    with pytest.raises(ConversationError, match="no record of the calls"):
+        make().undo(state)
+
+
 # -- the run afterwards
 
 
@@ -538,6 +632,16 @@ def test_unknown_runs() -> None:
                 runner.undo(given)
     with pytest.raises(TypeError, match="takes result.state, or the id of a run"):
         runner.undo(None)  # type: ignore[arg-type]
+
+
+def test_forgotten_runs() -> None:
+    """A runner without a ledger forgets old runs: to undo one of them is an error."""
+    runner = Runner([tool(len, name="book", description="Book.", undo=print)], model=ScriptedModel(book_once))
+    first, *_, last = [runner.run("Go.").state for _ in range(1_001)]
+    with pytest.raises(ConversationError, match="no record of the calls"):
+        runner.undo(first)
+
+    assert ["undone"] == [each.outcome for each in runner.undo(last)]
 
 
 def test_runs_without_calls() -> None:

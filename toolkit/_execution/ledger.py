@@ -108,6 +108,25 @@ class MemoryLedger:
             self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in (*refused, *started)}
 
 
+class RecentLedger(MemoryLedger):
+    """A ledger in memory that forgets all but the latest runs, and shortens those that it is to keep."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(runs)
+        self._kept: set[str] = set()
+
+    def keep(self, run_id: str) -> None:
+        """Keep for ever which calls of a run have started."""
+        with self._lock:
+            self._kept.add(run_id)
+
+    def _shorten(self, run_id: str) -> None:
+        if run_id in self._kept:
+            super()._shorten(run_id)
+        else:
+            del self._whole[run_id]
+
+
 # The entries of one run, in the order in which they were written.
 _Run: TypeAlias = dict[tuple[str, Stage], LedgerEntry]
 

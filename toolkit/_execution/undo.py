@@ -35,6 +35,7 @@ UNFINISHED = "The call was started and has no result: it may have taken effect, 
 UNKNOWN_RESULT = "It is not known whether the call took effect, and it was not undone: {}"
 BROKEN_OFF = "The undo was started before and has no result yet: it may have taken effect, and was not run again."
 NO_UNDO = "There is no tool {!r} with an undo here."
+TWO_TOOLS = "Two tools here are called {!r}, and it is not known which of them ran: it was not undone."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,12 @@ def _name_function(made: Tool[..., Any]) -> str:
     return made.origin.removeprefix(f"{find_module(made)}.")
 
 
+def _list_functions(made: Tool[..., Any]) -> list[Any]:
+    """List the functions that a tool and its undo call; methods of one instance are equal, those of two are not."""
+    handlers = made.handler.function_handler, take_undo(made).handler.function_handler
+    return [handler and handler.function for handler in handlers]
+
+
 def _may_have_run(result: ToolResult) -> bool:
     """Return whether a call that failed may still have its effect: nobody waited for its end."""
     return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
@@ -133,8 +140,8 @@ class Undoer:
         entries = await self._call(lambda: self.ledger.read(self._recorded_as))
         found = _list_done(entries, self.run_id)
         for each in found:
-            if (made := self._find(each)) is not None:
-                check_deps(made[1], self.deps, "pass deps= to undo")
+            for made in self._find(each):
+                check_deps(take_undo(made), self.deps, "pass deps= to undo")
         undone = [await self._undo(each) for each in reversed(found)]
         for undo in undone:
             if undo.outcome != "undone":
@@ -145,12 +152,14 @@ class Undoer:
     def _recorded_as(self) -> str:
         return self.above or self.run_id
 
-    def _find(self, done: _Done) -> tuple[Tool[..., Any], Tool[..., Any]] | None:
-        """Find the tool of a call, and its undo as a tool."""
+    def _find(self, done: _Done) -> list[Tool[..., Any]]:
+        """Find the tools that may have made a call: several of one name may be those of different instances."""
+        found: list[Tool[..., Any]] = []
         for made in self.tools:
-            if made.settings.undo and (made.name, _name_function(made)) == (done.call.name, done.function):
-                return made, take_undo(made)
-        return None
+            is_its = made.settings.undo and (made.name, _name_function(made)) == (done.call.name, done.function)
+            if is_its and not any(_list_functions(made) == _list_functions(each) for each in found):
+                found.append(made)
+        return found
 
     async def _undo(self, done: _Done) -> Undo:
         call, finished = done.call, done.stages.get("finished")
@@ -161,9 +170,10 @@ class Undoer:
             return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
         if "finished" in done.undo_stages:
             return Undo(call=call, outcome="undone")
-        if (found := self._find(done)) is None:
-            return Undo(call=call, outcome="failed", error=NO_UNDO.format(call.name))
-        made, undo = found
+        found = self._find(done)
+        if len(found) != 1:
+            return Undo(call=call, outcome="failed", error=(TWO_TOOLS if found else NO_UNDO).format(call.name))
+        made = found[0]
         try:
             arguments, _ = made._invocation.parser.parse(call.arguments)
             value = made.handler.returns.check(json.loads(result["value"]))
@@ -171,7 +181,7 @@ class Undoer:
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)
-        return await self._run(done, undo, values)
+        return await self._run(done, take_undo(made), values)
 
     async def _run(self, done: _Done, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""

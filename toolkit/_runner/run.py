@@ -59,8 +59,10 @@ from toolkit.models import CallReady, Model, Piece
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
 
-# How a run ends that was broken off.
+# Finish reasons after which `undo_on_failure` undoes the calls.
 UNDONE_REASONS = frozenset({"cancelled", "stopped"})
+# Exceptions after which it does not.
+_LEFT = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,7 +83,7 @@ class Run(Generic[T]):
         session: Gets the messages of the run when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
         limit_rate: Makes the model keep a rate, where there is one.
-        make_undoer: Makes what undoes its calls where it raises an exception, is cancelled or stopped.
+        create_undoer: Creates an `Undoer` of its calls, for where it raises an exception, is cancelled or stopped.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
         result: None until the run has ended.
@@ -103,7 +105,7 @@ class Run(Generic[T]):
     session: SessionEnd | None
     calls: dict[str, ToolCallFinished]
     limit_rate: Callable[[Model], Model] | None = None
-    make_undoer: Callable[[Backend], Undoer] | None = None
+    create_undoer: Callable[[Backend], Undoer] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
@@ -183,9 +185,9 @@ class Run(Generic[T]):
                 except Halt as halt:
                     conversation.end("halted", output=str(halt))
                     self._set_result(str(halt), "halted")
-            for dropped in self.caller.drop_early():
-                yield dropped
-            result = await self._save(require_result(self.result), backend)
+                for dropped in self.caller.drop_early():
+                    yield dropped
+                result = await self._save(require_result(self.result), backend)
         output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -196,28 +198,31 @@ class Run(Generic[T]):
 
     @asynccontextmanager
     async def _undoing(self, backend: Backend) -> AsyncIterator[None]:
-        """Undo the calls of a run that an exception ends, if the runner is to."""
+        """Undo the calls of a run that an exception or the end of its task ends, if the runner is to."""
         try:
             yield
-        except Exception:
-            if self.make_undoer is not None:
-                self._end_here("error")
-                await self._undo(require_result(self.result), backend)
-                await self._keep(backend)
+        except BaseException as error:  # a cancelled task among them
+            if self.create_undoer is not None and not isinstance(error, _LEFT):
+                self._end_here("error" if isinstance(error, Exception) else "cancelled")
+                try:
+                    await self._undo(require_result(self.result), backend)
+                    await self._keep(backend)
+                except Exception:  # the first one is why the run has ended
+                    logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
             raise
 
     async def _undo(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
         """Undo the calls of the run, which has ended; returns its result with what became of them."""
-        if self.make_undoer is None:
+        if self.create_undoer is None:
             return result
-        self.result = replace(result, undone=await self.make_undoer(backend).undo())
+        self.result = replace(result, undone=await self.create_undoer(backend).undo())
         return self.result
 
     async def _save(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
         """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
         if result.finish_reason in UNDONE_REASONS:
             result = await self._undo(result, backend)
-        if self.session is not None and not result.is_paused:
+        if self.session is not None and not (result.is_paused or result.undone):
             await call_function(self.session.save, (result.messages,), backend)
         await self._keep(backend)
         return result

@@ -21,7 +21,7 @@ from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.ledger import MemoryLedger
+from toolkit._execution.ledger import Ledger, RecentLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
@@ -60,7 +60,7 @@ from toolkit.models.default import ModelChoice
 
 logger = logging.getLogger("toolkit")
 
-# Resumed runs whose results a runner without a ledger remembers.
+# Runs that a runner without a ledger remembers whole, to resume or undo them.
 MAX_REMEMBERED = 1_000
 # Effects of calls that need approval where the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
@@ -116,7 +116,8 @@ class RunFactory:
         self._order: Order = check_order(given.get("order", "parallel"))
         self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
         self._hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
-        self.ledger = MemoryLedger(MAX_REMEMBERED) if (ledger := given.get("ledger")) is None else ledger
+        self._recent = RecentLedger(MAX_REMEMBERED)
+        self.ledger: Ledger = self._recent if (ledger := given.get("ledger")) is None else ledger
         # What stands before the calls of a run that no other one has started.
         self._dispatcher = Dispatcher(
             tools={},
@@ -144,7 +145,7 @@ class RunFactory:
         may_undo = state is None or any(made.settings.undo for made in walk_tools(called))
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
-        undone = await self.make_undoer(backend, run_id=run_id, deps=deps).undo()
+        undone = await self.create_undoer(backend, run_id=run_id, deps=deps).undo()
         if saved is not None and state is not None and state.phase != "finished":
             conversation = Conversation.restore(state)
             conversation.end("cancelled")
@@ -223,18 +224,26 @@ class RunFactory:
             session=SessionEnd(request.session, len(earlier), known) if request.session else None,
             limit_rate=request.limit_rate,
             calls=restore_calls(state) if state else {},
-            make_undoer=self._choose_undoer(dispatcher, conversation.run_id, request.deps),
+            create_undoer=self._choose_undoer(dispatcher, conversation.run_id, request.deps),
         )
         self.active.add(run)
         return run
 
-    def make_undoer(self, backend: Backend, **options: Any) -> Undoer:
-        """Make what undoes the calls of a run of this runner; `options` are the other fields of an Undoer."""
-        tools = [*walk_tools(self.toolbox.snapshot().values())]
-        return Undoer(**{"tools": tools, "ledger": self.ledger, "backend": backend, **options})
+    def create_undoer(
+        self, backend: Backend, *, run_id: str, deps: Any, above: str = "", ledger: Ledger | None = None
+    ) -> Undoer:
+        """Create an `Undoer` with this runner's tools and, by default, its ledger."""
+        return Undoer(
+            tools=[*walk_tools(self.toolbox.snapshot().values())],
+            ledger=self.ledger if ledger is None else ledger,
+            run_id=run_id,
+            above=above,
+            deps=deps,
+            backend=backend,
+        )
 
     def _choose_undoer(self, dispatcher: Dispatcher, run_id: str, deps: Any) -> Callable[[Backend], Undoer] | None:
-        """Return what makes the undoer of a run that is broken off; None where the runner is not to undo it.
+        """Return what creates the `Undoer` of a run that is broken off; None where the runner is not to undo it.
 
         Raises:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
@@ -246,7 +255,7 @@ class RunFactory:
                 check_deps(take_undo(made), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
         ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
-        return partial(self.make_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
+        return partial(self.create_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
 
     def _create_conversation(
         self,
@@ -387,7 +396,8 @@ class RunFactory:
             own = replace(own, approvers=(recorded,))
         if own.ledger is not None:
             return own
-        return replace(own, ledger=self.ledger, suspects=_list_open_ids(state))
+        self._recent.keep(state.run_id)
+        return replace(own, ledger=self._recent, suspects=_list_open_ids(state))
 
 
 def _is_foreign(made: AnyTool | None) -> bool:

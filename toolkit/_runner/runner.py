@@ -105,9 +105,9 @@ class Runner(Controls, Delegate):
         max_parallel: How many calls run at the same time, at most.
         early: Whether calls of tools with effect="read" start while the answer is still arriving.
         refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
-        undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, is cancelled
-            or is stopped by an approver: `RunResult.undone`. Not where its process dies, Ctrl-C ends it, or its stream
-            is left early.
+        undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, it or its
+            task is cancelled, or an approver stops it: `RunResult.undone`. Not where its process dies, Ctrl-C ends it
+            outside asyncio, or its stream is left early. The session gets no messages of a run that was undone.
         format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
             `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a
             limit, keep their texts.
@@ -421,8 +421,9 @@ class Runner(Controls, Delegate):
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
 
-        Those of a sub-agent join it, with the name of its tool before theirs: `subagent_math/add`. Of a key counts
-        whether it is there. Client, address, ledger and checkpoint, which say where a run runs, do not count.
+        Those of a sub-agent join it, with the name of its tool before theirs: `subagent_math/add`. Of
+        `api_key`, only whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are
+        left out: they say where a run executes, not what it does.
 
         Raises:
             DefinitionError: A tool cannot be described to a model; or the sub-agents form a circle, or are nested too
