@@ -585,6 +585,13 @@ def make_plain(value: Any) -> Any:
         return f"<{type(value).__name__}>"
 
 
+def write_output(value: Any) -> str:
+    """Write the answer of a run as text: one that is no text as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(clean_json(make_plain(value)), ensure_ascii=False)
+
+
 def clean_json(value: Any) -> Any:
     """Replace what strict JSON in UTF-8 cannot hold: unpaired surrogates, NaN and infinities."""
     if isinstance(value, str):

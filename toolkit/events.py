@@ -281,7 +281,11 @@ class LimitReached:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFinished:
-    """The last event of a run."""
+    """The last event of a run.
+
+    Attributes:
+        output: The answer; one that is no text as JSON.
+    """
 
     output: str
     finish_reason: FinishReason

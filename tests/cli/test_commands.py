@@ -255,9 +255,19 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["lsit", "tools.py"], 2, "list"),
         (["run", "tools.py", "Hi", "-T", "get_wether"], 1, "did you mean 'get_weather'?"),
         (["run", "tools.py", "Hi", "-o", "temperature"], 2, "'temperature' is not KEY=VALUE, such as temperature=0"),
-        (["run", "tools.py", "Hi", "-o", "model=3"], 1, "the Runner sets it"),
+        (["run", "tools.py", "Hi", "-o", "model=3"], 2, "use -m 3"),
+        (
+            ["run", "tools.py", "Hi", "-a", "data.bin"],
+            2,
+            "a PDF, nor text in UTF-8.\n",
+        ),
+        (["run", "tools.py", "Hi", "--schema", "[1]"], 2, "a schema is an object"),
         (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "it is neither JSON nor a file with it"),
-        (["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'], 1, "type is not one of array, boolean"),
+        (
+            ["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'],
+            2,
+            "--schema: it is no JSON Schema: ",
+        ),
     ],
 )
 def test_mistakes(
@@ -265,6 +275,7 @@ def test_mistakes(
 ) -> None:
     """A mistake is a line on standard error that says what is wrong, with an exit code of its kind."""
     (files / "tools.txt").touch()
+    (files / "data.bin").write_bytes(b"\xff\xfe\x00")
     assert code == main(arguments)
     captured = capsys.readouterr()
 
@@ -326,19 +337,20 @@ def test_lock(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(files / "new.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Say whether it is."\n')
 
     assert 1 == main(["lock", "new.py"])
-    assert (
-        'ready: description was "Return whether it is.", is "Say whether it is." (reworded)' in capsys.readouterr().err
-    )
+    error = capsys.readouterr().err
+    assert 'ready: description was "Return whether it is.", is "Say whether it is." (reworded)' in error
+    assert error.endswith("write it again: toolkit lock new.py --update.\n")
     assert [0, 0] == [main(["lock", "new.py", "--update"]), main(["lock", "new.py"])]
 
 
 def test_run_in_a_pipe(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a pipe the answer alone is on standard output, and the calls are on standard error."""
+    """In a pipe the answer alone is on standard output, and the calls alone are on standard error."""
     assert 0 == main(["run", "tools.py", "Weather?", "--base-url", server.base_url, "-m", "m", "-i", "Be brief."])
     captured = capsys.readouterr()
 
     assert "It is warm.\n" == captured.out
     assert "Call      get_weather(city='Jakarta')\nResult    1 days of 21 degrees celsius in Jakarta\n" in captured.err
+    assert "warm" not in captured.err
     assert ["Be brief.", "Weather?"] == [message["content"] for message in server.requests[0].body["messages"]]
 
 
@@ -408,6 +420,17 @@ def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], is_
     assert '{"degrees": 21}\n' == capsys.readouterr().out
 
 
+def test_json_of_an_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json and a schema the output of the last event is JSON, too."""
+    with FakeServer([reply.text('{"wet": true}')]) as server:
+        schema = '{"type": "object", "properties": {"wet": {"type": "boolean"}}, "required": ["wet"]}'
+        options = ["--schema", schema, "--json", "--base-url", server.base_url, "-m", "m"]
+        assert 0 == main(["run", "tools.py", "Weather?", *options])
+
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {"wet": True} == json.loads(last["output"])
+
+
 def test_run_as_json(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json each line is an event; the last one has the answer."""
     assert 0 == main(["run", "tools.py", "Weather?", "--json", "--base-url", server.base_url, "-m", "m"])
@@ -418,11 +441,19 @@ def test_run_as_json(files: Path, server: FakeServer, capsys: pytest.CaptureFixt
 
 
 def test_run_without_an_answer(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run that ends without an answer has exit code 3, and says why."""
-    with FakeServer([reply.calls(("get_weather", {"city": "A"})), reply.text("")]) as server:
-        options = ["--base-url", server.base_url, "-m", "m", "--max-turns", "1"]
+    """A run that ends without an answer has exit code 3, and says why in a sentence; its last text is printed once."""
+    calls = reply.calls(("get_weather", {"city": "A"}))
+    with FakeServer([calls, reply.text("I was stopped."), reply.text("Cut", finish_reason="length")]) as server:
+        options = ["--base-url", server.base_url, "-m", "m"]
+        assert 3 == main(["run", "tools.py", "Weather?", *options, "--max-turns", "1"])
+        limited = capsys.readouterr()
         assert 3 == main(["run", "tools.py", "Weather?", *options])
-    assert "max_turns" in capsys.readouterr().err
+
+    assert 1 == "".join(limited).count("I was stopped.")
+    assert limited.err.endswith(
+        "toolkit: The run stopped after 1 turn: raise --max-turns, or the Runner's max_turns.\n"
+    )
+    assert capsys.readouterr().err.endswith(": allow it more tokens, such as by -o max_tokens=4000.\n")
 
 
 class Terminal(io.StringIO):
@@ -641,7 +672,8 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     run_id, phase = (out := capsys.readouterr().out).split()
     assert f"{run_id}  {phase}\n" == out  # and no line for the answer that is not there
     codes += [main(["resume", "agent.py", run_id])]  # without a terminal the call goes on waiting
-    assert 'pay({"amount": 5}) waits for approval' in capsys.readouterr().err
+    waits = f'toolkit: pay({{"amount": 5}}) waits for approval. Decide on it: toolkit resume agent.py {run_id}\n'
+    assert capsys.readouterr().err.endswith(waits)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda: "y")
     codes += [main(["resume", "agent.py", run_id, "-q"])]
@@ -652,6 +684,18 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         "toolkit: No run 'nowhere' can go on. These can: none.\ntoolkit: every saved run has ended.\n"
         == capsys.readouterr().err
     )
+
+
+def test_paused_run_that_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that waits, of a Runner without a checkpoint, says how to get one."""
+    monkeypatch.chdir(tmp_path)
+    own = AGENT.replace(', checkpoint=SQLiteRuns("runs.db")', "")
+    (tmp_path / "own.py").write_text(own, encoding="utf-8")
+
+    assert 3 == main(["run", "own.py", "Pay."])
+    assert 'write Runner(..., checkpoint=SQLiteRuns("runs.db")) in own.py' in capsys.readouterr().err
 
 
 def test_resume_without_saved_runs(

@@ -31,6 +31,7 @@ from toolkit._messages import (
     ToolMessage,
     ToolResult,
     ToolSpec,
+    write_output,
 )
 from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import CallModel, Conversation, Finished, Paused, RunCalls, Step
@@ -188,7 +189,7 @@ class Run(Generic[T]):
                 for dropped in self.caller.drop_early():
                     yield dropped
                 result = await self._save(require_result(self.result), backend)
-        output = "" if result.output is None else str(result.output)
+        output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
     async def _choose_model(self, backend: Backend) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from typing_extensions import TypeVar, Unpack, override
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 # Options that say where a run runs, not what it does.
 PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
 NOT_GIVEN = object()
+# The options of `map` itself.
+MAP_OPTIONS = ("prompts", "max_parallel", "rpm", "tpm", "save", "progress", "output_type")
 
 # pyright does not count T's default as an answer to what T is.
 # pyright: reportInvalidTypeVarUse=false
@@ -585,13 +587,20 @@ class Runner(Controls, Delegate):
         *,
         progress: bool,
     ) -> Batch:
-        _check_options(given)
         if given.get("session") is not None:
             raise TypeError("session= is for one run at a time: give each prompt a run of its own.")
+        _check_options(given, own=MAP_OPTIONS)
+        if save is not None and not isinstance(save, (str, os.PathLike)):
+            raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
         answers = None if save is None else Answers(save, output_type, self.limits)
         return Batch(prompts, max_parallel, answers, progress)
 
 
-def _check_options(given: Mapping[str, Any], known: type = RunOptions) -> None:
+def _check_options(
+    given: Mapping[str, Any], known: type = RunOptions, own: Sequence[str] = ("prompt", "output_type")
+) -> None:
     if not known.__annotations__.keys() >= given.keys():
-        refuse_unknown_options(given, ("prompt", "output_type", *known.__annotations__), RUN_HINTS)
+        names = [*own, *known.__annotations__]
+        if own is MAP_OPTIONS:
+            names.remove("session")
+        refuse_unknown_options(given, names, RUN_HINTS)

@@ -27,7 +27,7 @@ from toolkit._tools.tool import Tool, find_module
 from toolkit.errors import DefinitionError, FingerprintError
 
 VERSION = 1
-REMEDY = "If the tools are right, {}: lock(..., update=True), or `toolkit lock --update`."
+UPDATE = "lock(..., update=True), or `toolkit lock FILE --update`"
 MAX_SHOWN = 80  # characters of a value in a difference
 
 _TEXTS = ("title", "description", "default", "examples", "deprecated")
@@ -47,8 +47,10 @@ def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     return {"version": VERSION, "tools": dict(sorted(digests.items()))}
 
 
-def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *, update: bool) -> None:
-    """Check tools against a lock file, or write the file if `update` is set.
+def check_lock(
+    path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *, update: bool, remedy: str = UPDATE
+) -> None:
+    """Check tools against a lock file, or write the file if `update` is set; `remedy` is the way to do so.
 
     Raises:
         OSError: The file cannot be read or written.
@@ -58,12 +60,12 @@ def check_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]], *,
     if update:
         write_lock(path, tools)
     elif not Path(path).exists():
-        raise DefinitionError(f"There is no file {os.fspath(path)}. {REMEDY.format('write it')}")
+        raise DefinitionError(f"There is no file {os.fspath(path)}. If the tools are right, write it: {remedy}.")
     elif differences := compare_tools(path, tools):
         found = (f"{name}: {line}" for name, lines in differences.items() for line in lines)
         lines = "\n".join(f"  {escape_confusable(line)}" for line in found)
         raise DefinitionError(
-            f"The tools are not those of {os.fspath(path)}:\n{lines}\n{REMEDY.format('write it again')}"
+            f"The tools are not those of {os.fspath(path)}:\n{lines}\nIf the tools are right, write it again: {remedy}."
         )
 
 

@@ -13,6 +13,7 @@ import typer
 from toolkit import Tool, Toolbox, ToolError, ToolResult
 from toolkit._schema.error_messages import summarize_signature
 from toolkit._tools.check import CHARACTERS_PER_TOKEN
+from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
 from toolkit.cli.arguments import make_command
 from toolkit.cli.options import (
@@ -27,6 +28,8 @@ from toolkit.cli.options import (
     fail,
 )
 from toolkit.cli.targets import ask_if_required, get_tool, load, refuse_deps
+
+LOCK = Path("tools.lock.json")
 
 
 def call(context: typer.Context, file: Target, tool: Called = None, *, all_functions: AllFunctions = False) -> None:
@@ -108,7 +111,7 @@ def lock(
     file: Target,
     *,
     all_functions: AllFunctions = False,
-    path: LockFile = Path("tools.lock.json"),
+    path: LockFile = LOCK,
     update: UpdateLock = False,
 ) -> None:
     """Check the tools against the definitions in a file, or write them there by --update.
@@ -116,8 +119,9 @@ def lock(
     The exit code is 1 if they differ, or there is no such file.
     """
     box = load(file, all_functions=all_functions)[1]
+    options = f"{' --all' if all_functions else ''}{'' if path == LOCK else f' --lock {path}'}"
     try:
-        box.lock(path, update=update)
+        check_lock(path, box, update=update, remedy=f"toolkit lock {file}{options} --update")
     except OSError as error:
         fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
     print(f"{path}: {len(box)} tools {'written' if update else 'as before'}")

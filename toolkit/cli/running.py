@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,8 @@ import typer
 
 from toolkit import ModelError, Runner, RunResult, Session, SQLiteRuns
 from toolkit._execution.approval import Decision
-from toolkit._messages import PendingApproval, UserMessage
+from toolkit._messages import PendingApproval, UserMessage, write_output
+from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.stream import RunStream
 from toolkit.cli.conversations import open_session, print_conversations
@@ -33,9 +34,18 @@ from toolkit.cli.options import (
     fail,
 )
 from toolkit.cli.targets import get_tool, load, make_runner, read_answer
-from toolkit.display import show
-from toolkit.events import event_to_dict
+from toolkit.display import follow, show
+from toolkit.errors import DefinitionError
+from toolkit.events import RunFinished, TextDelta, event_to_dict
 
+# What ended a run, by its finish reason.
+ENDS: Mapping[str, str] = {
+    "length": "The answer is cut off: allow it more tokens, such as by -o max_tokens=4000.",
+    "content_filter": "The provider's filter stopped the answer: ask in other words.",
+    "empty": "The model gave no answer: ask again, or another model by -m.",
+    "halted": "A hook of the Runner ended the run.",
+    "cancelled": "The run was cancelled.",
+}
 ONE_TOOL = "A single tool is called by: toolkit call {file} TOOL"
 
 
@@ -92,7 +102,7 @@ def run(
         session=open_session(file, session, continues=goes_on),
         allowed_tools=tools or None,
     )
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet))
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner)
 
 
 def chat(
@@ -158,7 +168,7 @@ def resume(
         fail(f"No run {run_id!r:.100} can go on. These can: {', '.join(unfinished) or 'none'}.")
     state = saved.load(run_id)
     stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet))
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner)
 
 
 def logs(
@@ -174,7 +184,8 @@ def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
     try:
         return make_user_message([prompt, *files])
     except (ValueError, OSError) as error:
-        raise typer.BadParameter(str(error), param_hint="--attach") from None
+        reason = str(error).partition(" File(")[0]  # what a program may send beyond that
+        raise typer.BadParameter(reason, param_hint="--attach") from None
 
 
 def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
@@ -185,17 +196,26 @@ def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
 def _read_schema(text: str) -> dict[str, Any]:
     """Read a JSON Schema from a file, or from the text itself."""
     try:
-        found = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text("utf-8"))
+        found = json.loads(text if text.lstrip().startswith(("{", "[")) else Path(text).read_text("utf-8"))
     except (ValueError, OSError) as error:
         raise typer.BadParameter(f"it is neither JSON nor a file with it: {error}", param_hint="--schema") from None
     if not isinstance(found, dict):
-        raise typer.BadParameter("it is not a JSON object", param_hint="--schema")
+        raise typer.BadParameter('a schema is an object, such as {"type": "integer"}', param_hint="--schema")
+    try:
+        build_output(found)
+    except DefinitionError as error:
+        raise typer.BadParameter(f"it is no JSON Schema: {error.__cause__}", param_hint="--schema") from None
     return found
 
 
 def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
     if not (as_json or quiet):
-        return show(stream) if sys.stdout.isatty() else _print_answer(show(stream, out=sys.stderr))
+        if sys.stdout.isatty():
+            return show(stream)
+        with stream:
+            for _ in follow((each for each in stream if not isinstance(each, (TextDelta, RunFinished))), sys.stderr):
+                pass
+        return _print_answer(stream.result)
     with stream:
         for event in stream:
             if as_json:
@@ -205,14 +225,34 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
 
 def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     if result.output not in (None, ""):
-        print(result.output if isinstance(result.output, str) else json.dumps(result.output, ensure_ascii=False))
+        print(write_output(result.output))
     return result
 
 
-def _end_run(result: RunResult[Any]) -> None:
+def _end_run(result: RunResult[Any], file: str, runner: Runner) -> None:
     if result.finish_reason != "stop":
-        print(f"toolkit: {result}", file=sys.stderr)
+        print(f"toolkit: {_describe_end(result, file, runner)}", file=sys.stderr)
         raise typer.Exit(3)
+
+
+def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
+    """Say in a sentence why a run ended without an answer, and how to go on."""
+    reason = result.finish_reason
+    if result.is_paused:
+        calls = ", ".join(f"{each.call.name}({each.arguments})" for each in result.pending)
+        command = f"toolkit resume {file} {result.state.run_id}"
+        if isinstance(runner._factory.options.get("checkpoint"), SQLiteRuns):
+            return f"{calls} waits for approval. Decide on it: {command}"
+        return (
+            f"{calls} waits for approval, and the run is not saved. "
+            f'For "{command}", write Runner(..., checkpoint=SQLiteRuns("runs.db")) in {file}, and run it again.'
+        )
+    if reason == "max_turns":
+        turns = "1 turn" if (count := runner.limits.max_turns) == 1 else f"{count} turns"
+        return f"The run stopped after {turns}: raise --max-turns, or the Runner's max_turns."
+    if reason.startswith("max_"):
+        return f"The run reached its limit {reason}: raise it in {file}."
+    return ENDS.get(reason) or f"The run ended without an answer: {str(result).splitlines()[-1]}"
 
 
 def _decide(pending: PendingApproval) -> Decision:

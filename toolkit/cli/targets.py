@@ -74,6 +74,8 @@ def _parse_setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as temperature=0", param_hint="--option")
+    if key == "model":
+        raise typer.BadParameter(f"the model is not a setting: use -m {value}", param_hint="--option")
     try:
         return key, json.loads(value)
     except ValueError:

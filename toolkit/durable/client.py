@@ -37,6 +37,7 @@ from toolkit._messages import (
     UserMessage,
     message_from_dict,
     message_to_dict,
+    write_output,
 )
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult, restore_calls
@@ -264,7 +265,7 @@ class DurableRun:
                     shown = text
                 await asyncio.sleep(LOOK)
         result = await self.result()
-        yield RunFinished(output=str(result.output), finish_reason=result.finish_reason, usage=result.usage)
+        yield RunFinished(output=write_output(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
     async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
         """Decide on a call that waits for approval, also one of a sub-agent; returns once a worker has the decision.
