@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 from tests import ways
 from toolkit import (
     Decision,
     DefinitionError,
     FatalError,
+    Image,
     Limits,
     MemoryLedger,
     ModelError,
@@ -729,3 +731,33 @@ def test_kills(kill_at: str, is_idempotent: bool, outcomes: list[str], cancelled
     assert outcomes == again.stdout.splitlines() == once_more.stdout.splitlines(), again.stderr
     assert cancelled == [booking for booking, _ in undone]
     assert len({*cancelled}) == len({key for _, key in undone})
+
+
+class Ticket(BaseModel):
+    number: int
+    secret: SecretStr
+
+
+RESULTS: dict[str, tuple[Any, Any]] = {
+    "bytes": (bytes, b"\xff\xfe\x00"),
+    "secret": (SecretStr, SecretStr("s3cret")),
+    "model with a secret": (Ticket, Ticket(number=1, secret=SecretStr("s3cret"))),
+    "picture": (Image, Image(b"\x89PNG\r\n\x1a\n", "image/png")),
+    "object": (Any, object()),
+}
+
+
+@pytest.mark.parametrize(("annotation", "value"), RESULTS.values(), ids=RESULTS)
+def test_result_that_cannot_be_kept(annotation: Any, value: Any) -> None:
+    """An undo gets the very result, or is not run: another value would undo something else."""
+    received: list[Any] = []
+
+    def book() -> Any:
+        """Book."""
+        return value
+
+    book.__annotations__["return"] = annotation
+    runner = Runner([tool(effect="write", undo=received.append)(book)], model=ScriptedModel([call("book"), "Done."]))
+    (undo,) = runner.undo(runner.run("Go.").state)
+
+    assert ([], "failed", True) == (received, undo.outcome, "could not be kept as JSON" in undo.error)

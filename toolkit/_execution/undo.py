@@ -34,6 +34,7 @@ Outcome: TypeAlias = Literal["undone", "failed", "unknown"]
 UNFINISHED = "The call was started and has no result: it may have taken effect, and was not undone."
 UNKNOWN_RESULT = "It is not known whether the call took effect, and it was not undone: {}"
 BROKEN_OFF = "The undo was started before and has no result yet: it may have taken effect, and was not run again."
+NOT_KEPT = "Its result, which the undo takes, could not be kept as JSON. Let the undo take arguments of the call."
 NO_UNDO = "There is no tool {!r} with an undo here."
 TWO_TOOLS = "Two tools here are called {!r}, and it is not known which of them ran: it was not undone."
 
@@ -74,11 +75,17 @@ class CallNote:
         """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
         if result.is_error:
             return {"may_have_run": _may_have_run(result)}
+        if not self.tool._undo_plan.result:
+            return {"value": "null"}
+        returns = self.tool.handler.returns
         try:
-            value = (self.tool.handler.returns.to_json or to_json)(result.value)
-        except Exception:  # noqa: BLE001  the user's type may raise anything; what the model reads is left
-            value = to_json(result.text)
-        return {"value": value.decode()}
+            text = (returns.to_json or to_json)(result.value).decode()
+            is_kept = bool(returns.check(json.loads(text)) == result.value)
+        except Exception:  # noqa: BLE001  the user's type may raise anything
+            text, is_kept = "", False
+        if not is_kept:
+            logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
+        return {"value": text if is_kept else ""}
 
 
 def _name_function(made: Tool[..., Any]) -> str:
@@ -170,13 +177,15 @@ class Undoer:
             return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
         if "finished" in done.undo_stages:
             return Undo(call=call, outcome="undone")
+        if not result["value"]:
+            return Undo(call=call, outcome="failed", error=NOT_KEPT)
         found = self._find(done)
         if len(found) != 1:
             return Undo(call=call, outcome="failed", error=(TWO_TOOLS if found else NO_UNDO).format(call.name))
         made = found[0]
         try:
             arguments, _ = made._invocation.parser.parse(call.arguments)
-            value = made.handler.returns.check(json.loads(result["value"]))
+            value = made.handler.returns.check(json.loads(result["value"])) if made._undo_plan.result else None
             values = made._undo_plan.fit(arguments, value)
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
