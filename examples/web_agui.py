@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from toolkit import Runner, Session, SQLiteRuns, ToolkitError, tool
-from toolkit.approvers import defer
+from toolkit.approvers import ask_when, defer
 from toolkit.models import ModelRequest
 from toolkit.serve import agui
 from toolkit.testing import ModelReply, ScriptedModel, call
@@ -32,7 +32,7 @@ def get_weather(city: str) -> dict[str, Any]:
     return {"city": city, "degrees": 21}
 
 
-@tool(effect="write", approve=True)
+@tool(effect="write")
 def send_mail(to: str, text: str) -> str:
     """Send a mail."""
     return f"sent to {to}: {text}"
@@ -47,19 +47,20 @@ def answer(request: ModelRequest) -> ModelReply:
 
 
 saved = SQLiteRuns(":memory:")  # a file keeps them when the process ends
-runner = Runner([get_weather, send_mail], model=ScriptedModel(answer), approve=defer, checkpoint=saved)
+approve = ask_when(defer, effects=["write"])
+runner = Runner([get_weather, send_mail], model=ScriptedModel(answer), approve=approve, checkpoint=saved)
 sessions: dict[str, Session] = {}  # by id of the thread; SQLiteSession keeps them in a file
 
 
 async def chat(request: Request) -> Response:
     """Answer the last message of a thread, or go on with the run whose calls were decided on."""
-    body = await request.json()
-    session = sessions.setdefault(str(body["threadId"]), Session())
     try:
+        body = await request.json()
+        session = sessions.setdefault(str(body["threadId"]), Session())
         decisions = agui.parse_decisions(body.get("resume") or ())
         prompt = saved.load(body["parentRunId"]) if decisions else str(body["messages"][-1]["content"])
         stream = runner.astream(prompt, session=session, decisions=decisions)
-    except (ValueError, ToolkitError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # what a body may cause
         return PlainTextResponse(str(error), status_code=400)
     events = agui.encode_events(stream, thread_id=body["threadId"])
     return StreamingResponse(write(events), media_type="text/event-stream")
@@ -118,6 +119,7 @@ function read(event) {
 
 function render() {
   log.replaceChildren(...messages.map(show));
+  document.querySelector("form button").disabled = messages.some(each => each.waits);
 }
 
 function show(message) {

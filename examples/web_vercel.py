@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from toolkit import Runner, Session, SQLiteRuns, ToolkitError, tool
-from toolkit.approvers import defer
+from toolkit.approvers import ask_when, defer
 from toolkit.models import ModelRequest
 from toolkit.serve import vercel
 from toolkit.testing import ModelReply, ScriptedModel, call
@@ -31,7 +31,7 @@ def get_weather(city: str) -> dict[str, Any]:
     return {"city": city, "degrees": 21}
 
 
-@tool(effect="write", approve=True)
+@tool(effect="write")
 def send_mail(to: str, text: str) -> str:
     """Send a mail."""
     return f"sent to {to}: {text}"
@@ -46,20 +46,21 @@ def answer(request: ModelRequest) -> ModelReply:
 
 
 saved = SQLiteRuns(":memory:")  # a file keeps them when the process ends
-runner = Runner([get_weather, send_mail], model=ScriptedModel(answer), approve=defer, checkpoint=saved)
+approve = ask_when(defer, effects=["write"])
+runner = Runner([get_weather, send_mail], model=ScriptedModel(answer), approve=approve, checkpoint=saved)
 sessions: dict[str, Session] = {}  # by id of the chat; SQLiteSession keeps them in a file
 
 
 async def chat(request: Request) -> Response:
     """Answer the last message of a chat, or go on with the run whose calls were decided on."""
-    body = await request.json()
-    session = sessions.setdefault(str(body["id"]), Session())
     try:
+        body = await request.json()
+        session = sessions.setdefault(str(body["id"]), Session())
         decisions = vercel.parse_decisions(body["messages"])
         # The id of an answer is that of its run.
         prompt = saved.load(body["messages"][-1]["id"]) if decisions else vercel.parse_prompt(body["messages"])
         stream = runner.astream(prompt, session=session, decisions=decisions)
-    except (ValueError, ToolkitError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # what a body may cause
         return PlainTextResponse(str(error), status_code=400)
     return StreamingResponse(vercel.encode_sse(stream), headers=vercel.HEADERS)
 
@@ -112,6 +113,8 @@ function read(parts, part) {
 
 function render() {
   log.replaceChildren(...messages.map(message => show(message.role, message.parts)));
+  const waits = each => each.state === "approval-requested";
+  document.querySelector("form button").disabled = messages.some(message => message.parts.some(waits));
 }
 
 function show(role, parts) {

@@ -420,6 +420,16 @@ def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], is_
     assert '{"degrees": 21}\n' == capsys.readouterr().out
 
 
+def test_json_of_a_run_that_fails(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json the last line of a run that fails is the error."""
+    with FakeServer([reply.error(400, "No such model.")]) as server:
+        assert 1 == main(["run", "tools.py", "Weather?", "--json", "--base-url", server.base_url, "-m", "m"])
+
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert ("error", "ModelError") == (last["type"], last["exception"])
+    assert "No such model." in last["message"]
+
+
 def test_json_of_an_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json and a schema the output of the last event is JSON, too."""
     with FakeServer([reply.text('{"wet": true}')]) as server:

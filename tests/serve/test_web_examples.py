@@ -1,4 +1,4 @@
-"""The pages of the examples in a browser: skipped where Chromium, Starlette or uvicorn is not installed."""
+"""The pages of the examples, some in a browser: skipped where Chromium, Starlette or uvicorn is not installed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ uvicorn = pytest.importorskip("uvicorn")
 applications = pytest.importorskip("starlette.applications")
 responses = pytest.importorskip("starlette.responses")
 routing = pytest.importorskip("starlette.routing")
-pytest.importorskip("httpx2")
+httpx2 = pytest.importorskip("httpx2")
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 CHROMIUM = shutil.which("chromium")
 MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
 AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 # Sends what the page proposes, and presses a button once there is one. The picture delays the end of loading, and so
 # Chromium's look at the page, until a script asks for /done.
@@ -59,14 +59,32 @@ const timer = setInterval(async () => {
 </script>"""
 
 
-@contextmanager
-def serve(example: str, script: str) -> Iterator[str]:
-    """Serve an example with a script in its page, and give the address."""
+WAITING = """
+<img src="/hold" alt="">
+<script type="module">
+document.forms[0].requestSubmit();
+const timer = setInterval(() => {
+  if (!document.querySelector("#log button")) return;
+  clearInterval(timer);
+  fetch("/done");
+}, 20);
+</script>"""
+
+
+def load(example: str) -> Any:
+    """Return the module of an example."""
     spec = importlib.util.spec_from_file_location(example, EXAMPLES / f"{example}.py")
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def serve(example: str, script: str) -> Iterator[str]:
+    """Serve an example with a script in its page, and give the address."""
+    module = load(example)
 
     async def show(_: object) -> Any:
         return responses.HTMLResponse(module.PAGE + script)
@@ -103,6 +121,7 @@ def browse(address: str, profile: Path) -> str:
     return subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
 
 
+@BROWSER
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 @pytest.mark.parametrize(
     ("label", "answer"),
@@ -120,6 +139,33 @@ def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Pat
     assert "<button>" not in page.partition('id="log"')[2].partition("<form")[0]
 
 
+@BROWSER
+@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
+def test_nothing_is_sent_while_a_call_waits(example: str, tmp_path: Path) -> None:
+    """While a call waits for a decision, the button that sends is disabled."""
+    with serve(example, WAITING) as address:
+        page = browse(address, tmp_path)
+
+    assert '<button disabled="">Send</button>' in page
+
+
+EMPTY = '{"id": 1, "threadId": 1, "messages": []}'
+
+
+@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"id": 1, "threadId": 1}', EMPTY])
+def test_wrong_body(example: str, body: str) -> None:
+    """A body that is not what the page sends is the client's mistake."""
+
+    async def post() -> int:
+        transport = httpx2.ASGITransport(load(example).app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://page") as client:
+            return int((await client.post("/chat", content=body)).status_code)
+
+    assert 400 == asyncio.run(post())
+
+
+@BROWSER
 @pytest.mark.skipif(AXE is None, reason="needs axe-core, in a directory of NODE_PATH")
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 def test_accessible_page(example: str, tmp_path: Path) -> None:

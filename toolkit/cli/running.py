@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, Session, SQLiteRuns
+from toolkit import ModelError, Runner, RunResult, Session, SQLiteRuns, ToolkitError
 from toolkit._execution.approval import Decision
 from toolkit._messages import PendingApproval, UserMessage, write_output
 from toolkit._runner.output import build_output
@@ -216,11 +216,20 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
             for _ in follow((each for each in stream if not isinstance(each, (TextDelta, RunFinished))), sys.stderr):
                 pass
         return _print_answer(stream.result)
-    with stream:
-        for event in stream:
-            if as_json:
-                print(json.dumps(event_to_dict(event), ensure_ascii=False), flush=True)
+    try:
+        with stream:
+            for event in stream:
+                if as_json:
+                    _print_json(event_to_dict(event))
+    except ToolkitError as error:
+        if as_json:
+            _print_json({"type": "error", "exception": type(error).__name__, "message": str(error)})
+        raise
     return stream.result if as_json else _print_answer(stream.result)
+
+
+def _print_json(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data, ensure_ascii=False), flush=True)
 
 
 def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
