@@ -100,7 +100,7 @@ def _list_functions(made: Tool[..., Any]) -> list[Any]:
 
 
 def _may_have_run(result: ToolResult) -> bool:
-    """Return whether a call that failed may still have its effect: nobody waited for its end."""
+    """Return whether a call that failed may still have its effect: it was cut off, and its end is unknown."""
     return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
 
 
@@ -243,7 +243,7 @@ def name_undo(own_id: str) -> str:
 
 
 def was_undone(ledger: Ledger, run_id: str) -> bool:
-    """Return whether to undo the calls of a run has begun."""
+    """Return whether an undo of the run was started."""
     return bool(ledger.read(run_id, name_undo(run_id)))
 
 

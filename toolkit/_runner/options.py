@@ -315,7 +315,7 @@ class RunRequest:
 
     Attributes:
         tools: Tools that the run has besides those of its runner.
-        streams: Whether somebody listens to its events.
+        streams: Whether its events are consumed.
         in_background: Whether it may abandon a model or a call that it waits for.
         limit_rate: Makes the model of the run keep a rate; the model as it is by default.
     """

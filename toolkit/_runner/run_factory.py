@@ -296,7 +296,7 @@ class RunFactory:
         """Refuse to go on with a run whose calls were undone.
 
         Raises:
-            ConversationError: They were, or that has begun.
+            ConversationError: An undo of the run was started.
         """
         if was_undone(self.ledger, run_id):
             raise ConversationError(f"The calls of run {run_id} were undone, so it cannot go on; undo() ends it.")

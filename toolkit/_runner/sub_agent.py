@@ -1,6 +1,6 @@
 """A runner as a tool of another one: a sub-agent, which gets a task and returns its answer.
 
-One with `handoff` takes the conversation over. That it has it is read off the messages, as is what it was told before.
+One with `handoff` takes the conversation over. Both this and its earlier messages are read from the history.
 """
 
 from __future__ import annotations

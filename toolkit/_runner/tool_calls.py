@@ -57,7 +57,7 @@ class ToolCaller:
         queue: Messages of the user; steering skips the batches that have not started.
         order: Which calls of a turn run at the same time.
         max_parallel: How many of them.
-        streams: Whether somebody listens to the events of the run.
+        streams: Whether the events of the run are consumed.
         in_background: Whether the run may abandon a model or a call that it waits for.
         shared: Values that the calls share; None where there are none.
         deadline: The run's cancellation and time limit.

@@ -105,7 +105,7 @@ class RemoteSource:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """The tools that it has now, as it last said; connects first.
+        """The tools that it last listed; connects first.
 
         Raises:
             Failed: It cannot be reached, and is not optional.

@@ -58,7 +58,7 @@ def retriever_tool(
     Args:
         search: The search.
         name: Name of what is searched, such as "docs".
-        description: What the model is told of it; by default that it searches `name`.
+        description: The tool's description; by default that it searches `name`.
         top_k: Maximum number of passages.
         min_score: Minimum score of a passage; one without a score is never left out.
 

@@ -1,4 +1,4 @@
-"""The streams to a server: they know when the server has ended them, and what its command said at the end.
+"""The streams to a server: they know when the server has ended them, and the last output of its command.
 
 The mcp package bounds neither a line of a command nor an answer of a URL, so that is done here.
 """
