@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from typing_extensions import override
 
-from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import (
     ApprovalRequest,
@@ -24,6 +23,7 @@ from toolkit._execution.approval import (
 )
 from toolkit._execution.digests import digest_definition
 from toolkit._execution.shown_arguments import shorten_middle
+from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type
 from toolkit._messages import Effect, PendingApproval
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
@@ -63,7 +63,7 @@ class Console:
 
     def __init__(self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print) -> None:
         self._read = read
-        self.write = write
+        self._write = write
         self._lock = threading.Lock()
         self._always: set[tuple[str, Tool[..., Any]]] = set()
 
@@ -84,77 +84,50 @@ class Console:
     def _ask(self, request: ApprovalRequest) -> Verdict:
         if request.context.cancelled:
             return False
-        self.write(_describe(request))
+        self._write(_describe(request))
         try:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
             verdict = next((answer for answer in answers if answer is not None), False)
         except EOFError:
             return Decision.unavailable("There was no answer: the input has ended.")
         if request.context.cancelled:
-            self.write("This came too late: the call was cancelled.")
+            self._write("This came too late: the call was cancelled.")
         return verdict
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
         """Read one answer; None if it decides nothing."""
-        word, _, reason = self.read_line(f"{CHOICES}? ").strip().partition(" ")
-        answers = _ANSWERS_WITH_REASON if reason else _ANSWERS
-        return answers.get(word.lower(), _explain)(self, request, reason.strip())
-
-    def read_line(self, prompt: str) -> str:
-        """Read a line."""
-        return (self._read or input)(prompt)
-
-    def approve_always(self, tool: Tool[..., Any]) -> None:
-        """Approve all calls of a tool with its present definition; of a method, those of this instance alone."""
-        self._always.add((digest_definition(tool), tool))
-
-
-def _approve(*_: object) -> Verdict:
-    return True
-
-
-def _reject(_: Console, __: ApprovalRequest, reason: str) -> Verdict:
-    return Decision.reject(reason)
-
-
-def _stop(_: Console, __: ApprovalRequest, reason: str) -> Verdict:
-    return Decision.stop(reason)
-
-
-def _approve_always(console: Console, request: ApprovalRequest, _: str) -> Verdict:
-    console.approve_always(request.tool)
-    return True
-
-
-def _edit(console: Console, *_: object) -> Verdict | None:
-    try:
-        arguments = json.loads(console.read_line("All arguments, as JSON: "))
-    except ValueError as error:
-        console.write(f"That is not JSON: {error}")
+        word, _, reason = self._read_line(f"{CHOICES}? ").strip().partition(" ")
+        match word.lower(), reason.strip():
+            case ("n" | "no", reason):
+                return Decision.reject(reason)
+            case ("s" | "stop", reason):
+                return Decision.stop(reason)
+            case ("y" | "yes", ""):
+                return True
+            case ("a" | "always", ""):
+                self._always.add((digest_definition(request.tool), request.tool))
+                return True
+            case ("e" | "edit", ""):
+                return self._edit()
+            case ("w" | "whole", ""):
+                self._write(_write_values(request))
+            case _:
+                self._write(HELP)
         return None
-    if isinstance(arguments, dict):
-        return Decision.modify(arguments)
-    console.write("Arguments are a JSON object: {...}")
-    return None
 
+    def _edit(self) -> Verdict | None:
+        try:
+            arguments = json.loads(self._read_line("All arguments, as JSON: "))
+        except ValueError as error:
+            self._write(f"That is not JSON: {error}")
+            return None
+        if isinstance(arguments, dict):
+            return Decision.modify(arguments)
+        self._write("Arguments are a JSON object: {...}")
+        return None
 
-def _show_all(console: Console, request: ApprovalRequest, _: str) -> None:
-    console.write(_write_values(request))
-
-
-def _explain(console: Console, *_: object) -> None:
-    console.write(HELP)
-
-
-_Answer: TypeAlias = Callable[[Console, ApprovalRequest, str], "Verdict | None"]
-_ANSWERS_WITH_REASON: Mapping[str, _Answer] = {"n": _reject, "no": _reject, "s": _stop, "stop": _stop}
-_ANSWERS: Mapping[str, _Answer] = {
-    **_ANSWERS_WITH_REASON,
-    **dict.fromkeys(("y", "yes"), _approve),
-    **dict.fromkeys(("e", "edit"), _edit),
-    **dict.fromkeys(("a", "always"), _approve_always),
-    **dict.fromkeys(("w", "whole"), _show_all),
-}
+    def _read_line(self, prompt: str) -> str:
+        return (self._read or input)(prompt)
 
 
 def _describe(request: ApprovalRequest) -> str:
@@ -327,17 +300,15 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     Raises:
         DefinitionError: One of the tools is neither a name nor a tool, or `otherwise` cannot be called.
     """
-    _refuse_others((str, Tool), "a name or a tool", tools=tools)
-    _refuse_uncallable(otherwise=otherwise)
+    for each in tools:
+        check_type("tools", each, str, Tool)
+    check_function("otherwise", otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
     definitions = frozenset((digest_definition(each), each) for each in tools if isinstance(each, Tool))
 
     def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        if _is_named(request, patterns) or (
-            definitions and (digest_definition(request.tool), request.tool) in definitions
-        ):
-            return True
-        return otherwise(request)
+        is_same = bool(definitions) and (digest_definition(request.tool), request.tool) in definitions
+        return True if is_same or _is_named(request, patterns) else otherwise(request)
 
     return allowed
 
@@ -361,21 +332,15 @@ def ask_when(
         when: Condition on one call, a plain function; anything but False asks.
 
     Raises:
-        TypeError: `when` is async, or one text stands where a list is due.
-        DefinitionError: There is no condition, one that can never be met, or no approver.
+        DefinitionError: There is no condition, one that can never be met, or no approver; or `when` is async.
     """
-    _refuse_text(names=names, effects=effects)
-    names, effects = tuple(names), tuple(effects)  # an iterator is read once
-    _refuse_others(str, "a name", names=names)
-    _refuse_unknown(effects)
-    if not (names or effects) and when is None:
+    patterns = tuple(each.strip() for each in check_texts("names", names))
+    asked_about = _check_effects(effects) if effects else frozenset()
+    if not (patterns or asked_about) and when is None:
         raise DefinitionError(NO_CONDITION)
-    _refuse_uncallable(approver=approver)
+    check_function("approver", approver)
     if when is not None:
-        _refuse_uncallable(when=when)
-        _refuse_async(when)
-    asked_about = {*effects, None} if effects else frozenset[Effect]()
-    patterns = tuple(each.strip() for each in names)
+        check_sync_function("when", when)
 
     def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
         by_name = request.required or _is_named(request, patterns)
@@ -402,11 +367,7 @@ def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "
     Raises:
         DefinitionError: There is no approver, or an effect that does not exist.
     """
-    _refuse_text(effects=effects)
-    effects = tuple(effects)  # an iterator is read once
-    _refuse_unknown(effects)
-    _refuse_uncallable(approver=approver)
-    asked_about = {*effects, None}
+    asked_about = _check_effects(effects)
     return ask_when(
         approver, when=lambda request: bool(request.foreign) and request.tool.settings.effect in asked_about
     )
@@ -416,32 +377,7 @@ def _is_named(request: ApprovalRequest, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(request.tool.name, pattern) for pattern in patterns)
 
 
-def _refuse_text(**options: object) -> None:
-    for name, value in options.items():
-        if isinstance(value, str):
-            raise TypeError(f"{name}={value!r} is one text: write {name}=({value!r},).")
-
-
-def _refuse_async(when: Callable[..., object]) -> None:
-    if is_async(when):
-        raise TypeError("when= is asked at once: give a plain function; an async one can be an approver of its own.")
-
-
-def _refuse_others(kinds: type | tuple[type, ...], what: str, **options: Sequence[object]) -> None:
-    for name, values in options.items():
-        for value in values:
-            if not isinstance(value, kinds):
-                raise DefinitionError(f"{name}: {value!r} is not {what}.")
-
-
-def _refuse_unknown(effects: Sequence[object]) -> None:
-    known = get_args(Effect)
-    for effect in effects:
-        if effect not in known:
-            raise DefinitionError(f"effects: {effect!r} is not an effect; these are: {', '.join(known)}.")
-
-
-def _refuse_uncallable(**options: object) -> None:
-    for name, value in options.items():
-        if not callable(value):
-            raise DefinitionError(f"{name}={value!r} is not a function of an ApprovalRequest.")
+def _check_effects(effects: Sequence[Effect]) -> frozenset[str | None]:
+    """Check names of effects, and add None: a tool without an effect may have any of them."""
+    names = check_texts("effects", effects)
+    return frozenset([None, *(check_choice("effects", name, *get_args(Effect)) for name in names)])

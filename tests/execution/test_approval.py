@@ -292,14 +292,6 @@ POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
     "a name": (lambda person: ask_when(person, names=["guess"]), ["guess", "marked_file"]),
     "a pattern": (lambda person: ask_when(person, names=("delete_*",)), ["delete_file", "marked_file"]),
     "an effect": (lambda person: ask_when(person, effects=["write"]), ["write_file", "guess", "marked_file"]),
-    "effects that are generated": (
-        lambda person: ask_when(person, effects=(each for each in ["destructive"])),  # type: ignore[arg-type]
-        ["delete_file", "marked_file"],
-    ),
-    "names that are generated": (
-        lambda person: ask_when(person, names=map(str.lower, ["GUESS"])),  # type: ignore[arg-type]
-        ["guess", "marked_file"],
-    ),
     "a name with spaces": (lambda person: ask_when(person, names=[" guess "]), ["guess", "marked_file"]),
     "a function": (
         lambda person: ask_when(person, when=lambda r: r.tool.name == "read_file"),
@@ -357,7 +349,7 @@ class Later:
 @pytest.mark.parametrize("when", [asked_later, Later()], ids=["function", "object"])
 def test_condition_that_is_async(when: Any) -> None:
     """An async condition is refused: its promise would always count as an approval."""
-    with pytest.raises(TypeError, match="give a plain function"):
+    with pytest.raises(DefinitionError, match="give a plain function"):
         ask_when(approve_all, when=when)
 
 
@@ -383,7 +375,9 @@ def test_policy_changes_nothing() -> None:
 @pytest.mark.parametrize("option", ["names", "effects"])
 def test_text_for_a_list(option: str) -> None:
     """One text where a list is due is refused: it would be taken for a list of letters."""
-    with pytest.raises(TypeError, match=rf"{option}='write' is one text: write {option}=\('write',\)"):
+    with pytest.raises(
+        DefinitionError, match=rf"{option}='write' is not a list of texts, such as {option}=\['write'\]"
+    ):
         ask_when(approve_all, **{option: "write"})  # type: ignore[arg-type]
 
 
@@ -392,15 +386,23 @@ MISTAKES: dict[str, tuple[Callable[[Any], Approver], str]] = {
     "no name": (lambda person: ask_when(person, names=[]), "give names=, effects= or when="),
     "no such effect": (
         lambda person: ask_when(person, effects=["execute"]),  # type: ignore[list-item]
-        "'execute' is not an effect; these are: read, write, destructive",
+        "effects='execute' is neither 'read' nor 'write' nor 'destructive'",
     ),
     "a tool for a name": (
         lambda person: ask_when(person, names=[pay]),  # type: ignore[list-item]
-        "names: <Tool pay.*> is not a name",
+        "names=.*Tool pay.* is not a list of texts",
+    ),
+    "names that are read once": (
+        lambda person: ask_when(person, names=map(str.lower, ["PAY"])),  # type: ignore[arg-type]
+        "names=<map .* is not a list of texts",
+    ),
+    "effects that are read once": (
+        lambda person: after_foreign(person, effects=iter(["read"])),  # type: ignore[arg-type]
+        "effects=<list_iterator .* is not a list of texts",
     ),
     "a truth for a condition": (
         lambda person: ask_when(person, when=True),  # type: ignore[arg-type]
-        "when=True is not a function of an ApprovalRequest",
+        "when=True is not a function",
     ),
     "nobody to ask when": (
         lambda _: ask_when(None, names=["pay"]),  # type: ignore[arg-type]
@@ -412,7 +414,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], Approver], str]] = {
     ),
     "a list in the list": (
         lambda person: allow(["pay"], otherwise=person),  # type: ignore[arg-type]
-        r"tools: \['pay'\] is not a name or a tool",
+        r"tools=\['pay'\] is not of type str or Tool",
     ),
 }
 
@@ -1233,17 +1235,6 @@ def ask_after_foreign(
     return asked
 
 
-def test_after_foreign_with_generated_effects() -> None:
-    """Effects hold whatever iterable they are given as."""
-    reads, looks = call("read_mail"), call("look")
-
-    assert [("look", ("read_mail",))] == ask_after_foreign(
-        [reads],
-        [looks],
-        rule=lambda person: after_foreign(person, effects=(each for each in ["read"])),  # type: ignore[arg-type]
-    )
-
-
 def test_after_foreign() -> None:
     """Once a run has read what others wrote, it asks about all but reads."""
     pays, reads = call("pay", amount=5), call("read_mail")
@@ -1353,7 +1344,7 @@ def test_after_foreign_that_cannot_ask() -> None:
     """A policy without an approver, or about an effect that does not exist, is refused."""
     with pytest.raises(DefinitionError, match="approver"):
         after_foreign(None)  # type: ignore[arg-type]
-    with pytest.raises(DefinitionError, match="effects: 'delete' is not an effect"):
+    with pytest.raises(DefinitionError, match="effects='delete' is neither 'read' nor"):
         after_foreign(lambda _: True, effects=["delete"])  # type: ignore[list-item]
     with pytest.raises(DefinitionError, match="trust='own' is not 'foreign'"):
         tool(trust="own")(lambda: None)  # type: ignore[call-overload]
