@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolkit._context import ToolContext as ToolContext
     from toolkit._execution.approval import ApprovalRequest as ApprovalRequest
     from toolkit._execution.approval import Decision as Decision
-    from toolkit._execution.authorization import Deny as Deny
+    from toolkit._execution.approval import Deny as Deny
     from toolkit._execution.ledger import Ledger as Ledger
     from toolkit._execution.ledger import LedgerEntry as LedgerEntry
     from toolkit._execution.ledger import MemoryLedger as MemoryLedger
@@ -75,8 +75,8 @@ _HOMES = {
     "toolkit._execution.approval": (
         "ApprovalRequest",
         "Decision",
+        "Deny",
     ),
-    "toolkit._execution.authorization": ("Deny",),
     "toolkit._execution.ledger": (
         "Ledger",
         "LedgerEntry",

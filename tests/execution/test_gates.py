@@ -19,8 +19,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
-from toolkit._execution.approval import approve
-from toolkit._execution.authorization import ArgumentsView, authorize
+from toolkit._execution.approval import ArgumentsView, approve, authorize
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]
@@ -324,7 +323,7 @@ def put(
     def asked(through: Any) -> Any:
         made, values = Post().send, {"to": ["anna"]}
         if gate == "authorize":
-            return authorize(answer, made, values, context, through, seconds)
+            return authorize(answer, ApprovalRequest(made, values, context), through, seconds)
         return approve(answer, ApprovalRequest(made, values, context), through, seconds)
 
     return run_sync(asked(SyncBackend())) if backend == "sync" else asyncio.run(asked(AsyncBackend()))

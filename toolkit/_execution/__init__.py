@@ -11,10 +11,9 @@ Files, each importing only those below it:
     references       calls that refer to the results of others
     invoke           timeout, retries, and where a tool's function runs
     isolation        calls in a process of their own, or in an executor
-    approval         requests, decisions, and who makes them
+    approval         the gates: authorizers and approvers, requests and decisions
     digests          what binds an approval or a record to one call
     shown_arguments  arguments as people are shown them
-    authorization    whether a call is allowed, and how any gate is called
     ledger           records of calls, so that none has its effect twice
     truncation       results that are too long for the model
 """

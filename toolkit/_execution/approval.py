@@ -1,4 +1,7 @@
-"""Approval of a call: the request, the decision, and who makes it.
+"""The gates of a call: authorizers say whether it may be made, approvers whether a person or a policy agrees.
+
+Gates get copies of the arguments. Only the answers that allow a call let it run: what is anything else, comes too late,
+or is an exception refuses it.
 
 Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
 call; the policies in `toolkit.approvers` are approvers that ask another one only sometimes.
@@ -8,32 +11,72 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
-from toolkit._concurrency.backend import Backend
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.backend import Backend, call_function
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext, discard
-from toolkit._execution.authorization import Late, Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._execution.digests import check_identity, digest_call
 from toolkit._execution.shown_arguments import show_arguments, to_shown_json
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._options import check_methods
 from toolkit._schema.json_text import escape_confusable, to_json_text
 from toolkit._tools.tool import Tool
-from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
+from toolkit.errors import ApprovalError, Denied, ToolkitError
 from toolkit.events import ApprovalNeeded
 
 logger = logging.getLogger("toolkit")
 
+DENIED = "Tool execution was denied by authorization policy."
+FAILED = 'Tool execution failed: tool authorization error for "{}": {}; the tool was not run.'
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."
 NO_APPROVER = (
     "Tool approval could not be completed because no approval handler is configured; "
     "continuing without running the tool."
 )
+
+
+class Unanswered(Denied):
+    """Nobody could be asked: there is no gate, or it raised, which is the cause then."""
+
+    kind = "unavailable"
+
+
+class Late(Unanswered):
+    """A gate gave no answer in time."""
+
+    kind = "timed_out"
+
+
+class Rejected(Denied):
+    """An approver rejected the call."""
+
+    kind = "rejected"
+
+
+class ArgumentsView(Mapping[str, Any]):
+    """The arguments of a call for gates: each access returns a copy, so that no gate can change what runs."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        return deepcopy(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._values))
 
 
 @dataclass(frozen=True)
@@ -65,7 +108,8 @@ class ApprovalRequest:
         if not self.call.name:
             call = ToolCall(name=self.tool.name, arguments=to_json_text(dict(self.arguments)))
             object.__setattr__(self, "call", call)
-        object.__setattr__(self, "arguments", view_arguments(self.arguments))
+        if not isinstance(self.arguments, ArgumentsView):
+            object.__setattr__(self, "arguments", ArgumentsView(self.arguments))
 
     def __str__(self) -> str:
         imports = f" with {self.imports_json}" if self.imports else ""
@@ -122,6 +166,90 @@ class ApprovalRequest:
     def announce(self) -> None:
         """Emit `ApprovalNeeded` with the request."""
         self.emit(ApprovalNeeded(self.to_pending()))
+
+
+async def _ask(
+    gate: Callable[..., Any],
+    make_question: Callable[[ToolContext[Any]], tuple[Any, ...]],
+    context: ToolContext[Any],
+    backend: Backend,
+    timeout: float | None,
+) -> Any:
+    """Call a gate, and return its answer.
+
+    It has `timeout` seconds, by default as long as the run takes. Without them a sync gate runs on the calling thread.
+    Its arguments are made with a context that is cancelled once no answer is awaited any more.
+
+    Raises:
+        Denied: The gate raised it.
+        Unanswered: The gate raised something else, which is logged.
+        Late: There was no answer in time.
+        TimedOut, Cancelled: The run ended first.
+    """
+    with Cancellation(timeout, parent=context.cancellation) as cancellation:
+        failure, answer = None, None
+        try:
+            question = make_question(replace(context, cancellation=cancellation))
+            answer = await call_function(gate, question, backend, cancellation)
+        except Exception as error:  # noqa: BLE001  it refuses the call
+            failure = error
+        if cancellation.reason == DEADLINE and not context.cancellation:
+            raise Late
+        if cancellation:
+            raise cancellation_error(cancellation)
+    if isinstance(failure, Denied):
+        raise failure
+    if failure is not None:
+        logger.error("The gate %r raised; the call is refused.", gate, exc_info=failure)
+        raise Unanswered from failure
+    return answer
+
+
+def _format_reason(reason: object) -> str:
+    return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
+
+
+@dataclass(frozen=True)
+class Deny:
+    """An authorizer's refusal, with a reason that the model may see."""
+
+    reason: str = ""
+
+
+# Gets tool, validated arguments and context; True lets the call pass, anything else does not.
+Authorizer: TypeAlias = Callable[
+    [Tool[..., Any], Mapping[str, Any], ToolContext[Any]], bool | Deny | Awaitable[bool | Deny]
+]
+
+
+async def authorize(
+    authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
+) -> None:
+    """Check a call with an authorizer, which has `timeout` seconds; without one it is allowed.
+
+    Raises:
+        Denied: The authorizer returned anything but True; what is neither a bool nor a Deny is logged.
+        Unanswered: It raised, or did not answer in time.
+        TimedOut, Cancelled: The run ended first.
+    """
+    if authorizer is None:
+        return
+    tool = request.tool
+    try:
+        verdict: object = await _ask(
+            authorizer, lambda own: (tool, request.arguments, own), request.context, backend, timeout
+        )
+    except Late:
+        raise Late(FAILED.format(tool.name, "it was not answered in time")) from None
+    except Unanswered as failure:
+        raise Unanswered(FAILED.format(tool.name, "it failed")) from failure.__cause__
+    except Denied as refusal:
+        raise Denied(DENIED + _format_reason(str(refusal))) from refusal.__cause__
+    if type(verdict) not in (bool, Deny):
+        kind = type(verdict).__name__
+        logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
+    if verdict is not True:
+        raise Denied(DENIED + _format_reason(verdict.reason if type(verdict) is Deny else ""))
 
 
 @check_methods()
@@ -205,12 +333,6 @@ class Deferred(ToolkitError):
         self.pending = pending
 
 
-class Rejected(Denied):
-    """An approver rejected the call."""
-
-    kind = "rejected"
-
-
 # The result of a call that does not run, since an approver has ended the run.
 STOPPED_TEXT = "Not run: the run was stopped."
 
@@ -226,10 +348,7 @@ async def approve(
     timeout: float | None = None,
     no_approver: str = NO_APPROVER,
 ) -> Decision:
-    """Return the decision that approves a call.
-
-    The tool's own rule and the approver have `timeout` seconds each, by default as long as the run takes. A late answer
-    does not count.
+    """Return the decision that approves a call; the tool's own rule and the approver have `timeout` seconds each.
 
     Raises:
         Rejected: The approver rejected the call.
@@ -237,7 +356,7 @@ async def approve(
             Decision; or there is none, and the tool requires approval.
         Deferred: The approver deferred the decision.
         Stopped: The approver ends the run.
-        Cancelled: The run was cancelled first.
+        TimedOut, Cancelled: The run ended first.
     """
     request = replace(request, required=await _is_required(request, backend, timeout))
     if approver is None and request.required:
@@ -252,52 +371,41 @@ async def approve(
     if decision.refusal == "stop":
         raise Stopped(decision.reason)
     if decision.refusal == "unavailable":
-        raise Unanswered(INCOMPLETE + format_reason(decision.reason))
-    raise Rejected(REJECTED + format_reason(decision.reason))
+        raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
+    raise Rejected(REJECTED + _format_reason(decision.reason))
 
 
 async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
     """Ask the tool's own rule; one that fails, or does not answer in time, requires approval."""
-    rule, run_cancellation = request.tool.settings.approve, request.context.cancellation
+    rule = request.tool.settings.approve
     if not callable(rule):
         return rule
-    cancellation = Cancellation(timeout, parent=run_cancellation)
     try:
-        return await ask_gate(rule, (request,), backend, cancellation) is not False
+        return await _ask(rule, partial(_address, request), request.context, backend, timeout) is not False
     except Denied:
         return True
-    except TimedOut:
-        if timeout is None or run_cancellation:  # the run's time is up, not the rule's
-            raise
-        return True
-    finally:
-        cancellation.close()
 
 
 async def _get_decision(
     approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
 ) -> Decision:
-    run_cancellation = request.context.cancellation
-    cancellation = Cancellation(timeout, parent=run_cancellation)
-    request = replace(request, context=replace(request.context, cancellation=cancellation))
     try:
-        verdict = await ask_gate(approver, (request,), backend, cancellation)
+        verdict = await _ask(approver, partial(_address, request), request.context, backend, timeout)
+    except Late:
+        raise Late(f"Tool approval timed out after {timeout:g} s.") from None
     except Unanswered as failure:
         raise Unanswered(INCOMPLETE) from failure.__cause__
     except Denied as refusal:
-        raise Rejected(REJECTED + format_reason(str(refusal))) from refusal.__cause__
-    except TimedOut:
-        if timeout is None or run_cancellation:  # the run's time is up, not the approver's
-            raise
-        raise Late(f"Tool approval timed out after {timeout:g} s.") from None
-    finally:
-        cancellation.cancel()  # ends an approver that is still running
-        cancellation.close()
+        raise Rejected(REJECTED + _format_reason(str(refusal))) from refusal.__cause__
     if type(verdict) not in (Decision, bool):
         kind = type(verdict).__name__
         logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
         raise Unanswered(INCOMPLETE)
     return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+
+
+def _address(request: ApprovalRequest, context: ToolContext[Any]) -> tuple[ApprovalRequest]:
+    return (replace(request, context=context),)
 
 
 class RecordedDecisions:

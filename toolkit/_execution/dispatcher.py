@@ -19,8 +19,18 @@ from pydantic_core import ValidationError
 
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import NO_APPROVER, STOPPED_TEXT, ApprovalRequest, Approver, Deferred, Stopped, approve
-from toolkit._execution.authorization import Authorizer, Unanswered, authorize
+from toolkit._execution.approval import (
+    NO_APPROVER,
+    STOPPED_TEXT,
+    ApprovalRequest,
+    Approver,
+    Authorizer,
+    Deferred,
+    Stopped,
+    Unanswered,
+    approve,
+    authorize,
+)
 from toolkit._execution.digests import digest_call
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
@@ -280,8 +290,7 @@ class _CallPipeline:
 
     async def _authorize(self, request: ApprovalRequest) -> None:
         for authorizer in (*self.dispatcher.authorizers, request.tool.settings.authorize):
-            timeout = self.dispatcher.approval_timeout
-            await authorize(authorizer, request.tool, request.arguments, request.context, self.backend, timeout)
+            await authorize(authorizer, request, self.backend, self.dispatcher.approval_timeout)
 
     def _digest(self, tool: Tool[..., Any], call: ToolCall) -> str:
         return digest_call(tool, call, self.context.run_id, self._imports)

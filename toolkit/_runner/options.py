@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from typing_extensions import TypedDict
 
 from toolkit._dialects.catalog import API, RunDialectName
-from toolkit._execution.approval import Approver, Verdict
-from toolkit._execution.authorization import Authorizer
+from toolkit._execution.approval import Approver, Authorizer, Verdict
 from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT

@@ -17,8 +17,7 @@ from toolkit._concurrency.backend import Backend, call_function, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
-from toolkit._execution.approval import Verdict
-from toolkit._execution.authorization import Deny
+from toolkit._execution.approval import Deny, Verdict
 from toolkit._guards.options import check_choice, check_function, check_number, check_sync_function
 from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
