@@ -161,50 +161,6 @@ class Exemption:
         return host.rstrip(".") == self.place if isinstance(self.place, str) else address in self.place
 
 
-class Destinations:
-    """The destinations that may be connected to.
-
-    Args:
-        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
-            their addresses are; each at every port, or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
-        ports: Allowed ports of public addresses.
-
-    Raises:
-        DefinitionError: An entry of `allow` or `ports` is invalid.
-    """
-
-    def __init__(self, allow: Iterable[Allowed] = (), ports: Collection[int] = PORTS) -> None:
-        if isinstance(allow, str) or not isinstance(allow, Iterable):
-            raise DefinitionError(f"allow={allow!r} is not a list. Pass one, such as allow=['10.0.0.0/8'].")
-        if isinstance(ports, str) or not isinstance(ports, Iterable):
-            raise DefinitionError(f"ports={ports!r} is not a list. Pass one, such as ports=[80, 443].")
-        self._exemptions = tuple(map(parse_exemption, allow))
-        self._ports = frozenset(map(_check_port, ports))
-
-    def check_addresses(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
-        """Parse the addresses of a host, and check that every one of them may be connected to.
-
-        Raises:
-            Refused: One of them may not, or there is none.
-        """
-        if not addresses:
-            raise Refused(f"{host} has no address")
-        parsed = [ip_address(text) for text in addresses]
-        for address in parsed:
-            self._check_address(host, address, port)
-        return parsed
-
-    def _check_address(self, host: str, address: Address, port: int) -> None:
-        if any(exemption.covers(host, address, port) for exemption in self._exemptions):
-            return
-        if port not in self._ports:
-            ports = ", ".join(map(str, sorted(self._ports)))
-            raise Refused(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
-        if reason := describe_special(address):
-            name = host if ":" in host or host == str(address) else f"{host} ({address})"
-            raise Refused(f"{name} is not a public address: {reason}")
-
-
 def parse_exemption(allowed: Allowed) -> Exemption:
     """Parse an entry of `allow`.
 
@@ -287,8 +243,8 @@ class Dialer:
     """Opens connections to public addresses, and to what is allowed besides.
 
     Args:
-        allow: Allowed destinations that are not public: networks, addresses or host names, each with one port or
-            with all of them.
+        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
+            their addresses are; each at every port, or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
         ports: Allowed ports of public addresses.
         resolve: Looks up names.
         connect: Connects to an address that was checked; it gets no other.
@@ -305,7 +261,10 @@ class Dialer:
         resolve: Resolve = resolve,
         connect: Connect = connect,
     ) -> None:
-        self._destinations = Destinations(allow, ports)
+        for name, value, example in ("allow", allow, "'10.0.0.0/8'"), ("ports", ports, "80, 443"):
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise DefinitionError(f"{name}={value!r} is not a list. Pass one, such as {name}=[{example}].")
+        self._exemptions, self._ports = tuple(map(parse_exemption, allow)), frozenset(map(_check_port, ports))
         self._resolve, self._connect = resolve, connect
         self._slots = BoundedSemaphore(MAX_PENDING)
 
@@ -316,7 +275,22 @@ class Dialer:
             Refused: One of them may not, or there is none.
             OSError: The lookup failed.
         """
-        return self._destinations.check_addresses(host, port, self._resolve(host, port))
+        addresses = [ip_address(text) for text in self._resolve(host, port)]
+        if not addresses:
+            raise Refused(f"{host} has no address")
+        for address in addresses:
+            self._check_address(host, address, port)
+        return addresses
+
+    def _check_address(self, host: str, address: Address, port: int) -> None:
+        if any(exemption.covers(host, address, port) for exemption in self._exemptions):
+            return
+        if port not in self._ports:
+            ports = ", ".join(map(str, sorted(self._ports)))
+            raise Refused(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
+        if reason := describe_special(address):
+            name = host if ":" in host or host == str(address) else f"{host} ({address})"
+            raise Refused(f"{name} is not a public address: {reason}")
 
     def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         """Connect to a host, on a thread of its own, since neither a lookup nor a connect can be stopped.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +26,7 @@ TIMEOUT = 10.0  # seconds
 MAX_TEXT = 2000  # characters
 # Invisible, and yet part of how Persian, the scripts of India and emoji are written.
 JOINERS = "\u200c\u200d\ufe0f"
+_TAG = re.compile(r"<[^<>]*>")
 
 T = TypeVar("T")
 
@@ -105,9 +108,8 @@ def check_base_url(parameter: str, url: str) -> str:
     """
     if not _is_http_url(url):
         raise DefinitionError(f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'.")
-    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(
-        url
-    ):  # the user may be a secret, so it is not in the message
+    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(url):
+        # The user may be a secret, so it is not in the message.
         raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
     return url.rstrip("/")
 
@@ -118,6 +120,11 @@ def _is_http_url(url: object) -> bool:
         return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # of the host, or of the port
         return False
+
+
+def strip_markup(text: object) -> str:
+    """Return a text without the tags and character references of HTML; "" if it is not a text."""
+    return html.unescape(_TAG.sub("", text)) if isinstance(text, str) else ""
 
 
 def clean_text(text: object) -> str:

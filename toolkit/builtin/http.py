@@ -5,19 +5,17 @@
     fetch("https://example.com").text
 
 Neither connects to a private address that is not allowed. Of HTML the text is returned that a reader would see: what a
-page hides by its own attributes is left out; what style sheets and scripts hide is not known.
+page hides by its own attributes is left out; what style sheets and scripts hide is not known. Needs the extra `http`.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from encodings import normalize_encoding
-from encodings.aliases import aliases
-from html import unescape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,77 +43,26 @@ TRUNCATED = "\n... (truncated)"
 MAX_TIMEOUT = 86_400  # seconds
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-# Media types that are text, besides text/..., ...+json and ...+xml.
-TEXT_TYPES = (
-    "json",
-    "xml",
-    "javascript",
-    "x-javascript",
-    "ecmascript",
-    "x-ndjson",
-    "yaml",
-    "x-yaml",
-    "toml",
-    "sql",
-    "graphql",
+# Media types that are text, besides text/..., ...+json and ...+xml; or that say nothing about the content.
+TEXT_TYPES = frozenset(
+    (
+        *(f"application/{kind}" for kind in ("json", "xml", "javascript", "x-javascript", "ecmascript", "x-ndjson")),
+        *(f"application/{kind}" for kind in ("yaml", "x-yaml", "toml", "sql", "graphql")),
+        *("", "application/octet-stream", "binary/octet-stream"),
+    )
 )
-# Media types that say nothing about the content.
-UNKNOWN_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 SAMPLE = 1024  # bytes
 # First bytes of binary formats that may have no zero byte in the sample, whatever the server calls them.
 BINARY_SIGNATURES = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b")
-
-# Bytes at the start in which HTML may declare its encoding, https://html.spec.whatwg.org/#charset.
-PROLOGUE = 1024
-_META_CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
-
 _BYTE_ORDER_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
-
-# The encodings of https://encoding.spec.whatwg.org, by Python's modules, which has others, some slow or not for text.
-_ENCODINGS = frozenset(
-    (
-        *("utf_8", "utf_16", "utf_16_le", "utf_16_be", "ascii", "gbk", "gb18030", "gb2312", "big5", "big5hkscs"),
-        *("euc_jp", "iso2022_jp", "shift_jis", "cp932", "euc_kr", "cp949", "koi8_r", "koi8_u", "mac_roman"),
-        *("mac_cyrillic", "cp866", "cp874", "tis_620", "latin_1"),
-        *(f"iso8859_{part}" for part in (*range(2, 12), *range(13, 17))),
-        *(f"cp{page}" for page in range(1250, 1259)),
-    )
-)
-
-# A comment, an element without readable text, or a tag with its quoted values. Each is closed by the end of the text
-# too, so that matching never backtracks over the same text twice.
-_TAG = re.compile(
-    r"<!--.*?(?:-->|\Z)"
-    r"|<(script|style|template|noscript|title)\b.*?(?:</\1\b[^>]*(?:>|\Z)|\Z)"
-    r"""|<[a-z/!?](?:[^>=]+|=\s*"[^"]*(?:"|\Z)|=\s*'[^']*(?:'|\Z)|=)*(?:>|\Z)""",
-    re.DOTALL | re.IGNORECASE,
-)
-_BLOCK = re.compile(
-    r"</?\s*(p|div|br|li|d[dt]|t[dhr]|h[1-6]|table|section|article|pre|ul|ol|hr|blockquote)\b", re.IGNORECASE
-)
 
 # Elements that are hidden by an attribute, and content for browsers that lack a feature.
 HIDDEN_ELEMENTS = "[hidden], [aria-hidden=true i], [popover], template, datalist, dialog:not([open])"
 FALLBACK_ELEMENTS = "noframes, noembed, iframe, object, audio, video, canvas"
-
-MAX_DECLARATION = 100  # characters of CSS; a declaration that hides something is short
-_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
-_CSS_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-_CSS_ZERO = r"\+?(?:0+(?:\.0\d*)?|\.0\d*|\d+(?:\.\d+)?e-\d+)(?:e[+-]?\d+)?[a-z%]*"
-_HIDING_DECLARATION = re.compile(
-    "|".join(
-        (
-            "display:none",
-            "(content-)?visibility:(hidden|collapse)",
-            "color:transparent",
-            rf"(font-size|opacity):{_CSS_ZERO}",
-            rf"font:([a-z-]*){_CSS_ZERO}/.*",
-            r"(left|right|top|margin-left|margin-top|text-indent):-\d{3,}[.\da-z]*",
-            r"transform:scale(x|y|3d)?\(0[,)].*",
-            r"clip-path:inset\((50|100)%.*",
-            r"clip:rect\([01](px)?,.*",
-        )
-    )
+_HIDING_STYLE = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|(?:content-)?visibility\s*:\s*(?:hidden|collapse)|color\s*:\s*transparent"
+    r"|(?:opacity|font-size)\s*:\s*(?:0+(?:\.0*)?|\.0+)(?:%|[a-z]{1,4})?)\s*(?:!\s*important\s*)?(?:;|$)",
+    re.IGNORECASE,
 )
 
 
@@ -173,7 +120,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
         options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `user_agent`, `ssl_context`.
 
     Raises:
-        DefinitionError: An option is invalid.
+        DefinitionError: An option is invalid, or the extra `http` is not installed.
     """
     client = make_client(**options)
 
@@ -205,7 +152,7 @@ def fetch(url: str, *, cancellation: Cancellation | None = None, **options: Unpa
         Failed: There is no page, or it is not text; the message is the one that a model would get.
         Cancelled: `cancellation` was cancelled.
         TimedOut: The deadline of `cancellation` has passed.
-        DefinitionError: An option is invalid.
+        DefinitionError: An option is invalid, or the extra `http` is not installed.
     """
     return fetch_page(make_client(**options), url, cancellation)
 
@@ -233,9 +180,11 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
     """Check options, and make a client of them.
 
     Raises:
-        DefinitionError: An option is invalid.
+        DefinitionError: An option is invalid, or the extra `http` is not installed.
         TypeError: There is no such option.
     """
+    if find_spec("turbohtml") is None:
+        raise DefinitionError('Pages of the web need an extra: pip install "function-toolkit[http]".')
     refuse_unknown_options(options, WebOptions.__annotations__)
     try:
         _OPTIONS.validate_python(options, strict=True)
@@ -269,13 +218,14 @@ def _cut_page(page: Page) -> str:
 
 
 def _extract_text(response: HttpResponse) -> str:
-    kind = response.media_type
-    is_html = kind in HTML_TYPES or (not kind and response.body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
+    kind, body = response.media_type, response.body
+    is_html = kind in HTML_TYPES or (not kind and body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
     if _is_binary(response) or not (is_html or _is_text_type(kind)):
-        size = f"{'more than ' if response.is_cut else ''}{len(response.body)} bytes"
+        size = f"{'more than ' if response.is_cut else ''}{len(body)} bytes"
         raise Failed(f"read error: it is not text but {kind[:MAX_SHOWN] or 'unknown data'}, {size}")
-    text = decode(response.body, response.charset, is_html=is_html, is_cut=response.is_cut)
-    return extract_main_text(text) if is_html else text.strip()
+    if is_html:
+        return extract_main_text(body, response.charset)
+    return decode(body, response.charset, is_cut=response.is_cut).strip()
 
 
 def _is_binary(response: HttpResponse) -> bool:
@@ -285,77 +235,45 @@ def _is_binary(response: HttpResponse) -> bool:
 
 
 def _is_text_type(kind: str) -> bool:
-    family, _, form = kind.partition("/")
-    is_named = family == "text" or form.endswith(("+json", "+xml")) or (family == "application" and form in TEXT_TYPES)
-    return is_named or kind in UNKNOWN_TYPES
+    return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in TEXT_TYPES
 
 
-def decode(data: bytes, charset: str | None, *, is_html: bool = False, is_cut: bool = False) -> str:
-    """Decode a text: by its byte order mark, by the declared charset, or as UTF-8 or Windows-1252.
+def decode(data: bytes, charset: str | None, *, is_cut: bool = False) -> str:
+    """Decode a text by its byte order mark, by a charset of the web, or as UTF-8 or Windows-1252.
 
-    Bytes that cannot be decoded become U+FFFD.
+    Bytes that cannot be decoded become U+FFFD; with `is_cut`, a part of a last character is left out.
     """
+    import turbohtml.detect  # noqa: F401  registers the charsets of the web as codecs
+
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    label = charset or (_find_meta_charset(data) if is_html else None)
-    if label and (known := _find_encoding(label)):
-        return data.decode(known, "replace")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        is_whole = not (is_cut and error.reason == "unexpected end of data")
-        return data.decode("cp1252" if is_whole else "utf-8", "replace")
+    with suppress(LookupError, ValueError):  # there is no such charset
+        return data.decode(f"whatwg-{charset}", "replace")
+    with suppress(UnicodeDecodeError):
+        return getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
+    return data.decode("cp1252", "replace")
 
 
-def _find_meta_charset(data: bytes) -> str | None:
-    match = _META_CHARSET.search(data[:PROLOGUE])
-    label = match[1].decode("ascii", "replace").lower() if match else None
-    return "utf-8" if label and label.startswith("utf-16") else label  # in UTF-16 it could not have been read
-
-
-def _find_encoding(label: str) -> str | None:
-    """Return the encoding that a label means; `codecs` is not asked, since it caches every label."""
-    spelled = normalize_encoding(label).lower()
-    name = aliases.get(spelled, spelled)
-    return {"latin_1": "cp1252", "ascii": "cp1252"}.get(name, name) if name in _ENCODINGS else None
-
-
-def extract_main_text(html: str) -> str:
+def extract_main_text(html: bytes, charset: str | None = None) -> str:
     """Extract the main text of HTML, or all of its text if no part stands out.
 
-    Needs the extra `http`; without it only tags are stripped, and hidden text is not recognized. Time and memory are
-    proportional to the length, for broken HTML too: a second and 250 MB at most for a mebibyte, as measured.
+    Time and memory are proportional to the length, for broken HTML too: a second and 250 MB at most for a mebibyte, as
+    measured.
     """
-    text = _extract_by_parser(html) if find_spec("turbohtml") else strip_tags(html)
-    return text.strip()
+    import turbohtml
 
-
-def _extract_by_parser(html: str) -> str:
-    import turbohtml  # an extra
-
-    page = turbohtml.parse(html, positions=False)
+    try:
+        page = turbohtml.parse(html, encoding=charset, positions=False)
+    except LookupError:  # there is no such charset
+        page = turbohtml.parse(html, positions=False)
     page.remove(f"{HIDDEN_ELEMENTS}, {FALLBACK_ELEMENTS}")
     for element in page.select("[style]"):
-        if is_hiding(str(element.attrs["style"])):
+        if _HIDING_STYLE.search(str(element.attrs["style"])):
             element.decompose()
     main = page.main_content()
     _flatten_tables(page)
-    return (main.to_text() if main else "") or page.to_text()
-
-
-def is_hiding(style: str) -> bool:
-    """Return whether a style attribute hides an element, in one of the usual ways."""
-    css = _CSS_ESCAPE.sub(_unescape_css, _CSS_COMMENT.sub("", style)).lower()
-    declarations = ("".join(part.split()).removesuffix("!important") for part in css.split(";"))
-    return any(len(each) <= MAX_DECLARATION and _HIDING_DECLARATION.fullmatch(each) for each in declarations)
-
-
-def _unescape_css(match: re.Match[str]) -> str:
-    if match[2]:
-        return match[2]
-    number = int(match[1], 16)
-    return chr(number) if number <= 0x10FFFF else "\ufffd"
+    return ((main.to_text() if main else "") or page.to_text()).strip()
 
 
 def _flatten_tables(page: turbohtml.Document) -> None:
@@ -368,9 +286,3 @@ def _flatten_tables(page: turbohtml.Document) -> None:
         cell.tag = "span"
     for part in page.select("table, caption, thead, tbody, tfoot, tr"):
         part.tag = "div"
-
-
-def strip_tags(html: str) -> str:
-    """Return the text of HTML without its tags, line by line."""
-    text = _TAG.sub(lambda tag: "\n" if _BLOCK.match(tag[0]) else "", html)
-    return "\n".join(filter(None, map(str.strip, unescape(text).splitlines())))

@@ -10,6 +10,7 @@ guard as those of `http_fetch`: a result cannot lead to a private network.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -19,7 +20,6 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from queue import SimpleQueue
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import httpx2
@@ -29,15 +29,15 @@ from typing_extensions import Unpack
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
-from toolkit._concurrency.threads import Job, Outcome, ThreadPool, get_unless_cancelled
+from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
 from toolkit._guards.http_client import FIRST_ERROR_STATUS, HttpClient
 from toolkit._guards.options import check_seconds
-from toolkit._guards.service import check_base_url
+from toolkit._guards.service import check_base_url, strip_markup
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.http import WebOptions, fetch_page, make_client, strip_tags
+from toolkit.builtin.http import WebOptions, fetch_page, make_client
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores.knowledge import compute_cosines, pack_embedding
 
@@ -70,8 +70,6 @@ Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 Embeddings: TypeAlias = Sequence[Sequence[float]]
 # Returns an embedding for each text, sync or async.
 Embedding: TypeAlias = Callable[[Sequence[str]], Embeddings | Awaitable[Embeddings]]
-# Returns the text of the page at a URL; a page that raises is left out.
-ReadPage: TypeAlias = Callable[[str, Cancellation], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +123,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     if embed is not None and not callable(embed):
         raise DefinitionError(f"embed={embed!r} is not a function of a list of texts.")
     page_options: WebOptions = {"timeout": PAGE_TIMEOUT, "max_bytes": PAGE_MAX_BYTES, **options}
-    client = make_client(**page_options)
-    searcher = _Searcher(search, embed, lambda url, limit: fetch_page(client, url, limit).text, page_options["timeout"])
+    searcher = _Searcher(search, embed, make_client(**page_options))
 
     @tool(title="Search the Web", effect="read", trust="foreign")
     async def web_search(query: Query, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
@@ -180,6 +177,7 @@ class _Engine:
     name: ClassVar[str]
     variable: ClassVar[str]
     default_url: ClassVar[str]
+    results: ClassVar[Sequence[str]]  # path of the list in the JSON of a response
 
     def __init__(self, key: str | None = None, *, base_url: str | None = None, timeout: float = ENGINE_TIMEOUT) -> None:
         self._key = _check_key(key or os.environ.get(self.variable, ""), type(self).__name__, self.variable)
@@ -189,14 +187,14 @@ class _Engine:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._base_url!r})"
 
-    def _request(self, method: str, path: str, headers: Mapping[str, str], **content: Any) -> Any:
-        """Send a request, and parse the JSON of the response.
+    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
+        """Search.
 
         Raises:
-            Failed: There is no response, or it is not JSON.
+            Failed: There is no response, or none that can be read.
         """
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **headers}
-        request = httpx2.Request(method, self._base_url + path, headers=headers, **content)
+        request = self._make_request(query, count)
+        request.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close"})
         response = self._client.send(request, current_cancellation.get())
         text = response.body.decode("utf-8", "replace")
         if len(self._key) >= MIN_MASKED_KEY:
@@ -204,9 +202,12 @@ class _Engine:
         if response.status >= FIRST_ERROR_STATUS:
             raise Failed(f"{self.name} API {response.status}: {' '.join(text.split())[:MAX_ERROR]}")
         try:
-            return json.loads(text)
+            return _get_objects(json.loads(text), *self.results)
         except (ValueError, RecursionError):
             raise Failed(f"{self.name} API: the response is not JSON") from None
+
+    def _make_request(self, query: str, count: int) -> httpx2.Request:
+        raise NotImplementedError
 
 
 class Brave(_Engine):
@@ -224,42 +225,24 @@ class Brave(_Engine):
     name = "brave"
     variable = "BRAVE_API_KEY"
     default_url = "https://api.search.brave.com"
+    results = ("web", "results")
 
-    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
-        """Search.
-
-        Raises:
-            Failed: There is no response, or none that can be read.
-        """
-        parameters = {"q": query, "count": str(count)}
-        headers = {"X-Subscription-Token": self._key}
-        return _get_objects(self._request("GET", "/res/v1/web/search", headers, params=parameters), "web", "results")
+    def _make_request(self, query: str, count: int) -> httpx2.Request:
+        parameters, headers = {"q": query, "count": str(count)}, {"X-Subscription-Token": self._key}
+        return httpx2.Request("GET", f"{self._base_url}/res/v1/web/search", params=parameters, headers=headers)
 
 
 class Serper(_Engine):
-    """Google's results, through serper.dev.
-
-    Args:
-        key: The API key; by default that of the environment variable SERPER_API_KEY.
-        base_url: Address of the API; a private one is allowed.
-        timeout: Seconds for a response.
-
-    Raises:
-        DefinitionError: There is no key, or it cannot be sent; or `base_url` or `timeout` is invalid.
-    """
+    """Google's results, through serper.dev; the arguments are those of `Brave`, the variable is SERPER_API_KEY."""
 
     name = "serper"
     variable = "SERPER_API_KEY"
     default_url = "https://google.serper.dev"
+    results = ("organic",)
 
-    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
-        """Search.
-
-        Raises:
-            Failed: There is no response, or none that can be read.
-        """
-        body = {"q": query, "num": count}
-        return _get_objects(self._request("POST", "/search", {"X-API-KEY": self._key}, json=body), "organic")
+    def _make_request(self, query: str, count: int) -> httpx2.Request:
+        body, headers = {"q": query, "num": count}, {"X-API-KEY": self._key}
+        return httpx2.Request("POST", f"{self._base_url}/search", json=body, headers=headers)
 
 
 def _check_key(key: str, engine: str, variable: str) -> str:
@@ -279,16 +262,11 @@ def _get_objects(data: Any, *path: str) -> Sequence[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class _Searcher:
-    """Searches, reads pages, and ranks their pieces.
-
-    Attributes:
-        timeout: Seconds for a page.
-    """
+    """Searches, reads pages, and ranks their pieces."""
 
     search: Search
     embed: Embedding | None
-    read_page: ReadPage
-    timeout: float
+    client: HttpClient
 
     async def find_pieces(self, query: str, cancellation: Cancellation) -> list[Piece]:
         """Return the best pieces; ask for more results if none is near the query."""
@@ -316,12 +294,18 @@ class _Searcher:
         return [result for result in more if result.url not in known]
 
     async def _read_pieces(self, results: Sequence[Result], cancellation: Cancellation) -> list[Piece]:
-        def read() -> list[Piece]:
-            texts = read_pages(self.read_page, [result.url for result in results], self.timeout, cancellation)
-            return [piece for result in results for piece in split_page(result, texts.get(result.url, ""))]
+        texts = await asyncio.gather(*(self._read_page(result.url, cancellation) for result in results))
+        return [piece for result, text in zip(results, texts) for piece in split_page(result, text)]
 
-        pieces: list[Piece] = await call_function(read, (), AsyncBackend())
-        return pieces
+    async def _read_page(self, url: str, cancellation: Cancellation) -> str:
+        """Return the beginning of a page's text; "" if it cannot be read."""
+        try:
+            page = await run_to_end(partial(fetch_page, self.client, url), cancellation)
+        except Exception:  # the snippet and the other pages remain
+            if cancellation:
+                raise
+            return ""
+        return page.text[:MAX_PAGE_TEXT]
 
 
 async def query_engine(search: Search, query: str, count: int) -> list[Result]:
@@ -364,23 +348,7 @@ def _get_text(raw: Mapping[str, Any], *names: str) -> str:
 
 def _join_lines(text: str) -> str:
     """Make one line of a text that may have tags in it, as those of Brave have."""
-    return " ".join(strip_tags(text).split())
-
-
-def read_pages(read_page: ReadPage, urls: Sequence[str], seconds: float, cancellation: Cancellation) -> dict[str, str]:
-    """Read pages at the same time; those that fail, or take longer than `seconds`, are left out."""
-    arrived, texts = SimpleQueue[tuple[str, Outcome[str]] | None](), dict[str, str]()
-
-    def put(url: str, outcome: Outcome[str]) -> None:
-        arrived.put((url, outcome))
-
-    with Cancellation(seconds, cancellation) as limit:
-        jobs = [Job(partial(read_page, url, limit), partial(put, url)) for url in urls]
-        ThreadPool(jobs, len(jobs)).start()
-        while len(texts) < len(urls) and (item := get_unless_cancelled(arrived, limit)):
-            url, (text, _) = item
-            texts[url] = (text or "")[:MAX_PAGE_TEXT]
-    return texts
+    return " ".join(strip_markup(text).split())
 
 
 def split_page(result: Result, text: str) -> list[Piece]:

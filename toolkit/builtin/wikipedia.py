@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -12,12 +10,10 @@ from annotated_types import Ge, Le
 from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit._guards.service import MAX_TEXT, TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text
+from toolkit._guards.service import MAX_TEXT, TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text, strip_markup
 from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-
-_TAG = re.compile(r"<[^<>]*>")
 
 
 class _Article(TypedDict):
@@ -96,15 +92,11 @@ def _make_article(page: _Article, base_url: str) -> Article:
     return Article(
         title=clean_text(page["title"]),
         key=clean_text(page["key"]),
-        excerpt=_strip_markup(page.get("excerpt")),
+        excerpt=clean_text(strip_markup(page.get("excerpt"))),
         url=_make_url(page["key"], base_url),
         description=clean_text(page.get("description")),
         thumbnail=_resolve_thumbnail(page.get("thumbnail"), base_url),
     )
-
-
-def _strip_markup(excerpt: object) -> str:
-    return clean_text(html.unescape(_TAG.sub("", excerpt))) if isinstance(excerpt, str) else ""
 
 
 def _make_url(key: str, base_url: str) -> str:
