@@ -384,7 +384,7 @@ def make_fifo(path: Path) -> None:
 NO_TEXT = {
     "missing": (lambda path: None, "No such file or directory"),
     "a directory": (Path.mkdir, "Is a directory"),
-    "a pipe": (make_fifo, "it is not a regular file, but a FIFO"),
+    "a pipe": (make_fifo, "it is not a regular file"),
     "binary": (lambda path: path.write_bytes(b"\x89PNG\0"), "it is binary, or text that is not UTF-8"),
 }
 

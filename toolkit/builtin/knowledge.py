@@ -342,7 +342,7 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
     """
     real = Path(path).resolve()
     try:
-        with Workspace(Root(real.parent)).open_file(real.name) as (file, _):
+        with Workspace(Root(real.parent)).open_file(real.name) as file:
             text = decode_file(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
     except OSError as error:
         raise Failed(f"cannot ingest {escape_name(real.name)}: {error.strerror or error}") from error

@@ -22,7 +22,7 @@ from toolkit._guards.paths import Root
 from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.files.coding import CodingLimits, EditingTools, FindingTools
+from toolkit.builtin.files.coding import CodingLimits, CodingTools
 from toolkit.builtin.files.sensitive import DEFAULT_GUARDED, DEFAULT_PRIVATE, Patterns
 from toolkit.builtin.files.workspace import Workspace, WorkspaceTools
 from toolkit.builtin.files.writing import TEMPORARY_NAME
@@ -87,16 +87,9 @@ def coding_tools(
     chosen = CodingLimits() if limits is None else options.check_type("limits", limits, CodingLimits)
     workspace = _make_workspace(root, private, guarded)
     workspace = replace(workspace, max_hashed=max(chosen.max_bytes, chosen.max_paged))
-    editing = EditingTools(workspace, chosen, hashes=options.check_type("hashes", hashes, bool))
-    finding = FindingTools(workspace, chosen)
-    write = _make_write_tool(workspace, editing.write_file, hashes=hashes)
-    return [
-        editing.read_file,
-        write,
-        _require_approval(workspace, editing.edit_file),
-        finding.list_files,
-        finding.search,
-    ]
+    tools = CodingTools(workspace, chosen, hashes=options.check_type("hashes", hashes, bool))
+    write = _make_write_tool(workspace, tools.write_file, hashes=hashes)
+    return [tools.read_file, write, _require_approval(workspace, tools.edit_file), tools.list_files, tools.search]
 
 
 def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:

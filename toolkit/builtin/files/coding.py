@@ -28,9 +28,9 @@ from toolkit._guards.media import detect_image
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.text import decode_file, escape_name, line_blocks, read_pieces, report_errors, split_lines
+from toolkit.builtin.files.text import decode_file, escape_name, read_bytes, read_lines, report_errors, split_lines
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.builtin.files.writing import NO_CONTEXT, ContentHash, ExpectHash, hash_bytes
+from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
 
 MAX_PAGE = 500  # lines that are read by default
@@ -81,8 +81,8 @@ class CodingLimits:
             check_seconds(name, getattr(self, name))
 
 
-class EditingTools:
-    """`read_file`, `write_file` and `edit_file` for one directory."""
+class CodingTools:
+    """The tools of `coding_tools` for one workspace."""
 
     def __init__(self, workspace: Workspace, limits: CodingLimits, *, hashes: bool) -> None:
         self._workspace, self._limits, self._hashes = workspace, limits, hashes
@@ -104,16 +104,14 @@ class EditingTools:
             limit: Maximum number of lines to return.
         """
         is_part = offset is not None or limit is not None
-        max_bytes = self._limits.max_paged if is_part else self._limits.max_bytes
-        content_hash = ContentHash()
-        with report_coding_errors(f"Cannot access {path}", path), self._workspace.open_file(path) as (file, status):
+        with report_coding_errors(f"Cannot access {path}", path), self._workspace.open_file(path) as file:
             if media_type := detect_image(file.peek()):
-                data = b"".join(read_pieces(file, status.st_size, self._limits.max_image))
-                return ToolResult(Image(data, media_type), details={"path": path})
+                return ToolResult(Image(read_bytes(file, self._limits.max_image), media_type), details={"path": path})
             with report_coding_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
-                blocks = line_blocks(content_hash.update_from(read_pieces(file, status.st_size, max_bytes)))
-                page = _format_page(blocks, max(offset or 1, 1) - 1, limit, is_part=is_part)
-        return ToolResult(f"[hash {content_hash}]\n{page}" if self._hashes else page, details={"path": path})
+                data = read_bytes(file, self._limits.max_paged if is_part else self._limits.max_bytes)
+                page = _format_page(read_lines(data), max(offset or 1, 1) - 1, limit, is_part=is_part)
+        mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
+        return ToolResult(mark + page, details={"path": path})
 
     def write_file(  # noqa: D417  the type says what expect_hash is
         self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
@@ -146,11 +144,11 @@ class EditingTools:
         missing = f"Cannot read {path}: No such file or directory. Use write_file to create new files."
         with (
             report_coding_errors(f"Cannot read {path}", path, missing=missing),
-            self._workspace.open_file(path) as (file, status),
+            self._workspace.open_file(path) as file,
         ):
-            data = b"".join(read_pieces(file, status.st_size, self._limits.max_bytes))
+            data = read_bytes(file, self._limits.max_bytes)
             text, text_format = decode_file(data)
-        changed = replace_once(text, old_text, new_text, path)
+        changed = replace_once(text, old_text, new_text, path, has_crlf=text_format.has_crlf)
         new_data = text_format.encode(changed)
         if changed != text:
             with report_coding_errors(f"Cannot write {path}", path):
@@ -161,94 +159,6 @@ class EditingTools:
 
     def _format_hash(self, data: bytes) -> str:
         return f" [hash {hash_bytes(data)}]" if self._hashes else ""
-
-
-def _format_page(blocks: Iterable[list[str]], start: int, limit: int | None, *, is_part: bool) -> str:
-    end = start + min(MAX_PAGE if limit is None else limit, MAX_LINES)
-    lines: list[str] = []
-    total = 0
-    for block in blocks:
-        lines += map(clip_line, block[max(start - total, 0) : max(end - total, 0)])
-        total += len(block)
-    start = min(start, total)
-    end = start + len(lines)
-    header = f"[Lines {start + 1}-{end} of {total}]" if is_part or end < total else f"[{total} lines]"
-    return "\n".join([header, *(f"{number:>4} | {line}" for number, line in enumerate(lines, start + 1))])
-
-
-def replace_once(text: str, old: str, new: str, path: str) -> str:
-    r"""Replace the only occurrence of a text, whether lines end in `\n` or in `\r\n`; the rest keeps its line ends.
-
-    New lines end like the line in which the occurrence begins.
-
-    Raises:
-        Failed: There is no occurrence, or several; the message says what to do.
-    """
-    normalized, wanted = _normalize_line_ends(text), _normalize_line_ends(old)
-    count = normalized.count(wanted)
-    position = normalized.find(wanted)
-    if count == 1 and normalized.find(wanted, position + 1) >= 0:
-        count = 2  # they overlap: `aa` in `aaa`
-    if count == 0:
-        raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
-    if count > 1:
-        raise Failed(
-            f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
-        )
-    start, end = _map_position(text, position), _map_position(text, position + len(wanted))
-    replacement = _normalize_line_ends(new).replace("\n", "\r\n") if _ends_with_crlf(text, start) else new
-    return text[:start] + replacement + text[end:]
-
-
-def _normalize_line_ends(text: str) -> str:
-    return text.replace("\r\n", "\n")
-
-
-def _map_position(text: str, normalized: int) -> int:
-    """Map a position in the text with normalized line ends to one in the text itself."""
-    position, previous = normalized, -1
-    while previous != position:
-        previous, position = position, normalized + text.count("\r\n", 0, position)
-    return position + (text[position - 1 : position + 1] == "\r\n")
-
-
-def _ends_with_crlf(text: str, position: int) -> bool:
-    """Return whether the line at a position ends in CR LF; the last line counts as the one before it."""
-    end = text.find("\n", position)
-    return text.endswith("\r\n", 0, (end if end >= 0 else text.rfind("\n")) + 1)
-
-
-def _suggest_match(text: str, old: str) -> str:
-    """Quote the lines that begin like the wanted text except for white space, and one more."""
-    wanted = split_lines(old.strip())
-    lines = split_lines(text)
-    start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
-    if start is None:
-        return TIP
-    similar = "\n".join(lines[start : start + len(wanted) + 1])
-    return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
-
-
-def summarize_edit(old: str, new: str, path: str) -> str:
-    """Describe a replacement."""
-    return f"Replaced {_count_lines(old)} with {_count_lines(new)} in {path}"
-
-
-def _count_lines(text: str) -> str:
-    lines = len(split_lines(text))
-    return f"{lines} line{'' if lines == 1 else 's'}"
-
-
-class FindingTools:
-    """`list_files` and `search` for one directory."""
-
-    def __init__(self, workspace: Workspace, limits: CodingLimits) -> None:
-        self._workspace, self._limits = workspace, limits
-
-    @property
-    def identity(self) -> str:
-        """The directory, for approvals."""
-        return self._workspace.root.identity
 
     @tool(title="List Files", effect="read")
     def list_files(
@@ -317,8 +227,73 @@ class FindingTools:
                 raise
 
     def _read_lines(self, name: str) -> Iterator[str]:
-        with self._workspace.open_file(name) as (file, status):
-            yield from chain.from_iterable(line_blocks(read_pieces(file, status.st_size, self._limits.max_paged)))
+        with self._workspace.open_file(name) as file:
+            yield from read_lines(read_bytes(file, self._limits.max_paged))
+
+
+def _format_page(text: Iterable[str], start: int, limit: int | None, *, is_part: bool) -> str:
+    end = start + min(MAX_PAGE if limit is None else limit, MAX_LINES)
+    lines: list[str] = []
+    total = 0
+    for total, line in enumerate(text, 1):
+        if start < total <= end:
+            lines.append(clip_line(line))
+    start = min(start, total)
+    end = start + len(lines)
+    header = f"[Lines {start + 1}-{end} of {total}]" if is_part or end < total else f"[{total} lines]"
+    return "\n".join([header, *(f"{number:>4} | {line}" for number, line in enumerate(lines, start + 1))])
+
+
+def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) -> str:
+    r"""Replace the only occurrence of a text, whether its lines end in `\n` or in `\r\n`; new lines end like those.
+
+    Args:
+        text: The text of a file.
+        old: The text to find.
+        new: The text that replaces it.
+        path: The file's path, for messages.
+        has_crlf: Whether every line of the file ends in CR LF.
+
+    Raises:
+        Failed: There is no occurrence, or several; the message says what to do.
+    """
+    plain = old.replace("\r\n", "\n")
+    crlf = plain.replace("\n", "\r\n")
+    counts = {form: text.count(form) for form in ([crlf] if has_crlf else [plain, crlf])}
+    found = next((form for form, count in counts.items() if count), None)
+    if found is None:
+        raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
+    start = text.find(found)
+    overlaps = text.find(found, start + 1) >= 0  # as `aa` in `aaa`
+    if overlaps or sum(counts.values()) > 1:
+        count = max(sum(counts.values()), 2)
+        raise Failed(
+            f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
+        )
+    if has_crlf or "\r\n" in found:
+        new = new.replace("\r\n", "\n").replace("\n", "\r\n")
+    return text[:start] + new + text[start + len(found) :]
+
+
+def _suggest_match(text: str, old: str) -> str:
+    """Quote the lines that begin like the wanted text except for white space, and one more."""
+    wanted = split_lines(old.strip())
+    lines = split_lines(text)
+    start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
+    if start is None:
+        return TIP
+    similar = "\n".join(lines[start : start + len(wanted) + 1])
+    return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
+
+
+def summarize_edit(old: str, new: str, path: str) -> str:
+    """Describe a replacement."""
+    return f"Replaced {_count_lines(old)} with {_count_lines(new)} in {path}"
+
+
+def _count_lines(text: str) -> str:
+    lines = len(split_lines(text))
+    return f"{lines} line{'' if lines == 1 else 's'}"
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import codecs
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+import io
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,7 +18,6 @@ from typing import BinaryIO
 from toolkit._guards.paths import OutsideError
 from toolkit.errors import Failed
 
-PIECE = 1024 * 1024  # bytes
 # Those of UTF-32 come first, since they begin like those of UTF-16.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -75,27 +76,21 @@ def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
         NotText: They are not text.
     """
     mark, encoding = _detect_mark(data)
-    decoder = codecs.getincrementaldecoder(encoding)()
-    text = _decode_piece(decoder, data[len(mark) :], is_last=not is_cut)
+    with _report_binary():
+        text = _check_text(codecs.getincrementaldecoder(encoding)().decode(data[len(mark) :], final=not is_cut))
     return text, TextFormat(encoding, mark, _is_all_crlf(text.removesuffix("\r") if is_cut else text))
 
 
-def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
-    """Yield the lines of a text as `split_lines` does, in blocks; memory holds no more than a piece and a line.
+def read_lines(data: bytes) -> Iterator[str]:
+    """Yield the lines of a text file as `split_lines` does, decoding it bit by bit.
 
     Raises:
-        NotText: The pieces are not text.
+        NotText: The bytes are not text.
     """
-    unfinished: list[str] = []
-    for text in _decode_pieces(pieces):
-        first, *others = text.split("\n")
-        unfinished.append(first)
-        if others:
-            *whole, last = "".join(unfinished), *others
-            unfinished = [last]
-            yield [line.removesuffix("\r") for line in whole]
-    if any(unfinished):
-        yield ["".join(unfinished)]
+    mark, encoding = _detect_mark(data)
+    with io.TextIOWrapper(io.BytesIO(data[len(mark) :]), encoding, newline="\n") as lines, _report_binary():
+        for line in lines:
+            yield _check_text(line).removesuffix("\n").removesuffix("\r")
 
 
 def split_lines(text: str) -> list[str]:
@@ -104,26 +99,19 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _decode_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
-    remaining = iter(pieces)
-    first = next(remaining, b"")
-    mark, encoding = _detect_mark(first)
-    decoder = codecs.getincrementaldecoder(encoding)()
-    yield _decode_piece(decoder, first[len(mark) :], is_last=False)
-    for piece in remaining:
-        yield _decode_piece(decoder, piece, is_last=False)
-    yield _decode_piece(decoder, b"", is_last=True)
-
-
 def _detect_mark(data: bytes) -> tuple[bytes, str]:
     return next(((mark, name) for mark, name in BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
 
 
-def _decode_piece(decoder: codecs.IncrementalDecoder, data: bytes, *, is_last: bool) -> str:
+@contextmanager
+def _report_binary() -> Iterator[None]:
     try:
-        text = decoder.decode(data, final=is_last)
+        yield
     except UnicodeDecodeError as error:
         raise NotText("it is binary, or text that is not UTF-8") from error
+
+
+def _check_text(text: str) -> str:
     if "\0" in text:
         raise NotText("it is binary")
     return text
@@ -134,25 +122,21 @@ def _is_all_crlf(text: str) -> bool:
     return count > 0 and count == text.count("\n") == text.count("\r")
 
 
-def read_pieces(file: BinaryIO, size: int, max_bytes: int) -> Iterator[bytes]:
-    """Yield the rest of an open file in pieces.
-
-    Args:
-        file: The file.
-        size: Its size according to the system; a file may grow while it is read, or have no size.
-        max_bytes: Bytes that are read at most.
+def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
+    """Read the rest of an open file, which may grow meanwhile, or have no size.
 
     Raises:
-        TooLarge: The file is larger.
+        TooLarge: The file has more bytes.
     """
+    size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
         raise TooLarge(size, max_bytes)
-    total = 0
-    while piece := file.read(PIECE):
-        total += len(piece)
-        if total > max_bytes:
-            raise TooLarge(total, max_bytes)
-        yield piece
+    data = file.read(size + 1)
+    if len(data) > size:
+        data += file.read(max_bytes + 1 - len(data))
+    if len(data) > max_bytes:
+        raise TooLarge(len(data), max_bytes)
+    return data
 
 
 @contextmanager

@@ -9,15 +9,13 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from heapq import nsmallest
 from io import BufferedReader
-from itertools import chain
 from types import MappingProxyType
-from typing import BinaryIO
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
@@ -31,18 +29,10 @@ from toolkit.builtin.files.text import (
     decode_file,
     escape_name,
     get_name,
-    read_pieces,
+    read_bytes,
     report_errors,
 )
-from toolkit.builtin.files.writing import (
-    NO_CONTEXT,
-    ExpectedFile,
-    ExpectHash,
-    hash_bytes,
-    hash_pieces,
-    open_regular,
-    replace_file,
-)
+from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes, open_regular, replace_file
 
 HEAD = 65_536  # bytes of a file that are read to detect its format
 SKIPPED_DIRECTORIES = ("target", ".git", "node_modules")
@@ -77,12 +67,14 @@ class WorkspaceTools:
         Args:
             path: File path relative to the workspace.
         """
-        with _report_errors("read error", path), self._workspace.open_file(path) as (file, status):
-            data = file.read(MAX_READ + 1)
+        with _report_errors("read error", path), self._workspace.open_file(path) as file:
+            data, mark = file.read(MAX_READ + 1), ""
             is_cut = len(data) > MAX_READ
             text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
-            content_hash = self._compute_hash(data, file, status.st_size) if self._hashes else ""
-            return f"[hash {content_hash}]\n{text}" if content_hash else text
+            with suppress(TooLarge):
+                if self._hashes:
+                    mark = f"[hash {hash_bytes(data + read_bytes(file, self._workspace.max_hashed))}]\n"
+            return mark + text
 
     def file_write(  # noqa: D417  the type says what expect_hash is
         self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
@@ -143,13 +135,6 @@ class WorkspaceTools:
             "modified": f"{datetime.fromtimestamp(status.st_mtime, timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         }
 
-    def _compute_hash(self, beginning: bytes, file: BinaryIO, size: int) -> str:
-        """Return the hash of a file whose beginning was read; "" if it is too large."""
-        try:
-            return hash_pieces(chain([beginning], read_pieces(file, size, self._workspace.max_hashed)))
-        except TooLarge:
-            return ""
-
 
 def _get_kind(entry: os.DirEntry[str]) -> str:
     return "dir" if entry.is_dir(follow_symlinks=False) else "file"
@@ -184,12 +169,12 @@ class Workspace:
         return names in self.guarded or names in self.private
 
     @contextmanager
-    def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+    def open_file(self, path: str) -> Iterator[BufferedReader]:
         """Open a regular file to read."""
-        with open_regular(self.root.open(path)) as (file, status):
+        with open_regular(self.root.open(path)) as file:
             if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
                 raise PermissionError(errno.EACCES, "it may hold secrets, which you may not read")
-            yield file, status
+            yield file
 
     def make_parents(self, path: str) -> None:
         """Make the missing parent directories of a path."""
@@ -207,13 +192,14 @@ class Workspace:
             cancellation: Prevents the write.
         """
         with self.root.open_parent(path) as (directory, name):
-            replace_file(directory, name, data, ExpectedFile(expected, self.max_hashed), cancellation)
+            replace_file(directory, name, data, cancellation, expected=expected, max_hashed=self.max_hashed)
 
     def encode_text(self, path: str, text: str) -> bytes:
         """Encode a text in the format of the file that it replaces; in the default one if there is none."""
         try:
-            with open_regular(self.root.open(path)) as (file, status):
-                text_format = decode_file(file.read(HEAD), is_cut=status.st_size > HEAD)[1]
+            with open_regular(self.root.open(path)) as file:
+                head = file.read(HEAD)
+                text_format = decode_file(head, is_cut=len(head) == HEAD)[1]
         except (OutsideError, FileNotFoundError, PermissionError, NotText):
             text_format = TextFormat()
         return text_format.encode(text_format.adapt_line_ends(text))

@@ -14,16 +14,15 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import Annotated
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
-from toolkit.builtin.files.text import TooLarge, read_pieces
+from toolkit.builtin.files.text import TooLarge, read_bytes
 
 # Hexadecimal digits of SHA-256: enough against accidents, and few enough for a model to copy.
 HASH_DIGITS = 16
@@ -40,16 +39,20 @@ NO_CONTEXT: ToolContext = ToolContext(deps=None)  # of a tool that is called as 
 ExpectHash = Annotated[str, "The hash that the file had when you read it; empty for a file that is not there yet."]
 # Follow no link, and do not wait for a FIFO.
 _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_KINDS = (
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
-def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile, cancellation: Cancellation) -> None:
+def replace_file(
+    directory: int, name: str, data: bytes, cancellation: Cancellation, *, expected: str | None, max_hashed: int
+) -> None:
     """Replace a file in an open directory, or make one with mode 0644.
+
+    Args:
+        directory: The directory.
+        name: The file's name.
+        data: The file's new content.
+        cancellation: Prevents the write.
+        expected: Hash that the old file must have; empty if there must be none, None for any.
+        max_hashed: Bytes; a larger file is not as expected.
 
     Raises:
         OSError: It cannot be replaced, the old one is not as expected, or the directory stays locked.
@@ -60,7 +63,8 @@ def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile,
         with _open_old(directory, name) as old:
             _write_new_file(directory, new, data, like=old)
         with _lock(directory, cancellation):
-            expected.require_match(directory, name)
+            if expected is not None:
+                _require_hash(directory, name, expected, max_hashed)
             _raise_if_cancelled(cancellation)
             os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
@@ -70,42 +74,28 @@ def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile,
     os.fsync(directory)
 
 
-@dataclass(frozen=True)
-class ExpectedFile:
-    """The expected content of a file that is to be replaced.
+def _require_hash(directory: int, name: str, expected: str, max_bytes: int) -> None:
+    """Check that a file has the expected hash; that there is none, if it is empty.
 
-    Attributes:
-        hash: Hash of the content; empty if there must be no file; None for any content.
-        max_bytes: Bytes that are hashed; a larger file does not match.
+    Raises:
+        OSError: It is not so, or the file is larger than `max_bytes`.
     """
-
-    hash: str | None = None
-    max_bytes: int = 0
-
-    def require_match(self, directory: int, name: str) -> None:
-        """Check the file.
-
-        Raises:
-            OSError: It has another content.
-        """
-        if self.hash is None:
-            return
-        try:
-            with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as (file, status):
-                is_same = self.hash == hash_pieces(read_pieces(file, status.st_size, self.max_bytes))
-        except FileNotFoundError:
-            is_same = not self.hash
-        except TooLarge:
-            is_same = False
-        if not is_same:
-            raise OSError(errno.EBUSY, CHANGED if self.hash else EXISTS)
+    try:
+        with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as file:
+            found = hash_bytes(read_bytes(file, max_bytes))
+    except FileNotFoundError:
+        found = ""
+    except TooLarge:
+        found = "none"
+    if found != expected:
+        raise OSError(errno.EBUSY, CHANGED if expected else EXISTS)
 
 
 @contextmanager
-def open_regular(opened: int) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+def open_regular(opened: int) -> Iterator[BufferedReader]:
     """Take over a descriptor of a regular file, and close it at the end."""
     with os.fdopen(_require_regular(opened), "rb") as file:
-        yield file, os.fstat(opened)
+        yield file
 
 
 def _require_regular(opened: int) -> int:
@@ -116,8 +106,7 @@ def _require_regular(opened: int) -> int:
     os.close(opened)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-    raise OSError(errno.EINVAL, f"it is not a regular file, but {kind}")
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 @contextmanager
@@ -204,30 +193,6 @@ def _list_attributes(opened: int) -> list[str]:
     return []
 
 
-class ContentHash:
-    """The hash of a content that comes in pieces, as text."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def update_from(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the same pieces, and add them to the hash."""
-        for piece in pieces:
-            self._digest.update(piece)
-            yield piece
-
-    def __str__(self) -> str:
-        return self._digest.hexdigest()[:HASH_DIGITS]
-
-
 def hash_bytes(data: bytes) -> str:
     """Return the hash of a content."""
-    return hash_pieces([data])
-
-
-def hash_pieces(pieces: Iterable[bytes]) -> str:
-    """Return the hash of a content that comes in pieces."""
-    content_hash = ContentHash()
-    for _ in content_hash.update_from(pieces):
-        pass
-    return str(content_hash)
+    return hashlib.sha256(data).hexdigest()[:HASH_DIGITS]
