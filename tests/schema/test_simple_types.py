@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAda
 from typing_extensions import Doc, NamedTuple, TypedDict
 
 from tests.properties import examples
-from toolkit._schema.core_schema import CoreSchemaWriter, JsonSchemaWriter, Unusual, adapt_to_json, generate_fields
+from toolkit._schema.core_schema import TypeWriter, Unusual, adapt_to_json, generate_fields
 from toolkit._schema.json_schema import clean, get_generator
 
 
@@ -114,26 +114,27 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 @given(st.recursive(PLAIN | st.sampled_from(CLASSES), wider, max_leaves=6))
 def test_json_schema(annotation: Any) -> None:
     """The JSON Schema of a type is the one that pydantic makes."""
-    writer = JsonSchemaWriter()
+    writer = TypeWriter()
     try:
         written = writer.write(annotation)
     except Unusual:
         return
 
-    assert by_pydantic(annotation) == (written, writer.definitions)
+    assert by_pydantic(annotation) == (written.schema, writer.definitions)
 
 
 @examples(300)
 @given(st.recursive(PLAIN, wider, max_leaves=6))
 def test_core_schema(annotation: Any) -> None:
     """The validator's schema of a type is the one that pydantic makes."""
-    writer = CoreSchemaWriter()
+    writer = TypeWriter()
     try:
         written = writer.write(annotation)
     except Unusual:
         return
+    writer.complete()
 
-    assert adapt_to_json(generate_fields({"it": annotation}, {}).cores["it"]["schema"]) == written
+    assert adapt_to_json(generate_fields({"it": annotation}, {}).cores["it"]["schema"]) == adapt_to_json(written.core)
 
 
 def test_written_by_hand() -> None:
@@ -144,8 +145,8 @@ def test_written_by_hand() -> None:
     row = {"type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2}
     mapping = {"type": "object", "additionalProperties": {"type": "array", "items": row}}
 
-    assert {"anyOf": [mapping, {"type": "null"}]} == JsonSchemaWriter().write(usual)
-    assert "nullable" == CoreSchemaWriter().write(usual)["type"]
+    assert {"anyOf": [mapping, {"type": "null"}]} == TypeWriter().write(usual).schema
+    assert "nullable" == TypeWriter().write(usual).core["type"]
 
 
 UNUSUAL: dict[str, Any] = {
@@ -159,11 +160,10 @@ UNUSUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("annotation", UNUSUAL.values(), ids=UNUSUAL)
-@pytest.mark.parametrize("writer", [JsonSchemaWriter, CoreSchemaWriter])
-def test_left_to_pydantic(annotation: Any, writer: type[JsonSchemaWriter] | type[CoreSchemaWriter]) -> None:
+def test_left_to_pydantic(annotation: Any) -> None:
     """What is not usual is left to pydantic."""
     with pytest.raises(Unusual):
-        writer().write(annotation)
+        TypeWriter().write(annotation)
 
 
 def test_rebuilt_model() -> None:
@@ -172,7 +172,7 @@ def test_rebuilt_model() -> None:
     class Late(BaseModel):
         value: int
 
-    before, after = JsonSchemaWriter(), JsonSchemaWriter()
+    before, after = TypeWriter(), TypeWriter()
     before.write(Late)
     Late.model_fields["value"].annotation = str
     Late.model_rebuild(force=True)
@@ -188,12 +188,13 @@ def test_nothing_is_kept_of_a_class() -> None:
     class Local(BaseModel):
         value: int
 
-    writers = [JsonSchemaWriter(), JsonSchemaWriter()]
-    for writer in writers:
-        writer.write(Local)
-    writers[0].definitions["Local"]["properties"].clear()
+    writers = [TypeWriter(), TypeWriter()]
+    writers[0].write(Local)
+    writers[1].write(Local)
+    first, second = [writer.definitions["Local"]["properties"] for writer in writers]
+    first.clear()
     reference = weakref.ref(Local)
-    del Local
+    del Local, writers
     gc.collect()
 
-    assert (["value"], None) == (list(writers[1].definitions["Local"]["properties"]), reference())
+    assert (["value"], None) == (list(second), reference())

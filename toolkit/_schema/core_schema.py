@@ -10,7 +10,6 @@ The JSON Schema of a class is cached as long as the class lives: many tools shar
 from __future__ import annotations
 
 import types
-from abc import ABC, abstractmethod
 from collections.abc import (
     Callable,
     Collection,
@@ -26,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from enum import Enum
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -48,6 +47,7 @@ Node: TypeAlias = dict[str, Any]
 # Core schemas of keys whose hashes are random, or that are few.
 _HARMLESS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
 
+_TRUNCATED: Mapping[str, Any] = {"microseconds_precision": "truncate"}
 _LISTS = frozenset({list, set, frozenset, Collection, Container, Reversible, Iterator})
 _BARE: Mapping[Any, Any] = {
     list: list[Any],
@@ -66,31 +66,52 @@ def apply_after(function: Callable[[Any], Any], core: Mapping[str, Any]) -> Node
     return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": core}
 
 
-def bound_keys(core: Node) -> Node:
-    """Limit the items of a set, or the keys of a dict, to MAX_KEYS where their hashes can be chosen."""
-    keys = core.get("items_schema", core.get("keys_schema"))
-    if keys is not None and keys["type"] in _HARMLESS:
-        return core
-    return {**core, "max_length": min(core.get("max_length", MAX_KEYS), MAX_KEYS)}
-
-
 class Unusual(Exception):
     """A type is not written by hand, but left to pydantic."""
 
 
+class Written(NamedTuple):
+    """One type, as JSON Schema for a model and as pydantic-core's schema for a validator."""
+
+    schema: Node
+    core: Node
+
+
+_SCALARS: Mapping[Any, Written] = {
+    str: Written({"type": "string"}, {"type": "str"}),
+    int: Written({"type": "integer"}, {"type": "int"}),
+    float: Written({"type": "number"}, {"type": "float"}),
+    bool: Written({"type": "boolean"}, {"type": "bool"}),
+    None: Written({"type": "null"}, {"type": "none"}),
+    type(None): Written({"type": "null"}, {"type": "none"}),
+    Any: Written({}, {"type": "any"}),
+    object: Written({}, {"type": "any"}),
+    LiteralString: Written({"type": "string"}, {"type": "str"}),
+    bytes: Written({"type": "string", "format": "binary"}, {"type": "bytes"}),
+    bytearray: Written({"type": "string", "format": "binary"}, apply_after(bytearray, {"type": "bytes"})),
+    date: Written({"type": "string", "format": "date"}, {"type": "date"}),
+    datetime: Written({"type": "string", "format": "date-time"}, {"type": "datetime", **_TRUNCATED}),
+    time: Written({"type": "string", "format": "time"}, {"type": "time", **_TRUNCATED}),
+    timedelta: Written({"type": "string", "format": "duration"}, {"type": "timedelta", **_TRUNCATED}),
+    UUID: Written({"type": "string", "format": "uuid"}, {"type": "uuid"}),
+}
+
+
 @dataclass
-class TypeWriter(ABC):
-    """Writer of types as schemas of one kind.
+class TypeWriter:
+    """Writer of usual types; the core schemas are adapted to JSON with the validator that is built of them.
 
     Attributes:
-        scalars: Schemas of types without parts.
-        definitions: Schemas that the written ones refer to, by name or by their `ref`.
+        definitions: JSON Schemas that the written ones refer to, by name.
+        core_definitions: Core schemas that the written ones refer to, by their `ref`.
+        unknown: Classes whose core schemas are still to be generated, and the empty dicts that stand for these.
     """
 
-    scalars: ClassVar[Mapping[Any, Node]]
-    definitions: dict[str, Node] = field(default_factory=dict)
+    definitions: Node = field(default_factory=dict)
+    core_definitions: Node = field(default_factory=dict)
+    unknown: list[tuple[type, Node]] = field(default_factory=list)
 
-    def write_usual(self, types: Mapping[str, Any]) -> dict[str, Node]:
+    def write_usual(self, types: Mapping[str, Any]) -> dict[str, Written]:
         """Write the types that can be written by hand, by name; the rest is left out."""
         written = {}
         for name, annotation in types.items():
@@ -101,7 +122,7 @@ class TypeWriter(ABC):
                 self.definitions = before
         return written
 
-    def write(self, annotation: Any) -> Node:
+    def write(self, annotation: Any) -> Written:
         """Write a type.
 
         Raises:
@@ -109,106 +130,20 @@ class TypeWriter(ABC):
         """
         origin, args = get_origin(annotation), get_args(annotation)
         if origin in _LISTS and args:
-            return self.write_list(origin, self.write(*args))
+            return _write_list(origin, self.write(*args))
         if origin in _FORMS and args:
             return _FORMS[origin](self, args)
         if origin is None and isinstance(annotation, Hashable):
-            if annotation in self.scalars:
-                return dict(self.scalars[annotation])
+            if annotation in _SCALARS:
+                schema, core = _SCALARS[annotation]
+                return Written(dict(schema), core)
             if annotation in _BARE:
                 return self.write(_BARE[annotation])
             if isinstance(annotation, type):
-                return self.write_class(annotation)
+                return self._write_class(annotation)
         raise Unusual
 
-    @abstractmethod
-    def write_list(self, kind: Any, item: Node) -> Node:
-        """Write a list, a set, a frozenset, or an abstract type that a list can be."""
-
-    @abstractmethod
-    def write_tuple(self, items: Sequence[Node], repeated: int | None) -> Node:
-        """Write a tuple; the item at index `repeated` may occur any number of times."""
-
-    @abstractmethod
-    def write_dict(self, key: Node, value: Node) -> Node:
-        """Write a dict."""
-
-    @abstractmethod
-    def write_literal(self, values: Sequence[Any]) -> Node:
-        """Write a Literal of texts or of integers."""
-
-    @abstractmethod
-    def write_nullable(self, node: Node) -> Node:
-        """Write an optional type."""
-
-    @abstractmethod
-    def write_union(self, nodes: Sequence[Node]) -> Node:
-        """Write a union."""
-
-    @abstractmethod
-    def write_class(self, kind: type) -> Node:
-        """Write any other class."""
-
-
-class JsonSchemaWriter(TypeWriter):
-    """Writer of JSON Schema, draft 2020-12."""
-
-    scalars: ClassVar[Mapping[Any, Node]] = {
-        str: {"type": "string"},
-        int: {"type": "integer"},
-        float: {"type": "number"},
-        bool: {"type": "boolean"},
-        None: {"type": "null"},
-        type(None): {"type": "null"},
-        Any: {},
-        object: {},
-        LiteralString: {"type": "string"},
-        bytes: {"type": "string", "format": "binary"},
-        bytearray: {"type": "string", "format": "binary"},
-        date: {"type": "string", "format": "date"},
-        datetime: {"type": "string", "format": "date-time"},
-        time: {"type": "string", "format": "time"},
-        timedelta: {"type": "string", "format": "duration"},
-        UUID: {"type": "string", "format": "uuid"},
-    }
-
-    def write_list(self, kind: Any, item: Node) -> Node:
-        """Write a list, a set, a frozenset, or an abstract type that a list can be."""
-        return {"type": "array", "items": item, **({"uniqueItems": True} if kind in (set, frozenset) else {})}
-
-    def write_tuple(self, items: Sequence[Node], repeated: int | None) -> Node:
-        """Write a tuple; from a repeated item on, JSON Schema knows no order."""
-        first = list(items if repeated is None else items[:repeated])
-        least = len(items) - (repeated is not None)
-        return {
-            "type": "array",
-            **({"prefixItems": first} if first else {}),
-            **({"maxItems": least} if repeated is None else {"items": self.write_union(items[repeated:])}),
-            **({"minItems": least} if least or repeated is None else {}),
-        }
-
-    def write_dict(self, key: Node, value: Node) -> Node:  # noqa: ARG002  keys are texts in JSON
-        """Write a dict."""
-        return {"type": "object", "additionalProperties": value or True}
-
-    def write_literal(self, values: Sequence[Any]) -> Node:
-        """Write a Literal of texts or of integers."""
-        kind = "string" if isinstance(values[0], str) else "integer"
-        return {"const": values[0], "type": kind} if len(values) == 1 else {"enum": list(values), "type": kind}
-
-    def write_nullable(self, node: Node) -> Node:
-        """Write an optional type."""
-        return self.write_union([node, {"type": "null"}])
-
-    def write_union(self, nodes: Sequence[Node]) -> Node:
-        """Write a union; equal members are one, and unions in it are its own members."""
-        members: list[Node] = []
-        for node in nodes:
-            inner = node["anyOf"] if node.keys() == {"anyOf"} else [node]
-            members += [member for member in inner if member not in members]
-        return members[0] if len(members) == 1 else {"anyOf": members}
-
-    def write_class(self, kind: type) -> Node:
+    def _write_class(self, kind: type) -> Written:
         """Write a class, and add its definitions.
 
         Raises:
@@ -216,12 +151,17 @@ class JsonSchemaWriter(TypeWriter):
         """
         if len(self.definitions) > MAX_SEPARATE:
             raise Unusual
-        schema, definitions = _class_schemas.get_schema(kind)
-        self.add(definitions)
-        return schema
+        schema, definitions = _describe_class(kind)
+        core = _get_own_core(kind)
+        if core is None:
+            core = {}
+            self.unknown.append((kind, core))
+        cores = core.get("definitions", ())
+        self.add(definitions, cores)
+        return Written(schema, core["schema"] if cores else core)
 
-    def add(self, definitions: Node) -> None:
-        """Add definitions.
+    def add(self, definitions: Node, cores: Sequence[Node]) -> None:
+        """Add definitions of both kinds.
 
         Raises:
             Unusual: Two classes have one name.
@@ -230,84 +170,39 @@ class JsonSchemaWriter(TypeWriter):
             if self.definitions.get(name, schema) != schema:
                 raise Unusual
         self.definitions = self.definitions | definitions
+        self.core_definitions |= {each["ref"]: each for each in cores}
+
+    def complete(self) -> Sequence[Node]:
+        """Generate the core schemas that are missing, together, and return all definitions."""
+        generated = generate_fields({str(number): kind for number, (kind, _) in enumerate(self.unknown)}, {})
+        for (_, core), made in zip(self.unknown, generated.cores.values()):
+            core |= made["schema"]
+        self.add({}, generated.definitions)
+        return list(self.core_definitions.values())
 
 
-class CoreSchemaWriter(TypeWriter):
-    """Writer of pydantic-core's schemas."""
-
-    scalars: ClassVar[Mapping[Any, Node]] = {
-        str: {"type": "str"},
-        int: {"type": "int"},
-        float: {"type": "float"},
-        bool: {"type": "bool"},
-        None: {"type": "none"},
-        type(None): {"type": "none"},
-        Any: {"type": "any"},
-        object: {"type": "any"},
-        LiteralString: {"type": "str"},
-        bytes: {"type": "bytes"},
-        bytearray: apply_after(bytearray, {"type": "bytes"}),
-        date: {"type": "date"},
-        datetime: {"type": "datetime", "microseconds_precision": "truncate"},
-        time: {"type": "time", "microseconds_precision": "truncate"},
-        timedelta: {"type": "timedelta", "microseconds_precision": "truncate"},
-        UUID: {"type": "uuid"},
-    }
-
-    def write_list(self, kind: Any, item: Node) -> Node:
-        """Write a list, a set, a frozenset, or an abstract type that a list can be."""
-        if kind is Iterator:
-            return apply_after(iter, self.write_list(list, item))
-        if kind in (set, frozenset):
-            return bound_keys({"type": kind.__name__, "items_schema": item})
-        return {"type": "list", "items_schema": item}
-
-    def write_tuple(self, items: Sequence[Node], repeated: int | None) -> Node:
-        """Write a tuple."""
-        place = {} if repeated is None else {"variadic_item_index": repeated}
-        return {"type": "tuple", "items_schema": list(items), **place}
-
-    def write_dict(self, key: Node, value: Node) -> Node:
-        """Write a dict."""
-        return bound_keys({"type": "dict", "keys_schema": key, "values_schema": value})
-
-    def write_literal(self, values: Sequence[Any]) -> Node:
-        """Write a Literal of texts or of integers."""
-        return {"type": "literal", "expected": list(values)}
-
-    def write_nullable(self, node: Node) -> Node:
-        """Write an optional type."""
-        return {"type": "nullable", "schema": node}
-
-    def write_union(self, nodes: Sequence[Node]) -> Node:
-        """Write a union."""
-        return {"type": "union", "choices": put_bytes_last(nodes)}
-
-    def write_class(self, kind: type) -> Node:
-        """Write a class that carries its own schema, and move its definitions to those of the writer.
-
-        Raises:
-            Unusual: It carries none.
-        """
-        own = _get_own_core(kind)
-        if own is None:
-            raise Unusual
-        core: Node = adapt_to_json(own)
-        if core["type"] != "definitions":
-            return core
-        self.add(core["definitions"])
-        inner: Node = core["schema"]
-        return inner
-
-    def add(self, definitions: Sequence[Node]) -> None:
-        """Add definitions."""
-        self.definitions = self.definitions | {each["ref"]: each for each in definitions}
+def _write_list(kind: Any, item: Written) -> Written:
+    """Write a list, a set, a frozenset, or an abstract type that a list can be."""
+    is_set = kind in (set, frozenset)
+    schema = {"type": "array", "items": item.schema, **({"uniqueItems": True} if is_set else {})}
+    core = {"type": kind.__name__ if is_set else "list", "items_schema": item.core}
+    return Written(schema, apply_after(iter, core) if kind is Iterator else core)
 
 
-def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Node:
+def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
+    """Write a tuple; from a repeated item on, JSON Schema knows no order."""
     items = list(_list_items(args))
     repeated = next((number for number, (_, is_repeated) in enumerate(items) if is_repeated), None)
-    return writer.write_tuple([writer.write(item) for item, _ in items], repeated)
+    schemas, cores = zip(*(writer.write(item) for item, _ in items)) if items else ((), ())
+    first, least = schemas[:repeated], len(items) - (repeated is not None)
+    schema = {
+        "type": "array",
+        **({"prefixItems": list(first)} if first else {}),
+        **({"maxItems": least} if repeated is None else {"items": _join_schemas(schemas[repeated:])}),
+        **({"minItems": least} if least or repeated is None else {}),
+    }
+    place = {} if repeated is None else {"variadic_item_index": repeated}
+    return Written(schema, {"type": "tuple", "items_schema": list(cores), **place})
 
 
 def _list_items(args: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
@@ -318,33 +213,48 @@ def _list_items(args: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
     return chain.from_iterable(parts)
 
 
-def _write_dict(writer: TypeWriter, args: tuple[Any, ...]) -> Node:
-    key, value = args
-    if key not in (Any, str, int):
+def _write_dict(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
+    if args[0] not in (Any, str, int):
         raise Unusual
-    return writer.write_dict(writer.write(key), writer.write(value))
+    key, value = map(writer.write, args)
+    schema = {"type": "object", "additionalProperties": value.schema or True}  # keys are texts in JSON
+    return Written(schema, {"type": "dict", "keys_schema": key.core, "values_schema": value.core})
 
 
-def _write_union(writer: TypeWriter, args: tuple[Any, ...]) -> Node:
-    choices = [writer.write(arg) for arg in args if arg is not type(None)]
-    node = choices[0] if len(choices) == 1 else writer.write_union(choices)
-    return writer.write_nullable(node) if len(choices) < len(args) else node
+def _write_union(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
+    schemas, cores = zip(*(writer.write(arg) for arg in args if arg is not type(None)))
+    core = cores[0] if len(cores) == 1 else {"type": "union", "choices": list(cores)}
+    if len(cores) == len(args):
+        return Written(_join_schemas(schemas), core)
+    return Written(_join_schemas([*schemas, {"type": "null"}]), {"type": "nullable", "schema": core})
 
 
-def _write_literal(writer: TypeWriter, args: tuple[Any, ...]) -> Node:
+def _join_schemas(schemas: Sequence[Node]) -> Node:
+    """Write the JSON Schema of a union; equal members are one, and unions in it are its own members."""
+    members: list[Node] = []
+    for schema in schemas:
+        inner = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+        members += [member for member in inner if member not in members]
+    return members[0] if len(members) == 1 else {"anyOf": members}
+
+
+def _write_literal(_: TypeWriter, args: tuple[Any, ...]) -> Written:
     kinds = {type(arg) for arg in args}
     if kinds not in ({str}, {int}):
         raise Unusual
-    return writer.write_literal(args)
+    values = {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
+    return Written(
+        {**values, "type": "string" if kinds == {str} else "integer"}, {"type": "literal", "expected": list(args)}
+    )
 
 
-def _write_annotated(writer: TypeWriter, args: tuple[Any, ...]) -> Node:
+def _write_annotated(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
     if all(isinstance(item, str) or hasattr(item, "documentation") for item in args[1:]):
         return writer.write(args[0])
     raise Unusual
 
 
-_FORMS: Mapping[Any, Callable[[TypeWriter, tuple[Any, ...]], Node]] = {
+_FORMS: Mapping[Any, Callable[[TypeWriter, tuple[Any, ...]], Written]] = {
     tuple: _write_tuple,
     dict: _write_dict,
     Union: _write_union,
@@ -420,12 +330,10 @@ def get_key(name: str, core: Node) -> str:
     return str(key)
 
 
-def build_object_validator(
-    cores: Mapping[str, Node], definitions: Mapping[str, Node]
-) -> Callable[[str], dict[str, Any]]:
-    """Build a validator of the text of a JSON object with these fields and no others."""
-    arguments = {"type": "typed-dict", "fields": cores, "extra_behavior": "forbid", "config": FINITE}
-    core: Any = {"type": "definitions", "schema": arguments, "definitions": list(definitions.values())}
+def build_object_validator(fields: Mapping[str, Node], definitions: Sequence[Node]) -> Callable[[str], dict[str, Any]]:
+    """Build a validator of the text of a JSON object with these fields of a TypedDict and no others."""
+    arguments = {"type": "typed-dict", "fields": fields, "extra_behavior": "forbid", "config": FINITE}
+    core: Any = adapt_to_json({"type": "definitions", "schema": arguments, "definitions": definitions})
     # A model's own validator, which would be used otherwise, takes NaN.
     return SchemaValidator(core, _use_prebuilt=False).validate_json
 
@@ -436,29 +344,21 @@ def build_json_validator(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
     return SchemaValidator(core, CoreConfig(allow_inf_nan=False), _use_prebuilt=False).validate_json
 
 
-@dataclass(frozen=True)
-class _ClassSchemas:
-    """Cache of the JSON Schemas of classes, as JSON text.
-
-    An entry holds the identity of the core schema that it was made of, since a model that is rebuilt gets another one.
-    Text takes less memory than a dict, and no tool can change it for another tool.
-    """
-
-    texts: WeakKeyDictionary[type, tuple[int, bytes]] = field(default_factory=WeakKeyDictionary)
-
-    def get_schema(self, kind: type) -> tuple[Node, Node]:
-        """Return the JSON Schema of a class, and its definitions."""
-        core = _get_own_core(kind)
-        entry = self.texts.get(kind)
-        if entry is None or entry[0] != id(core):
-            fields = generate_fields({"it": kind}, {}) if core is None else Fields({"it": core}, ())
-            schemas, definitions = fields.make_json_schemas()
-            entry = self.texts[kind] = (id(core), to_json((schemas["it"], definitions)))
-        described: tuple[Node, Node] = from_json(entry[1])
-        return described
+# JSON Schemas of classes, as JSON text, and the identity of the core schema that each was made of, since a model that
+# is rebuilt gets another one. Text takes less memory than a dict, and no tool can change it for another tool.
+_class_schemas: WeakKeyDictionary[type, tuple[int, bytes]] = WeakKeyDictionary()
 
 
-_class_schemas = _ClassSchemas()
+def _describe_class(kind: type) -> tuple[Node, Node]:
+    """Return the JSON Schema of a class, and its definitions."""
+    core = _get_own_core(kind)
+    entry = _class_schemas.get(kind)
+    if entry is None or entry[0] != id(core):
+        fields = generate_fields({"it": kind}, {}) if core is None else Fields({"it": core}, ())
+        schemas, definitions = fields.make_json_schemas()
+        entry = _class_schemas[kind] = (id(core), to_json((schemas["it"], definitions)))
+    described: tuple[Node, Node] = from_json(entry[1])
+    return described
 
 
 def _get_own_core(kind: type) -> Node | None:
@@ -536,12 +436,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
-    return {**core, "choices": put_bytes_last(core["choices"])}
-
-
-def put_bytes_last(choices: Sequence[Any]) -> list[Any]:
     """Sort bytes, which any text can be, behind the other members of a union."""
-    return sorted(choices, key=_is_bytes)
+    return {**core, "choices": sorted(core["choices"], key=_is_bytes)}
 
 
 def _is_bytes(choice: Any) -> bool:
@@ -555,7 +451,7 @@ def _adapt_generator(core: dict[str, Any]) -> dict[str, Any]:
 def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
     keys = core.get("keys_schema", {"type": "any"})
     values = keys.get("expected", [member.value for member in keys.get("members", ())])
-    bounded = bound_keys(core)
+    bounded = _bound_keys(core)
     if keys["type"] != "definition-ref" and all(isinstance(value, str) for value in values):
         return bounded
     reading = {"type": "function-wrap", "function": {"type": "no-info", "function": _read_key}, "schema": keys}
@@ -576,11 +472,19 @@ def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
         return validate(spelled)
 
 
+def _bound_keys(core: Node) -> Node:
+    """Limit the items of a set, or the keys of a dict, to MAX_KEYS where their hashes can be chosen."""
+    keys = core.get("items_schema", core.get("keys_schema"))
+    if keys is not None and keys["type"] in _HARMLESS:
+        return core
+    return {**core, "max_length": min(core.get("max_length", MAX_KEYS), MAX_KEYS)}
+
+
 _KINDS: Mapping[Any, Any] = {
     "literal": _adapt_literal,
     "generator": _adapt_generator,
     "enum": _adapt_enum,
     "union": _adapt_union,
     "dict": _adapt_dict,
-    **dict.fromkeys(("set", "frozenset", "ordered-dict", "counter"), bound_keys),
+    **dict.fromkeys(("set", "frozenset", "ordered-dict", "counter"), _bound_keys),
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic_core import PydanticOmit, SchemaError
@@ -24,11 +24,9 @@ from typing_extensions import NotRequired, ReadOnly, Required
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
-    CoreSchemaWriter,
     Fields,
-    JsonSchemaWriter,
+    TypeWriter,
     Unusual,
-    adapt_to_json,
     apply_after,
     build_object_validator,
     generate_fields,
@@ -199,34 +197,32 @@ def _is_required_key(annotation: Any, *, is_known: bool) -> bool:
     return origin is Required or (is_known and origin is not NotRequired)
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """A parameter as a property in JSON.
 
     Attributes:
         key: Its name there: its alias, where it has one.
         schema: JSON Schema of its value.
-        is_required: Whether it must be there.
+        core: Core schema of the field of a TypedDict.
     """
 
     key: str
     schema: dict[str, Any]
-    is_required: bool
+    core: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Properties:
+class Properties(NamedTuple):
     """Parameters as properties.
 
     Attributes:
         by_name: Properties by the names of the parameters.
-        definitions: JSON Schemas that theirs refer to.
+        writer: Has the definitions that their schemas refer to.
         hidden: Parameters that no JSON can fill, and why; they have a default, so a model need not know them.
     """
 
     by_name: dict[str, Property]
-    definitions: dict[str, Any]
-    hidden: dict[str, str]
+    writer: TypeWriter
+    hidden: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -260,7 +256,7 @@ class ParameterSchema(ArgumentSchema):
             DefinitionError: A parameter without a default cannot be described to a model.
         """
         texts, examples = self.read_documentation()
-        known, definitions = self._properties.by_name, self._properties.definitions
+        known, definitions = self._properties.by_name, self._properties.writer.definitions
         shown = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
         for p, own in shown:
@@ -268,7 +264,7 @@ class ParameterSchema(ArgumentSchema):
             default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
             properties[own.key] = {**own.schema, **({"description": text} if text else {}), **default}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
-        if required := [own.key for _, own in shown if own.is_required]:
+        if required := [own.key for _, own in shown if own.core["required"]]:
             schema["required"] = required
         schema["additionalProperties"] = False
         if definitions:
@@ -284,38 +280,30 @@ class ParameterSchema(ArgumentSchema):
         Raises:
             DefinitionError: As `schema` does.
         """
-        writer = CoreSchemaWriter()
-        by_name = self._properties.by_name
-        offered = [p for p in self.offered if p.name in by_name]
-        usual: dict[str, dict[str, Any]] = {
-            name: {"type": "typed-dict-field", "schema": core, "required": by_name[name].is_required}
-            for name, core in writer.write_usual({p.name: p.json_type for p in offered if not p.problem}).items()
-        }
-        if rest := {p.name: p.field_type for p in offered if p.name not in usual}:
-            generated = generate_fields(rest, self.names)
-            writer.add(adapt_to_json(generated.definitions))
-            usual |= {name: adapt_to_json(core) for name, core in generated.cores.items()}
-        cores = {p.name: usual[p.name] for p in offered}
-        for p in offered:
+        by_name, writer, _ = self._properties
+        cores = {p.name: by_name[p.name].core for p in self.offered if p.name in by_name}
+        definitions = writer.complete()
+        for p in self.offered:
             if p.kind is inspect.Parameter.VAR_KEYWORD:
-                cores[p.name]["schema"] = _refuse_taken(cores[p.name]["schema"], self.list_taken())
-        return build_object_validator(cores, writer.definitions)
+                core = cores[p.name]
+                cores[p.name] = {**core, "schema": _refuse_taken(core["schema"], self.list_taken())}
+        return build_object_validator(cores, definitions)
 
     @cached_property
     def _properties(self) -> Properties:
-        writer = JsonSchemaWriter()
+        writer = TypeWriter()
         written = writer.write_usual({p.name: p.json_type for p in self.offered if not p.problem})
-        usual = {p.name: Property(p.name, written[p.name], p.is_required) for p in self.offered if p.name in written}
+        usual: dict[str, Property] = {}
+        for p in self.offered:
+            if p.name in written:
+                schema, core = written[p.name]
+                field = {"type": "typed-dict-field", "schema": core, "required": p.is_required}
+                usual[p.name] = Property(p.name, schema, field)
         rest = [p for p in self.offered if p.name not in usual]
-        if not rest:
-            return Properties(usual, writer.definitions, {})
-        generated = self._generate(rest)
         try:
-            writer.add(generated.definitions)
+            properties = self._generate(rest, usual, writer) if rest else Properties(usual, writer, {})
         except Unusual:  # two classes have one name; pydantic gives them two
-            properties = self._generate(self.offered)
-        else:
-            properties = Properties(usual | generated.by_name, writer.definitions, generated.hidden)
+            properties = self._generate(self.offered, {}, TypeWriter())
         keys = [each.key for each in properties.by_name.values()]
         repeated = next((key for key in keys if keys.count(key) > 1), None)
         if repeated is not None:
@@ -324,7 +312,7 @@ class ParameterSchema(ArgumentSchema):
             )
         return properties
 
-    def _generate(self, parameters: Sequence[Parameter]) -> Properties:
+    def _generate(self, parameters: Sequence[Parameter], usual: dict[str, Property], writer: TypeWriter) -> Properties:
         """Describe parameters by pydantic; what no JSON can fill is left out where it has a default."""
         hidden: dict[str, str] = {}
         try:
@@ -332,10 +320,9 @@ class ParameterSchema(ArgumentSchema):
         except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             hidden = self._find_unfit(parameters, error)
             fields, schemas, definitions = self._make_schemas([p for p in parameters if p.name not in hidden])
-        by_name = {
-            name: Property(get_key(name, core), schemas[name], core["required"]) for name, core in fields.cores.items()
-        }
-        return Properties(by_name, definitions, hidden)
+        writer.add(definitions, fields.definitions)
+        made = {name: Property(get_key(name, core), schemas[name], core) for name, core in fields.cores.items()}
+        return Properties(usual | made, writer, hidden)
 
     def _make_schemas(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
         unresolved = next((p for p in parameters if p.problem), None)
@@ -436,8 +423,8 @@ class ReturnType(ReturnSchema):
         """JSON Schema of the value; None where the annotation says nothing."""
         if self.annotation is Any:
             return None
-        usual = JsonSchemaWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
-        schema = usual[OUTPUT] if usual else self._generate_schema()
+        usual = TypeWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
+        schema = usual[OUTPUT].schema if usual else self._generate_schema()
         return {"description": self.text, **schema} if schema and self.text else schema
 
     @cached_property
