@@ -11,7 +11,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter
 from types import FunctionType, MappingProxyType, TracebackType
@@ -85,8 +85,8 @@ def spell_options(
             for name, annotation in options.__annotations__.items()
         )
         parameters = [*own, *spelled]
-        known = [each.name for each in parameters if each.name != "self"]
-        decorated = hide_frames(function) if hints is None else _name_options(function, known, hints)
+        known = None if hints is None else [each.name for each in parameters if each.name != "self"]
+        decorated = hide_frames(function, known, hints or NO_HINTS)
         vars(decorated)["__signature__"] = signature.replace(parameters=parameters)
         return decorated
 
@@ -100,21 +100,7 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
     """
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return _name_options(function, [name for name in taken if name != "self"], hints)
-
-
-def _name_options(function: F, known: Collection[str], hints: Mapping[str, str]) -> F:
-    """Decorate a function so that a call that fails by an unknown option names the one that was meant."""
-
-    def name_option(error: BaseException, options: Mapping[str, Any]) -> BaseException:
-        if isinstance(error, TypeError):  # Python's own for an unknown argument, or any other
-            try:
-                refuse_unknown_options(options, known, hints)
-            except TypeError as refusal:
-                return refusal
-        return error
-
-    return hide_frames(function, name_option)
+    return hide_frames(function, [name for name in taken if name != "self"], hints)
 
 
 def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
@@ -157,25 +143,24 @@ OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", 
 REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
 
 
-def _keep_error(error: BaseException, _options: Mapping[str, Any]) -> BaseException:
-    return error
-
-
-def hide_frames(function: F, replace: Callable[[BaseException, Mapping[str, Any]], BaseException] = _keep_error) -> F:
+def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[str, str] = NO_HINTS) -> F:
     """Decorate a public function, sync or async, so that what it raises has a short traceback.
 
     Args:
         function: The function.
-        replace: Returns the error to raise in place of one, by the keyword arguments of the call.
+        known: Names of its parameters, where unknown keyword arguments are to be refused; None where they are not.
+        hints: As for `refuse_unknown_options`.
     """
+    names = None if known is None else frozenset(known)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True  # IPython and pytest leave out this frame, too
         try:
+            if names is not None and not names.issuperset(options):
+                refuse_unknown_options(options, known or (), hints)
             return function(*args, **options)
         except BaseException as error:
-            error = replace(error, options)
             shorten_traceback(error)
             raise error
 
@@ -183,9 +168,10 @@ def hide_frames(function: F, replace: Callable[[BaseException, Mapping[str, Any]
     async def call_async(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True
         try:
+            if names is not None and not names.issuperset(options):
+                refuse_unknown_options(options, known or (), hints)
             return await function(*args, **options)
         except BaseException as error:
-            error = replace(error, options)
             shorten_traceback(error)
             raise error
 

@@ -143,11 +143,11 @@ def test_options(go: Callable[..., list[Any]]) -> None:
         go(runner, ["1"], dpes=1)
     with pytest.raises(TypeError, match=r"'max_paralel'\. Did you mean 'max_parallel'"):
         go(runner, ["1"], max_paralel=3)
-    with pytest.raises(TypeError, match=r"^(?!.*session).* are: prompts, max_parallel, rpm, tpm, save, progress, "):
+    with pytest.raises(TypeError, match=r"^(?!.*session).* are: prompts, output_type, max_parallel, rpm, tpm, save, "):
         go(runner, ["1"], xyzzy=3)
     with pytest.raises(TypeError, match="save=True is not a file's path"):
         go(runner, ["1"], save=True)
-    with pytest.raises(TypeError, match="session= is for one run at a time"):
+    with pytest.raises(TypeError, match="It belongs to one run"):
         go(runner, ["1"], session=Session())
     with pytest.raises(ValueError, match="max_parallel=0 is not a whole number of runs"):
         go(runner, ["1"], max_parallel=0)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sized
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.threads import get_item
 from toolkit._options import is_whole
 from toolkit._runner.answers import Answers
-from toolkit._runner.options import Prompt
+from toolkit._runner.limits import Limits
+from toolkit._runner.options import MAP_DEFAULTS, MapOptions, Prompt, RunRequest, read_iterators
 from toolkit._runner.result import RunResult
+from toolkit._runner.run import Run
 from toolkit._runner.stream import RunHandle
 from toolkit.models import Model
 from toolkit.models.combined import RateLimitedModel
@@ -29,15 +33,16 @@ Outcome: TypeAlias = "RunResult[Any] | Exception"
 WIDTH, LINE = 30, 75
 
 
-def run_all(start: Callable[[Prompt], RunHandle[Any]], batch: Batch) -> list[Outcome]:
+def run_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outcome]:
     """Run the prompts of a batch in the background, and return their outcomes, in order.
 
     An exception that leaves this function, KeyboardInterrupt included, cancels the runs.
 
     Args:
-        start: Starts a run.
+        create: Creates a run.
         batch: The prompts.
     """
+    request = replace(batch.request, streams=True, in_background=True)
     waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()
     active = dict[int, tuple[Prompt, RunHandle[Any]]]()
     try:
@@ -47,7 +52,7 @@ def run_all(start: Callable[[Prompt], RunHandle[Any]], batch: Batch) -> list[Out
                     if batch.skip(number, prompt):
                         ended.put(number)
                         continue
-                    handle = start(prompt)
+                    handle = RunHandle(create(replace(request, prompt=prompt)))
                 except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
                     batch.add(number, prompt, error)
                     ended.put(number)
@@ -67,7 +72,7 @@ def run_all(start: Callable[[Prompt], RunHandle[Any]], batch: Batch) -> list[Out
     return batch.list_outcomes()
 
 
-async def arun_all(run: Callable[[Prompt], Awaitable[RunResult[Any]]], batch: Batch) -> list[Outcome]:
+async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outcome]:
     """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
     waiting = enumerate(batch.prompts)
 
@@ -76,7 +81,8 @@ async def arun_all(run: Callable[[Prompt], Awaitable[RunResult[Any]]], batch: Ba
             try:
                 if batch.skip(number, prompt):
                     continue
-                outcome: Outcome = await run(prompt)
+                run = create(replace(batch.request, prompt=prompt))
+                outcome: Outcome = await run.finish(AsyncBackend())
             except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
                 outcome = error
             batch.add(number, prompt, outcome)
@@ -94,12 +100,35 @@ async def arun_all(run: Callable[[Prompt], Awaitable[RunResult[Any]]], batch: Ba
     return batch.list_outcomes()
 
 
+def make_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> Batch:
+    """Make the batch of `Runner.map`, which says what the options mean and what is raised.
+
+    Args:
+        prompts: The prompts.
+        output_type: Type of the answers.
+        options: The options of `map`.
+        limits: Their prices give the costs of saved answers.
+    """
+    given = {**MAP_DEFAULTS, **read_iterators(options)}
+    rate, save = Rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
+    if save is not None and not isinstance(save, (str, os.PathLike)):
+        raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
+    return Batch(
+        prompts=prompts,
+        max_parallel=given.pop("max_parallel"),
+        progress=given.pop("progress"),
+        request=RunRequest(prompt=None, output_type=output_type, limit_rate=rate.limit, **given),
+        answers=None if save is None else Answers(save, output_type, limits),
+    )
+
+
 @dataclass
 class Batch:
     """Prompts, and their outcomes so far.
 
     Args:
         prompts: The prompts.
+        request: What the runs are asked to do, but for their prompts.
         max_parallel: How many runs are active at the same time, at most.
         answers: The answers of an earlier attempt, and those to come.
         progress: Whether to show a bar on standard error, where that is a terminal or a notebook.
@@ -110,6 +139,7 @@ class Batch:
     """
 
     prompts: Iterable[Prompt]
+    request: RunRequest
     max_parallel: int
     answers: Answers | None
     progress: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isclass
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -16,7 +17,7 @@ from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
-from toolkit._options import is_number, is_whole, refuse_unknown_options
+from toolkit._options import is_number, is_whole
 from toolkit._runner.control import QueueMode
 from toolkit._runner.limits import ANY_SECONDS, MAX_TURNS, Limits
 from toolkit._runner.prompt import UserInput
@@ -154,13 +155,7 @@ RUN_HINTS: Mapping[str, str] = {
 
 
 def get_given_options(options: RunnerOptions) -> RunnerOptions:
-    """Return the options without those that are None by default and are given as None.
-
-    Raises:
-        TypeError: There is no such option.
-    """
-    known = ("toolbox", "model", "instructions", *RunnerOptions.__annotations__)
-    refuse_unknown_options(options, known, HINTS)
+    """Return the options without those that are None by default and are given as None."""
     given = {name: value for name, value in options.items() if value is not None or name in DEFAULTS}
     return cast("RunnerOptions", read_iterators(given))
 
@@ -300,12 +295,23 @@ class RunOptions(ResumeOptions, total=False):
 RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
 
 
-class Manner(TypedDict, total=False):
-    """The way in which a run is followed; `RunRequest` says what each means."""
+class MapOptions(TypedDict, total=False):
+    """Options of many runs; `Runner.map` and `Runner.run` say what each means."""
 
-    streams: bool
-    in_background: bool
-    limit_rate: Callable[[Model], Model]
+    max_parallel: int
+    rpm: int | None
+    tpm: int | None
+    save: str | PathLike[str] | None
+    progress: bool
+    deps: Any
+    shared: Values
+    messages: History
+    decisions: Decisions
+    allowed_tools: Sequence[str] | None
+
+
+# Those that are not None.
+MAP_DEFAULTS: Mapping[str, Any] = {**RUN_DEFAULTS, "max_parallel": 8, "progress": False}
 
 
 @dataclass(frozen=True, kw_only=True)

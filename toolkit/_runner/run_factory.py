@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import ismethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
 
@@ -33,6 +33,7 @@ from toolkit._runner.history import repair_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
+    DEFAULTS,
     Decisions,
     History,
     RunnerOptions,
@@ -58,12 +59,18 @@ from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError,
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 
+if TYPE_CHECKING:  # slow to load
+    from toolkit._tools.definitions import Fingerprint
+
 logger = logging.getLogger("toolkit")
 
 # Runs that a runner without a ledger remembers whole, to resume or undo them.
 MAX_REMEMBERED = 1_000
 # Effects of calls that need approval where the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
+# Options that say where a run runs, not what it does.
+PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
+NOT_GIVEN = object()
 # Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
 MAX_NESTING = 10
 
@@ -151,6 +158,32 @@ class RunFactory:
             conversation.end("cancelled")
             await call_function(saved, (conversation.state,), backend)
         return undone
+
+    def fingerprint(self) -> Fingerprint:
+        """Make digests of the tools and settings; `Runner.fingerprint` says what they hold and what it raises."""
+        from toolkit._tools.definitions import Fingerprint, make_fingerprint
+
+        given: dict[str, Any] = {
+            name: value
+            for name, value in self.options.items()
+            if name not in (*PLACES, "max_turns") and value != DEFAULTS.get(name, NOT_GIVEN)
+        }
+        own = {
+            **given,
+            "model": self.model_choice.given_name,
+            "instructions": self.instructions or None,
+            "limits": self.limits,
+            "api_key": "given" if self.options.get("api_key") else None,
+        }
+        box = self.toolbox.fingerprint()
+        list(walk_tools(self.toolbox))  # refuses a circle
+        tools, settings = {**box.tools}, {**box.settings, **make_fingerprint((), own).settings}
+        for made in self.toolbox:
+            if isinstance(sub_agent := find_instance(made), SubAgent):
+                inner = sub_agent.runner.fingerprint()
+                tools |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
+                settings |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
+        return Fingerprint(tools, settings)
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run and count it among the active ones.

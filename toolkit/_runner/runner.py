@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
 
@@ -13,47 +12,40 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
-from toolkit._options import check_methods, refuse_unknown_options, spell_options
-from toolkit._runner.answers import Answers
+from toolkit._options import check_methods, spell_options
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
-from toolkit._runner.many import Batch, Rate, arun_all, run_all
+from toolkit._runner.many import arun_all, make_batch, run_all
 from toolkit._runner.options import (
     DEFAULTS,
+    HINTS,
+    MAP_DEFAULTS,
     NO_DECISIONS,
     RUN_DEFAULTS,
     RUN_HINTS,
     Decisions,
-    Manner,
+    MapOptions,
     Prompt,
     ResumeOptions,
     RunnerOptions,
     RunOptions,
     RunRequest,
     get_given_options,
-    read_iterators,
 )
 from toolkit._runner.result import RunResult
-from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import read_state
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
-from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, make_sub_agent, name_sub_agent, walk_tools
+from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, name_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
-from toolkit._tools.tool import Tool, find_instance
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 from toolkit.models import Model
 
 if TYPE_CHECKING:
     from toolkit._tools.definitions import Fingerprint
-
-# Options that say where a run runs, not what it does.
-PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
-NOT_GIVEN = object()
-# The options of `map` itself.
-MAP_OPTIONS = ("prompts", "max_parallel", "rpm", "tpm", "save", "progress", "output_type")
 
 # pyright does not count T's default as an answer to what T is.
 # pyright: reportInvalidTypeVarUse=false
@@ -133,7 +125,7 @@ class Runner(Controls, Delegate):
         'It is 42.'
     """
 
-    @spell_options(RunnerOptions, DEFAULTS)
+    @spell_options(RunnerOptions, DEFAULTS, HINTS)
     def __init__(
         self,
         toolbox: Toolbox | Iterable[Addable] = (),
@@ -151,7 +143,7 @@ class Runner(Controls, Delegate):
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
         """Call the model and execute its tool calls until it has an answer.
 
@@ -186,7 +178,9 @@ class Runner(Controls, Delegate):
             TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        return run_sync(self._create(prompt, output_type, given).finish(SyncBackend()))
+        return run_sync(
+            self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given)).finish(SyncBackend())
+        )
 
     @overload
     async def arun(
@@ -194,12 +188,14 @@ class Runner(Controls, Delegate):
     ) -> RunResult[T]: ...
     @overload
     async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     async def arun(
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        return await self._create(prompt, output_type, given).finish(AsyncBackend())
+        return await self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given)).finish(
+            AsyncBackend()
+        )
 
     @overload
     def stream(
@@ -207,10 +203,12 @@ class Runner(Controls, Delegate):
     ) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
         """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
-        return RunStream(self._create(prompt, output_type, given, streams=True))
+        return RunStream(
+            self._factory.create(RunRequest(prompt=prompt, output_type=output_type, streams=True, **given))
+        )
 
     @overload
     def astream(
@@ -220,12 +218,13 @@ class Runner(Controls, Delegate):
     def astream(
         self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def astream(
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
-        return AsyncRunStream(self._create(prompt, output_type, given, streams=True))
+        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, **given)
+        return AsyncRunStream(self._factory.create(request))
 
     @overload
     def start(
@@ -233,23 +232,15 @@ class Runner(Controls, Delegate):
     ) -> RunHandle[T]: ...
     @overload
     def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
         """Start the run on a thread of its own, and return a handle at once."""
-        return RunHandle(self._create(prompt, output_type, given, streams=True, in_background=True))
+        request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
+        return RunHandle(self._factory.create(request))
 
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
     def map(
-        self,
-        prompts: Iterable[Prompt],
-        *,
-        max_parallel: int = 8,
-        rpm: int | None = None,
-        tpm: int | None = None,
-        save: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-        output_type: Any = str,
-        **given: Unpack[RunOptions],
+        self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Run many prompts, and return their outcomes, in order: a result, or the exception of a failed run.
 
@@ -277,36 +268,14 @@ class Runner(Controls, Delegate):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
-        limit_rate = Rate(rpm, tpm).limit
-        given = cast("RunOptions", read_iterators(given))
-        batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
-        return run_all(
-            lambda prompt: RunHandle(
-                self._create(prompt, output_type, given, streams=True, in_background=True, limit_rate=limit_rate)
-            ),
-            batch,
-        )
+        return run_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
 
-    @spell_options(RunOptions, RUN_DEFAULTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
     async def amap(
-        self,
-        prompts: Iterable[Prompt],
-        *,
-        max_parallel: int = 8,
-        rpm: int | None = None,
-        tpm: int | None = None,
-        save: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-        output_type: Any = str,
-        **given: Unpack[RunOptions],
+        self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
-        limit_rate = Rate(rpm, tpm).limit
-        given = cast("RunOptions", read_iterators(given))
-        batch = self._make_batch(prompts, max_parallel, save, output_type, given, progress=progress)
-        return await arun_all(
-            lambda prompt: self._create(prompt, output_type, given, limit_rate=limit_rate).finish(AsyncBackend()), batch
-        )
+        return await arun_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
 
     def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
         """Undo the calls of a run by the `undo` of their tools, the last call first; the run cannot go on then.
@@ -381,7 +350,6 @@ class Runner(Controls, Delegate):
             ApprovalError: A decision is for a call that does not wait.
             TypeError: It is neither a state nor a text.
         """
-        _check_options(given, ResumeOptions)
         return self.run(
             read_state(state, self._factory.options.get("checkpoint")),
             output_type=output_type,
@@ -412,7 +380,6 @@ class Runner(Controls, Delegate):
         **given: Unpack[ResumeOptions],
     ) -> RunResult[Any]:
         """Do what `resume` does, in the running event loop."""
-        _check_options(given, ResumeOptions)
         return await self.arun(
             read_state(state, self._factory.options.get("checkpoint")),
             output_type=output_type,
@@ -431,29 +398,7 @@ class Runner(Controls, Delegate):
             DefinitionError: A tool cannot be described to a model; or the sub-agents form a circle, or are nested too
                 deeply.
         """
-        from toolkit._tools.definitions import Fingerprint, make_fingerprint
-
-        given: dict[str, Any] = {
-            name: value
-            for name, value in self._factory.options.items()
-            if name not in (*PLACES, "max_turns") and value != DEFAULTS.get(name, NOT_GIVEN)
-        }
-        own = {
-            **given,
-            "model": self._factory.model_choice.given_name,
-            "instructions": self.instructions or None,
-            "limits": self.limits,
-            "api_key": "given" if self._factory.options.get("api_key") else None,
-        }
-        box = self.toolbox.fingerprint()
-        list(walk_tools(self.toolbox))  # refuses a circle
-        tools, settings = {**box.tools}, {**box.settings, **make_fingerprint((), own).settings}
-        for made in self.toolbox:
-            if isinstance(sub_agent := find_instance(made), SubAgent):
-                inner = sub_agent.make_fingerprint()
-                tools |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
-                settings |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
-        return Fingerprint(tools, settings)
+        return self._factory.fingerprint()
 
     @override
     def as_tool(
@@ -505,17 +450,15 @@ class Runner(Controls, Delegate):
                 f"{self!r:.100} needs a name and a description to be a tool: write .as_tool(name=..., "
                 "description=...), or Runner(..., name=..., description=...)."
             )
-        return make_sub_agent(
-            self._factory.create,
-            lambda: self.toolbox,
-            self.fingerprint,
-            name=name or name_sub_agent(f"{own}"),
-            description=about,
+        sub_agent = SubAgent(
+            self._factory,
+            name or name_sub_agent(f"{own}"),
             arg=arg,
             max_depth=max_depth,
             output_type=output_type,
             handoff=handoff,
         )
+        return sub_agent.make_tool(about)
 
     def __repr__(self) -> str:
         name = self._factory.options.get("name")
@@ -572,35 +515,3 @@ class Runner(Controls, Delegate):
         """Cancel all active runs; returns whether there was one."""
         cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)
-
-    def _create(self, prompt: Prompt, output_type: Any, given: RunOptions, **manner: Unpack[Manner]) -> Run[Any]:
-        _check_options(given)
-        return self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given, **manner))
-
-    def _make_batch(
-        self,
-        prompts: Iterable[Prompt],
-        max_parallel: int,
-        save: str | os.PathLike[str] | None,
-        output_type: Any,
-        given: RunOptions,
-        *,
-        progress: bool,
-    ) -> Batch:
-        if given.get("session") is not None:
-            raise TypeError("session= is for one run at a time: give each prompt a run of its own.")
-        _check_options(given, own=MAP_OPTIONS)
-        if save is not None and not isinstance(save, (str, os.PathLike)):
-            raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
-        answers = None if save is None else Answers(save, output_type, self.limits)
-        return Batch(prompts, max_parallel, answers, progress)
-
-
-def _check_options(
-    given: Mapping[str, Any], known: type = RunOptions, own: Sequence[str] = ("prompt", "output_type")
-) -> None:
-    if not known.__annotations__.keys() >= given.keys():
-        names = [*own, *known.__annotations__]
-        if own is MAP_OPTIONS:
-            names.remove("session")
-        refuse_unknown_options(given, names, RUN_HINTS)

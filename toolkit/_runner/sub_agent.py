@@ -13,7 +13,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from itertools import takewhile
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
@@ -27,6 +27,7 @@ from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._runner.tool_calls import ParentCall, parent_call
+from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
@@ -45,19 +46,30 @@ TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
 HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"
 
-CreateRun: TypeAlias = Callable[[RunRequest], Run[Any]]
 # Runs a sub-agent on a task, for a driver that keeps conversations itself; gets also the call.
 Delegate: TypeAlias = "Callable[[SubAgent, str, ParentCall], Any]"
 delegate: ContextVar[Delegate | None] = ContextVar("delegate", default=None)
+
+
+class AgentRunner(Protocol):
+    """The runner of a sub-agent: a RunFactory."""
+
+    toolbox: Toolbox
+
+    def create(self, request: RunRequest) -> Run[Any]:
+        """Create a run."""
+        ...
+
+    def fingerprint(self) -> Fingerprint:
+        """Make digests of the tools and of all settings."""
+        ...
 
 
 class SubAgent:
     """Runs a runner for each call, with a conversation of its own.
 
     Args:
-        create_run: Creates a run of the runner.
-        list_tools: Lists the tools of the runner.
-        make_fingerprint: Makes the fingerprint of the runner.
+        runner: The runner.
         name: The tool's name.
         arg: Name of the tool's parameter.
         max_depth: How many sub-agents may be inside each other, this one included.
@@ -71,16 +83,7 @@ class SubAgent:
     """
 
     def __init__(
-        self,
-        create_run: CreateRun,
-        list_tools: Callable[[], Iterable[Tool[..., Any]]],
-        make_fingerprint: Callable[[], Fingerprint],
-        *,
-        name: str,
-        arg: str,
-        max_depth: int,
-        output_type: Any,
-        handoff: bool,
+        self, runner: AgentRunner, name: str, *, arg: str, max_depth: int, output_type: Any, handoff: bool
     ) -> None:
         if not arg.isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
             raise DefinitionError(f"arg={arg!r} cannot be the name of the parameter of {name!r}.")
@@ -88,10 +91,9 @@ class SubAgent:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
         if handoff and output_type is not str:
             raise DefinitionError(f"{name!r} takes the conversation over, so its answers are text: no output_type=.")
-        if handoff and any(each.name == HAND_BACK for each in list_tools()):
+        if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
             raise DefinitionError(f"{name!r} gets a tool {HAND_BACK!r} by handoff=True, and has one. Rename that.")
-        self.name, self.max_depth, self.list_tools, self.handoff = name, max_depth, list_tools, handoff
-        self.create_run, self.make_fingerprint = create_run, make_fingerprint
+        self.runner, self.name, self.max_depth, self.handoff = runner, name, max_depth, handoff
         self._arg, self._output_type = arg, output_type
         task = Annotated[str, "The task, with everything that one must know for it."]
         self.__signature__ = inspect.Signature(
@@ -100,6 +102,17 @@ class SubAgent:
                 inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=ToolContext),
             ]
         )
+
+    def make_tool(self, description: str) -> Tool[..., Any]:
+        """Make the tool that runs it."""
+        made: Tool[..., Any] = tool(
+            self,
+            name=self.name,
+            description=DESCRIPTION.format(description),
+            effect=_find_effect(self.runner.toolbox),
+            return_direct=self.handoff,
+        )
+        return with_origin(made, f"the sub-agent {self.name!r}")
 
     @property
     def may_delegate(self) -> bool:
@@ -131,7 +144,7 @@ class SubAgent:
         emit = parent.emit if parent else discard
         try:
             with use_cancellation(cancellation):
-                run = self.create_run(request)
+                run = self.runner.create(request)
             async with aclosing(run.events(backend)) as events:
                 async for event in events:
                     if parent:
@@ -202,39 +215,6 @@ def name_sub_agent(runner: str) -> str:
     return safe_name(f"subagent_{words}")
 
 
-def make_sub_agent(
-    create_run: CreateRun,
-    list_tools: Callable[[], Iterable[Tool[..., Any]]],
-    make_fingerprint: Callable[[], Fingerprint],
-    *,
-    name: str,
-    description: str,
-    arg: str,
-    max_depth: int,
-    output_type: Any,
-    handoff: bool,
-) -> Tool[..., Any]:
-    """Make the tool that runs a runner."""
-    sub_agent = SubAgent(
-        create_run,
-        list_tools,
-        make_fingerprint,
-        name=name,
-        arg=arg,
-        max_depth=max_depth,
-        output_type=output_type,
-        handoff=handoff,
-    )
-    made: Tool[..., Any] = tool(
-        sub_agent,
-        name=name,
-        description=DESCRIPTION.format(description),
-        effect=_find_effect(list_tools()),
-        return_direct=handoff,
-    )
-    return with_origin(made, f"the sub-agent {name!r}")
-
-
 def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
     """Find the effect of what may do as any of some tools, and of others that join: `read` is never certain."""
     effects = {made.settings.effect for made in tools}
@@ -282,10 +262,10 @@ def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()
             continue
         nested = (*above, sub_agent)
         path = " -> ".join(each.name for each in nested)
-        if any(each.create_run == sub_agent.create_run for each in above):
+        if any(each.runner is sub_agent.runner for each in above):
             raise DefinitionError(f"The sub-agents call each other in a circle: {path}. Leave one of them out.")
         if len(nested) > sub_agent.max_depth:
             raise DefinitionError(
                 f"The sub-agents are nested too deeply: {path}. The last one allows max_depth={sub_agent.max_depth}."
             )
-        yield from walk_tools(sub_agent.list_tools(), nested)
+        yield from walk_tools(sub_agent.runner.toolbox, nested)

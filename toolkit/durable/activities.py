@@ -180,7 +180,7 @@ class Activities:
                 call = ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend())
                 above.append((run, parent_call.set(call)))
                 agent: Any = find_instance(run.caller.tools[name])
-                factory = agent.create_run.__self__
+                factory = agent.runner
             yield factory
         finally:
             for run, token in reversed(above):
