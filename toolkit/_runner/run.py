@@ -26,6 +26,7 @@ from toolkit._execution.undo import Undoer
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     FinishReason,
+    Message,
     ModelRequest,
     ModelResponse,
     ToolMessage,
@@ -39,7 +40,6 @@ from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
-from toolkit._runner.session import SessionEnd
 from toolkit._runner.state import RunState
 from toolkit._runner.tool_calls import ToolCaller, Turn
 from toolkit._tools.tool import Tool
@@ -81,7 +81,7 @@ class Run(Generic[T]):
         start: When the run was created, on the clock of `time.monotonic()`.
         checkpoint: Called with the state before each step, and at the end.
         list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
-        session: Gets the messages of the run when it ends.
+        save_messages: Adds the messages of the run to its session when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
         limit_rate: Makes the model keep a rate, where there is one.
         create_undoer: Creates an `Undoer` of its calls, for where it raises an exception, is cancelled or stopped.
@@ -103,7 +103,7 @@ class Run(Generic[T]):
     start: float
     checkpoint: Callable[[RunState], Any] | None
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
-    session: SessionEnd | None
+    save_messages: Callable[[Sequence[Message]], None] | None
     calls: dict[str, ToolCallFinished]
     limit_rate: Callable[[Model], Model] | None = None
     create_undoer: Callable[[Backend], Undoer] | None = None
@@ -223,8 +223,8 @@ class Run(Generic[T]):
         """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
         if result.finish_reason in UNDONE_REASONS:
             result = await self._undo(result, backend)
-        if self.session is not None and not (result.is_paused or result.undone):
-            await call_function(self.session.save, (result.messages,), backend)
+        if self.save_messages is not None and not (result.is_paused or result.undone):
+            await call_function(self.save_messages, (result.messages,), backend)
         await self._keep(backend)
         return result
 

@@ -17,7 +17,6 @@ from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
-from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
@@ -26,36 +25,33 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
-from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
-from toolkit._runner.history import repair_history
+from toolkit._runner.history import list_first_messages
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
     DEFAULTS,
-    Decisions,
-    History,
     RunnerOptions,
     RunRequest,
     check_values,
     reject_reserved_keys,
 )
 from toolkit._runner.output import TEXT, build_output
-from toolkit._runner.prompt import NOTHING_TO_ANSWER, UserInput, make_user_message
 from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
-from toolkit._runner.session import Session, SessionEnd
+from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
-from toolkit._runner.tool_calls import ToolCaller, parent_call
+from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import check_deps, find_instance
-from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError, RunError
+from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 
@@ -71,8 +67,6 @@ CHANGES = frozenset({"write", "destructive"})
 # Options that say where a run runs, not what it does.
 PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
 NOT_GIVEN = object()
-# Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
-MAX_NESTING = 10
 
 T = TypeVar("T")
 
@@ -87,7 +81,11 @@ class RunFactory:
         options: The other options of the runner, those that were given.
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
-        ledger: The one that was given; or one in memory, for resumed runs and calls that can be undone.
+        order: Which calls of a turn run at the same time.
+        hooks: The hooks of each run.
+        recent: The ledger of a runner without one: in memory, for resumed runs and calls that can be undone.
+        ledger: The one that was given, or else `recent`.
+        dispatcher: What stands before the calls of a run that no other one has started.
 
     Raises:
         ValueError: An option has a wrong value.
@@ -103,8 +101,8 @@ class RunFactory:
         given: RunnerOptions,
     ) -> None:
         self.toolbox = toolbox
-        self._tools = self._check_tools()
-        for made in self._tools.listed.values():
+        self._tools: _CheckedTools | None = None
+        for made in self.check_tools().listed.values():
             _ = made._spec, made._invocation  # a tool that cannot be described is found here, not in the first run
         check_values({**given, "instructions": instructions})
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
@@ -120,18 +118,16 @@ class RunFactory:
         _check_provider_tools(toolbox, self.model_choice)
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
-        self._order: Order = check_order(given.get("order", "parallel"))
-        self._max_parallel = given.get("max_parallel", MAX_PARALLEL)
-        self._hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
-        self._recent = RecentLedger(MAX_REMEMBERED)
-        self.ledger: Ledger = self._recent if (ledger := given.get("ledger")) is None else ledger
-        # What stands before the calls of a run that no other one has started.
-        self._dispatcher = Dispatcher(
+        self.order: Order = check_order(given.get("order", "parallel"))
+        self.hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
+        self.recent = RecentLedger(MAX_REMEMBERED)
+        self.ledger: Ledger = self.recent if (ledger := given.get("ledger")) is None else ledger
+        self.dispatcher = Dispatcher(
             tools={},
             authorizers=_list_given(given.get("authorize")),
             approvers=_list_given(given.get("approve")),
             approval_timeout=given.get("approval_timeout"),
-            middleware=self._hooks.middleware,
+            middleware=self.hooks.middleware,
             max_result=given.get("max_result", MAX_RESULT),
             format_error=given.get("format_error"),
             ledger=given.get("ledger"),
@@ -198,67 +194,7 @@ class RunFactory:
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
             TypeError: `session` is not a Session, or there are `messages`, too.
         """
-        options, start, parent = self.options, time.monotonic(), _find_parent()
-        state = request.prompt if isinstance(request.prompt, RunState) else None
-        list_tools = partial(self._list_tools, request, parent)
-        tools = list_tools()  # result_read may join in the course of the run
-        earlier = () if request.session is None else _read_session(request.session, request.messages)
-        own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
-        choice, allowed = check_choice(
-            options.get("tool_choice"), options.get("allowed_tools") if own is None else own, tools
-        )
-        if allowed is not None:
-            allowed = (*allowed, *(made.name for made in request.tools))
-        own = None if own is None else allowed
-        conversation, known = self._create_conversation(request, state, earlier, own, parent)
-        handoff: ModelResponse | None = None
-        if state is None and self._tools.has_agents:
-            may_call = {name: made for name, made in tools.items() if allowed is None or name in allowed}
-            if (handed := continue_handoff(conversation.history, may_call)) is not None:
-                handoff = conversation.add_response(ModelResponse(calls=(handed,)))
-        observers = self._hooks.observers
-        if parent:
-            observers = (*parent.observers, *_list_new(observers, parent.observers))
-        cancellation = Cancellation(parent=current_cancellation.get())
-        available = None if allowed is None and choice != "none" else allowed_names(tools, choice, allowed)
-        dispatcher = self._create_dispatcher(request, state, tools, available, conversation, parent)
-        run = Run(
-            conversation=conversation,
-            limits=self.limits,
-            hooks=self._hooks,
-            caller=ToolCaller(
-                conversation=conversation,
-                dispatcher=dispatcher,
-                available=available,
-                tools=tools,
-                queue=MessageQueue(options.get("queue", "one")),
-                order=self._order,
-                max_parallel=self._max_parallel,
-                streams=request.streams,
-                in_background=request.in_background,
-                deps=request.deps,
-                shared=_restore_shared(request, conversation, tools),
-                deadline=Cancellation(self.limits.max_seconds, parent=cancellation),
-                model_choice=self.model_choice,
-                raise_errors=options.get("raise_errors", False),
-                depth=parent.depth + 1 if parent else 1,
-                observers=observers,
-            ),
-            output=TEXT if request.output_type is str else build_output(request.output_type, taken=tools),
-            tool_choice=choice,
-            allowed=allowed,
-            early=options.get("early", False),
-            handoff=handoff,
-            active=self.active,
-            cancellation=cancellation,
-            start=start,
-            checkpoint=options.get("checkpoint"),
-            list_tools=list_tools if options.get("refresh") == "iteration" else None,
-            session=SessionEnd(request.session, len(earlier), known) if request.session else None,
-            limit_rate=request.limit_rate,
-            calls=restore_calls(state) if state else {},
-            create_undoer=self._choose_undoer(dispatcher, conversation.run_id, request.deps),
-        )
+        run = _RunBuilder(self, request).build()
         self.active.add(run)
         return run
 
@@ -275,69 +211,201 @@ class RunFactory:
             backend=backend,
         )
 
-    def _choose_undoer(self, dispatcher: Dispatcher, run_id: str, deps: Any) -> Callable[[Backend], Undoer] | None:
+    def check_tools(self) -> _CheckedTools:
+        """Return the tools that the toolbox holds now, checked where they may have changed.
+
+        Raises:
+            DefinitionError: Sub-agents form a circle, or are nested too deeply.
+            DuplicateToolError: A tool has the name of one that a run adds.
+        """
+        checked, listed = self._tools, self.toolbox.snapshot()
+        if checked is not None and checked.listed is listed and not checked.has_agents:
+            return checked
+        if RESULT_READ in listed:
+            raise DuplicateToolError(
+                f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours "
+                f"another name=, or put a prefix with Toolbox.prefixed()."
+            )
+        self._tools = _CheckedTools(
+            listed=listed,
+            changing=[made for made in listed.values() if made.settings.effect in CHANGES],
+            typed=[made for made in walk_tools(listed.values()) if made._deps_types],
+            has_agents=any(isinstance(find_instance(made), SubAgent) for made in listed.values()),
+        )
+        return self._tools
+
+    def warn_of_unasked(self, tools: Iterable[AnyTool]) -> None:
+        """Warn, once, of destructive tools without an approver."""
+        destructive = [made for made in tools if made.settings.effect == "destructive"]
+        unasked = [made.name for made in destructive if made.settings.approve is False]
+        if unasked and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "No approver is set, so calls of destructive tools run unasked: %s. Pass approve=Console(), or "
+                "approve=approve_all to accept that.",
+                ", ".join(map(repr, unasked)),
+            )
+
+
+class _RunBuilder:
+    """Makes one run of what its runner, its request and the run above say.
+
+    Args:
+        factory: The runner's.
+        request: What the run is asked to do.
+
+    Raises:
+        RunError: Runs are nested too deeply.
+        TypeError: `session` is not a Session, or there are `messages`, too; or as for `_list_tools`.
+        ValueError: An option names a tool that does not exist.
+    """
+
+    def __init__(self, factory: RunFactory, request: RunRequest) -> None:
+        self._factory, self._request, self._start = factory, request, time.monotonic()
+        self._parent = parent = find_parent()
+        self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
+        self._above = parent.conversation if parent else None
+        self._earlier = _read_session(request)
+        self._tools = self._list_tools()  # result_read may join in the course of the run
+        own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
+        self._choice, allowed = check_choice(
+            factory.options.get("tool_choice"),
+            factory.options.get("allowed_tools") if own is None else own,
+            self._tools,
+        )
+        self._allowed = None if allowed is None else (*allowed, *(made.name for made in request.tools))
+        self._own_allowed = None if own is None else self._allowed  # part of the state
+        is_free = allowed is None and self._choice != "none"
+        self._available = None if is_free else allowed_names(self._tools, self._choice, self._allowed)
+
+    def build(self) -> Run[Any]:
+        """Make the run."""
+        factory, request, state = self._factory, self._request, self._state
+        conversation, known = self._resume(state) if state else self._begin()
+        handoff = self._hand_over(conversation)
+        dispatcher = self._create_dispatcher(conversation)
+        cancellation = Cancellation(parent=current_cancellation.get())
+        return Run(
+            conversation=conversation,
+            limits=factory.limits,
+            hooks=factory.hooks,
+            caller=self._create_caller(conversation, dispatcher, cancellation),
+            output=TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools),
+            tool_choice=self._choice,
+            allowed=self._allowed,
+            early=factory.options.get("early", False),
+            handoff=handoff,
+            active=factory.active,
+            cancellation=cancellation,
+            start=self._start,
+            checkpoint=factory.options.get("checkpoint"),
+            list_tools=self._list_tools if factory.options.get("refresh") == "iteration" else None,
+            save_messages=self._choose_save(known),
+            limit_rate=request.limit_rate,
+            calls=restore_calls(state) if state else {},
+            create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
+        )
+
+    def _create_caller(
+        self, conversation: Conversation, dispatcher: Dispatcher, cancellation: Cancellation
+    ) -> ToolCaller:
+        factory, request, parent, observers = self._factory, self._request, self._parent, self._factory.hooks.observers
+        return ToolCaller(
+            conversation=conversation,
+            dispatcher=dispatcher,
+            available=self._available,
+            tools=self._tools,
+            queue=MessageQueue(factory.options.get("queue", "one")),
+            order=factory.order,
+            max_parallel=factory.options.get("max_parallel", MAX_PARALLEL),
+            streams=request.streams,
+            in_background=request.in_background,
+            deps=request.deps,
+            shared=self._restore_shared(conversation),
+            deadline=Cancellation(factory.limits.max_seconds, parent=cancellation),
+            model_choice=factory.model_choice,
+            raise_errors=factory.options.get("raise_errors", False),
+            depth=parent.depth + 1 if parent else 1,
+            observers=(*parent.observers, *_list_new(observers, parent.observers)) if parent else observers,
+        )
+
+    def _begin(self) -> tuple[Conversation, int]:
+        """Begin a conversation; returns also how many of its messages are older than the run.
+
+        Raises:
+            ApprovalError: There are decisions.
+            ValueError: There is nothing to answer.
+        """
+        request = self._request
+        if request.decisions:
+            raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
+        prompt: Any = request.prompt
+        messages = list_first_messages(prompt, self._earlier or request.messages, self._factory.instructions)
+        conversation = Conversation(
+            messages,
+            run_id=uuid.uuid4().hex,
+            limits=self._factory.limits,
+            allowed_tools=self._own_allowed,
+            parent=self._above,
+        )
+        return conversation, len(messages) - (prompt is not None)
+
+    def _resume(self, state: RunState) -> tuple[Conversation, int]:
+        """Go on with the conversation of a state; returns also how many of its messages are older than the run.
+
+        Raises:
+            ConversationError: The state is not one that can be resumed; or the session has changed since.
+        """
+        earlier = self._earlier
+        if was_undone(self._factory.ledger, state.run_id):
+            raise ConversationError(f"The calls of run {state.run_id} were undone, so it cannot go on; undo() ends it.")
+        known = len(earlier) + isinstance(state.messages[0], SystemMessage)
+        if state.messages[known - len(earlier) : known] != tuple(earlier):
+            raise ConversationError(
+                "The session has other messages than when this run began, so the run cannot add its own: resume it "
+                "without session=."
+            )
+        if state.phase == "finished":
+            raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+        state.check()
+        state = state.replace(allowed_tools=self._own_allowed)
+        conversation = Conversation.restore(state, self._factory.limits, self._above)
+        if state.phase == "paused":
+            conversation.resume()
+        return conversation, known
+
+    def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
+        """Pass the user's message on to the sub-agent that has the conversation; None where no one has it."""
+        if self._state is not None or not self._factory.check_tools().has_agents:
+            return None
+        allowed = self._allowed
+        may_call = {name: made for name, made in self._tools.items() if allowed is None or name in allowed}
+        call = continue_handoff(conversation.history, may_call)
+        return None if call is None else conversation.add_response(ModelResponse(calls=(call,)))
+
+    def _choose_save(self, known: int) -> Callable[[Sequence[Message]], None] | None:
+        """Return what adds the messages of the run, those after the `known` ones, to its session; None without one."""
+        session, count = self._request.session, len(self._earlier)
+        return None if session is None else lambda messages: session.extend(messages[known:], after=count)
+
+    def _choose_undoer(self, dispatcher: Dispatcher, run_id: str) -> Callable[[Backend], Undoer] | None:
         """Return what creates the `Undoer` of a run that is broken off; None where the runner is not to undo it.
 
         Raises:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
-        if not self.options.get("undo_on_failure"):
+        factory, deps = self._factory, self._request.deps
+        if not factory.options.get("undo_on_failure"):
             return None
-        for made in walk_tools(self._tools.listed.values()):
+        for made in walk_tools(factory.check_tools().listed.values()):
             if made.settings.undo is not None:
                 check_deps(take_undo(made), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
         ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
-        return partial(self.create_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
+        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
 
-    def _create_conversation(
-        self,
-        request: RunRequest,
-        state: RunState | None,
-        earlier: Sequence[Message],
-        allowed: tuple[str, ...] | None,
-        parent: ToolCaller | None,
-    ) -> tuple[Conversation, int]:
-        """Create the conversation of a run; returns also how many of its messages are older than the run.
-
-        Args:
-            request: What the run is asked to do.
-            state: The state that it resumes.
-            earlier: The messages of its session.
-            allowed: The tools that it may call, where it was given some.
-            parent: The run above.
-        """
-        above = parent.conversation if parent else None
-        if state:
-            self._refuse_undone(state.run_id)
-            known = len(earlier) + isinstance(state.messages[0], SystemMessage)
-            if state.messages[known - len(earlier) : known] != tuple(earlier):
-                raise ConversationError(
-                    "The session has other messages than when this run began, so the run cannot add its own: resume it "
-                    "without session=."
-                )
-            return _resume(state.replace(allowed_tools=allowed), self.limits, above), known
-        if request.decisions:
-            raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
-        prompt: Any = request.prompt
-        messages = _list_first_messages(prompt, earlier or request.messages, self.instructions)
-        run_id = uuid.uuid4().hex
-        conversation = Conversation(messages, run_id=run_id, limits=self.limits, allowed_tools=allowed, parent=above)
-        return conversation, len(messages) - (prompt is not None)
-
-    def _refuse_undone(self, run_id: str) -> None:
-        """Refuse to go on with a run whose calls were undone.
-
-        Raises:
-            ConversationError: An undo of the run was started.
-        """
-        if was_undone(self.ledger, run_id):
-            raise ConversationError(f"The calls of run {run_id} were undone, so it cannot go on; undo() ends it.")
-
-    def _list_tools(self, request: RunRequest, parent: ToolCaller | None) -> dict[str, AnyTool]:
+    def _list_tools(self) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
-
-        Warns, once, of destructive tools without an approver.
 
         Raises:
             DefinitionError: Sub-agents form a circle, or are nested too deeply.
@@ -345,92 +413,62 @@ class RunFactory:
             TypeError: A tool takes `deps` of a type, and there are none, or others.
             ValueError: There are limits for a tool that does not exist.
         """
-        checked = self._tools
-        if checked.has_agents or checked.listed is not self.toolbox.snapshot():
-            self._tools = checked = self._check_tools()
+        factory, request, checked = self._factory, self._request, self._factory.check_tools()
         tools = {**checked.listed, **{made.name: made for made in request.tools}}
-        changing = checked.changing  # those of the run alone are the library's own, and only read
         for made in checked.typed:
             check_deps(made, request.deps, "pass deps= to the run")
-        for name in self.limits.max_calls_per_tool:
+        for name in factory.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
                     f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
                 )
-        if not changing or self._dispatcher.approvers or (parent and parent.dispatcher.approvers):
+        dispatchers = (factory.dispatcher, self._parent.dispatcher) if self._parent else (factory.dispatcher,)
+        if not checked.changing or any(each.approvers for each in dispatchers):
             return tools
-        if self.model_choice.is_fallback:
-            return {**tools, **{tool.name: _require_approval(tool) for tool in changing}}
-        unasked = [tool for tool in changing if tool.settings.approve is False]
-        names = [repr(tool.name) for tool in unasked if tool.settings.effect == "destructive"]
-        if names and not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "No approver is set, so calls of destructive tools run unasked: %s. Pass approve=Console(), or "
-                "approve=approve_all to accept that.",
-                ", ".join(names),
-            )
+        if factory.model_choice.is_fallback:
+            return {**tools, **{tool.name: _require_approval(tool) for tool in checked.changing}}
+        factory.warn_of_unasked(checked.changing)
         return tools
 
-    def _check_tools(self) -> _CheckedTools:
-        """Check the tools that the toolbox holds now.
-
-        Raises:
-            DefinitionError: Sub-agents form a circle, or are nested too deeply.
-            DuplicateToolError: A tool has the name of one that a run adds.
-        """
-        listed = self.toolbox.snapshot()
-        if RESULT_READ in listed:
-            raise DuplicateToolError(
-                f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours "
-                f"another name=, or put a prefix with Toolbox.prefixed()."
-            )
-        return _CheckedTools(
-            listed=listed,
-            changing=[made for made in listed.values() if made.settings.effect in CHANGES],
-            typed=[made for made in walk_tools(listed.values()) if made._deps_types],
-            has_agents=any(isinstance(find_instance(made), SubAgent) for made in listed.values()),
-        )
-
-    def _create_dispatcher(
-        self,
-        request: RunRequest,
-        state: RunState | None,
-        tools: Mapping[str, AnyTool],
-        available: Collection[str] | None,
-        conversation: Conversation,
-        parent: ToolCaller | None,
-    ) -> Dispatcher:
-        own, foreign = self._dispatcher, set[str]()
-        if state:
-            own = self._remember(own, state, request.decisions)
+    def _create_dispatcher(self, conversation: Conversation) -> Dispatcher:
+        own, foreign, parent = self._factory.dispatcher, set[str](), self._parent
+        if self._state:
+            own = self._remember(own, self._state)
         if parent:
             own, foreign = _join_gates(own, parent), parent.dispatcher.foreign
         for message in conversation.history:
             if isinstance(message, ToolMessage):
                 foreign.update(message.foreign)
-                if not message.is_error and _is_foreign(tools.get(message.name)):
+                if not message.is_error and _is_foreign(self._tools.get(message.name)):
                     foreign.add(message.name)  # a history in OpenAI's form says no more
         return replace(
             own,
-            tools=tools,
-            available=_list_available(available, state),
-            check_output=self.toolbox.check_output,
-            overflow=ResultStore(own.max_result) if available is None else None,
+            tools=self._tools,
+            available=_list_available(self._available, self._state),
+            check_output=self._factory.toolbox.check_output,
+            overflow=ResultStore(own.max_result) if self._available is None else None,
             started={},
             foreign=foreign,
             count=conversation.count_call,
         )
 
-    def _remember(self, own: Dispatcher, state: RunState, decisions: Decisions) -> Dispatcher:
+    def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
         """Return the gates of a run that goes on from a state: with its decisions, and what its calls have done."""
+        decisions = self._request.decisions
         if state.pending or decisions:
             recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.approvers), None))
             own = replace(own, approvers=(recorded,))
         if own.ledger is not None:
             return own
-        self._recent.keep(state.run_id)
-        return replace(own, ledger=self._recent, suspects=_list_open_ids(state))
+        self._factory.recent.keep(state.run_id)
+        return replace(own, ledger=self._factory.recent, suspects=_list_open_ids(state))
+
+    def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
+        """Return the values that the calls of the run share; None where no call can see any."""
+        given = self._request.shared
+        if given is None and not any(tool._meta for tool in self._tools.values()):
+            return None
+        return restore_shared(given, conversation.history, self._tools)
 
 
 def _is_foreign(made: AnyTool | None) -> bool:
@@ -489,20 +527,6 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Run
     )
 
 
-def _find_parent() -> ToolCaller | None:
-    """Return the run whose call is being executed here.
-
-    Raises:
-        RunError: There are as many runs above as may be.
-    """
-    call = parent_call.get()
-    if call is None:
-        return None
-    if call.caller.depth >= MAX_NESTING:
-        raise RunError(f"Runs are nested {MAX_NESTING} deep: a tool starts a run whose tool starts a run, and so on.")
-    return call.caller
-
-
 def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
 
@@ -533,31 +557,15 @@ def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
     )
 
 
-def _restore_shared(
-    request: RunRequest, conversation: Conversation, tools: Mapping[str, AnyTool]
-) -> SharedValues | None:
-    """Return the values that the calls of a run share; None where no call can see any."""
-    if request.shared is None and not any(tool._meta for tool in tools.values()):
-        return None
-    return restore_shared(request.shared, conversation.history, tools)
-
-
-def _read_session(session: Any, messages: History) -> Sequence[Message]:
+def _read_session(request: RunRequest) -> Sequence[Message]:
+    session: Any = request.session
+    if session is None:
+        return ()
     if not isinstance(session, Session):
         raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
-    if messages:
+    if request.messages:
         raise TypeError("messages= and session= are both the conversation so far: give one of them.")
     return session.messages
-
-
-def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Conversation:
-    if state.phase == "finished":
-        raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
-    state.check()
-    conversation = Conversation.restore(state, limits, parent)
-    if state.phase == "paused":
-        conversation.resume()
-    return conversation
 
 
 def _list_available(available: Collection[str] | None, state: RunState | None) -> Collection[str] | None:
@@ -573,25 +581,6 @@ def _list_open_ids(state: RunState) -> tuple[str, ...]:
     if state.phase != "calling":
         return ()
     return tuple(call.id for call in get_open_calls(state.messages, state.results))
-
-
-def _list_first_messages(prompt: UserInput | None, history: History, instructions: str) -> list[Message]:
-    messages: list[Message] = []
-    if history:
-        messages, notes = repair_history(parse_history(history))
-        for note in notes:
-            logger.warning("The history was repaired: %s", note)
-    if prompt is not None:
-        messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
-    if not messages:
-        raise ValueError(NOTHING_TO_ANSWER)
-    if isinstance(messages[-1], ModelResponse):
-        raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
-            "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
-        )
-    if not instructions or any(isinstance(message, SystemMessage) for message in messages):
-        return messages
-    return [SystemMessage(instructions), *messages]
 
 
 def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -193,21 +192,3 @@ def _refuse_changed(count: int, after: int | None) -> None:
             f"The session has {count} messages now, and had {after} when this run began: another run has changed it. "
             f"Nothing was added. Run them one after the other, or give each a session of its own."
         )
-
-
-@dataclass(frozen=True)
-class SessionEnd:
-    """The end of a session at which a run adds its messages.
-
-    Attributes:
-        count: Messages of the session when the run began.
-        known: Messages in the run's history that are not its own.
-    """
-
-    session: Session
-    count: int
-    known: int
-
-    def save(self, messages: Sequence[Message]) -> None:
-        """Add the run's own messages to the session."""
-        self.session.extend(messages[self.known :], after=self.count)

@@ -34,7 +34,7 @@ from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
-from toolkit.errors import Cancelled, TimedOut, ToolError
+from toolkit.errors import Cancelled, RunError, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
@@ -43,6 +43,8 @@ logger = logging.getLogger("toolkit")
 
 # What a provider's items have of the arguments of its own calls.
 PROVIDER_ARGUMENTS = ("action", "queries", "code")
+# Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
+MAX_NESTING = 10
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
 
@@ -246,6 +248,20 @@ class ParentCall:
 
 
 parent_call: ContextVar[ParentCall | None] = ContextVar("parent_call", default=None)
+
+
+def find_parent() -> ToolCaller | None:
+    """Return the run whose call is being executed here.
+
+    Raises:
+        RunError: There are as many runs above as may be.
+    """
+    call = parent_call.get()
+    if call is None:
+        return None
+    if call.caller.depth >= MAX_NESTING:
+        raise RunError(f"Runs are nested {MAX_NESTING} deep: a tool starts a run whose tool starts a run, and so on.")
+    return call.caller
 
 
 class EventBuffer:
