@@ -10,7 +10,6 @@ Files, each importing only those below it:
     sub_agent      a runner as a tool of another one
     many           many prompts, some of them at the same time
     answers        the answers to many prompts in a file
-    options        the options of a runner and of a run
     stream         the events of a run as an iterator, and the handle of a run in the background
     saved_runs     the steps of runs in a SQLite file
     run            one run: does the steps of the conversation, calls the model, and emits events
@@ -19,6 +18,7 @@ Files, each importing only those below it:
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives
     result         `RunResult`
+    options        the options of a runner and of a run
     session        conversations that several runs continue
     state          `RunState`
     limits         `Limits` and `Prices`

@@ -83,7 +83,6 @@ class Run(Generic[T]):
         list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
         save_messages: Adds the messages of the run to its session when it ends.
         calls: Ends of calls by call id, those of the state that was resumed included.
-        limit_rate: Makes the model keep a rate, where there is one.
         create_undoer: Creates an `Undoer` of its calls, for where it raises an exception, is cancelled or stopped.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
         responses: Ends of the turns so far.
@@ -105,7 +104,6 @@ class Run(Generic[T]):
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
     save_messages: Callable[[Sequence[Message]], None] | None
     calls: dict[str, ToolCallFinished]
-    limit_rate: Callable[[Model], Model] | None = None
     create_undoer: Callable[[Backend], Undoer] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
@@ -195,7 +193,8 @@ class Run(Generic[T]):
     async def _choose_model(self, backend: Backend) -> Model:
         choice = self.caller.model_choice
         model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
-        return self.limit_rate(model) if self.limit_rate else model
+        limit_rate = self.caller.request.limit_rate
+        return limit_rate(model) if limit_rate else model
 
     @asynccontextmanager
     async def _undoing(self, backend: Backend) -> AsyncIterator[None]:
@@ -272,7 +271,7 @@ class Run(Generic[T]):
         yield TurnStarted(turn=step.turn)
         started = time.time()
         response: ModelResponse | None = None
-        partial_output = PartialOutput(self.output) if self.caller.streams and self.output.spec else None
+        partial_output = PartialOutput(self.output) if self.caller.request.streams and self.output.spec else None
         # A last turn may come after the run's time.
         deadline = self.caller.deadline if step.with_tools else self.cancellation
         try:
@@ -358,7 +357,7 @@ class Run(Generic[T]):
             Cancelled: The run was cancelled.
         """
         try:
-            if not self.caller.streams:
+            if not self.caller.request.streams:
                 complete = partial(model.complete, request)
                 yield await backend.call(
                     complete, is_async=model.is_async, cancellation=cancellation, in_caller_task=True
@@ -391,7 +390,7 @@ class Run(Generic[T]):
             ModelError: The time of the turn is up.
         """
         limits = self.limits
-        if not self.caller.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
+        if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline
             return
         is_extra = limits.max_seconds is not None and not step.with_tools
@@ -471,7 +470,7 @@ class Run(Generic[T]):
             self.calls |= turn.finished
             caller.end_turn()
         messages = self._add_results(turn)
-        if messages and self.caller.streams:
+        if messages and self.caller.request.streams:
             yield ResultsAdded(turn=step.turn, messages=tuple(messages))
 
     def _add_results(self, turn: Turn) -> Sequence[ToolMessage]:

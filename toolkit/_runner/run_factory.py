@@ -301,7 +301,6 @@ class _RunBuilder:
             checkpoint=factory.options.get("checkpoint"),
             list_tools=self._list_tools if factory.options.get("refresh") == "iteration" else None,
             save_messages=self._choose_save(known),
-            limit_rate=request.limit_rate,
             calls=restore_calls(state) if state else {},
             create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
         )
@@ -318,9 +317,7 @@ class _RunBuilder:
             queue=MessageQueue(factory.options.get("queue", "one")),
             order=factory.order,
             max_parallel=factory.options.get("max_parallel", MAX_PARALLEL),
-            streams=request.streams,
-            in_background=request.in_background,
-            deps=request.deps,
+            request=request,
             shared=self._restore_shared(conversation),
             deadline=Cancellation(factory.limits.max_seconds, parent=cancellation),
             model_choice=factory.model_choice,

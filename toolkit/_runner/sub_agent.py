@@ -132,7 +132,7 @@ class SubAgent:
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self._output_type,
-            streams=parent is not None and parent.caller.streams,
+            streams=parent is not None and parent.caller.request.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):
             return self._run(request, parent, context.cancellation, AsyncBackend())

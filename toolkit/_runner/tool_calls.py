@@ -30,6 +30,7 @@ from toolkit._execution.references import Blocked, Dependencies, may_depend, may
 from toolkit._messages import ModelRequest, ModelResponse, PendingApproval, ToolCall, ToolMessage, ToolResult, ToolSpec
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
+from toolkit._runner.options import RunRequest
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
@@ -59,8 +60,7 @@ class ToolCaller:
         queue: Messages of the user; steering skips the batches that have not started.
         order: Which calls of a turn run at the same time.
         max_parallel: How many of them.
-        streams: Whether the events of the run are consumed.
-        in_background: Whether the run may abandon a model or a call that it waits for.
+        request: What the run is asked to do, and how it is followed.
         shared: Values that the calls share; None where there are none.
         deadline: The run's cancellation and time limit.
         model_choice: Chooses the model of the run.
@@ -79,9 +79,7 @@ class ToolCaller:
     queue: MessageQueue
     order: Order
     max_parallel: int
-    streams: bool
-    in_background: bool
-    deps: Any
+    request: RunRequest
     shared: SharedValues | None
     deadline: Cancellation
     model_choice: ModelChoice
@@ -208,7 +206,7 @@ class ToolCaller:
         start = time.perf_counter()
         with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel its own call, and no more
             context = ToolContext(
-                deps=self.deps,
+                deps=self.request.deps,
                 run_id=self.conversation.run_id,
                 call_id=call.id,
                 provider_call_id=call.provider_call_id,
@@ -355,7 +353,7 @@ class Turn:
             backend,
             max_parallel=caller.max_parallel,
             cancellation=caller.deadline,
-            own_thread=caller.in_background or (caller.streams and may_emit),
+            own_thread=caller.request.in_background or (caller.request.streams and may_emit),
             listens=may_emit or len(batch) > 1,
         )
 
