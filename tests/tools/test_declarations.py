@@ -231,11 +231,6 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
         {"properties": {"_activity": {"default": "b"}}},
         "_activity is .*Toolbox\\.bindings\\.choose",
     ),
-    "private, elsewhere": ({"allOf": [{"properties": {"_city": {}}}]}, "parameter '_city' begins with '_'"),
-    "private, referred to": (
-        {"anyOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"then": {"properties": {"_city": {}}}}}},
-        "parameter '_city' begins with '_'",
-    ),
     "no list": ({"allOf": 5}, "'#/allOf'"),
     "beside": ({"text": {"type": "string"}}, "'text' stands beside.*under properties: .*{\"text\": ...}"),
     "beside properties": ({"properties": {"a": {}}, "b": {"type": ["string", "null"]}}, "'b' stands beside"),

@@ -216,36 +216,26 @@ def _describe_choices(path: str, gone: Collection[str], added: Collection[str]) 
 
 
 def _compare_alternatives(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """Compare schemas of which one holds: those that are equal except their texts, and a single changed one."""
-    before, now = ({json.dumps(_drop_texts(each), sort_keys=True): each for each in side} for side in (old, new))
+    """Compare schemas of which one holds: those of the same type, and a single one that has another."""
+    before, now = ({_name_alternative(each): each for each in side} for side in (old, new))
     gone, added = before.keys() - now.keys(), now.keys() - before.keys()
-    pairs = [(before[key], now[key]) for key in before if key in now]
+    pairs = [(before[name], now[name]) for name in before if name in now]
     if len(gone) == len(added) == 1:
         pairs += [(before[gone.pop()], now[added.pop()])]
-    yield from _describe_choices(path, gone, added)
+    lost, gained = ([json.dumps(side[name]) for name in names] for side, names in ((before, gone), (now, added)))
+    yield from _describe_choices(path, lost, gained)
     for old_each, new_each in pairs:
         yield from _compare_schemas(path, old_each, new_each)
+
+
+def _name_alternative(schema: Any) -> str:
+    return json.dumps([schema.get("type"), schema.get("$ref")] if isinstance(schema, dict) else schema)
 
 
 def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
     """List the schemas of which one holds, without the texts about all of them."""
     whole = {keyword: value for keyword, value in schema.items() if keyword not in _TEXTS}
     return next((list(schema[keyword]) for keyword in _UNIONS if keyword in schema), [whole])
-
-
-def _drop_texts(schema: Any) -> Any:
-    """Copy a schema without the texts in it."""
-    if isinstance(schema, list):
-        return [_drop_texts(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    dropped = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs", "patternProperties", "dependentSchemas") and isinstance(value, dict):
-            dropped[key] = {name: _drop_texts(part) for name, part in value.items()}
-        elif key not in _TEXTS:
-            dropped[key] = value if key in ("enum", "const") else _drop_texts(value)
-    return dropped
 
 
 def _write_constant(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,15 +16,15 @@ parameters and one is the output; either may be a JSON Schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
 from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, TypeSchema
 from toolkit._schema.function_schema import ReturnType
-from toolkit._schema.json_schema import TYPES, inline_root
-from toolkit._schema.validation.pointers import SchemaDocument, bundle, join_pointer
+from toolkit._schema.json_schema import inline_root
+from toolkit._schema.validation.pointers import SchemaDocument, bundle
 from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope
@@ -72,9 +72,8 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         activity, scope = _parse_activity(fields.get(ACTIVITY)), parse_scope(fields.get(MODULE), fields.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
-    made = check_declaration(interface)
-    refuse_private(origin, _find_outer_properties(document, whole))
-    return SchemaDeclaration(made, activity, meta, _parse_required(whole.get("required")), scope)
+    check_declaration(interface)
+    return SchemaDeclaration(interface, activity, meta, _parse_required(whole.get("required")), scope)
 
 
 def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -179,8 +178,6 @@ def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
     return built
 
 
-# Applicators, and those beside `if`, by their kind of value.
-_LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
 # Keywords whose value may look like the schema of a parameter.
 _OBJECTS = frozenset(
     {
@@ -190,8 +187,6 @@ _OBJECTS = frozenset(
         *("default", "const", "example", "examples", "discriminator"),
     }
 )
-# Keywords that show that an object is a schema.
-_TELLING = frozenset({"$ref", "const", "enum", "allOf", "anyOf", "oneOf", "properties"})
 
 
 def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,40 +222,5 @@ def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
 
 
 def _is_parameter(key: str, value: Any) -> bool:
-    if key in META:
-        return True
-    if not isinstance(value, dict) or key in _OBJECTS or key.startswith(("$", "x-")):
-        return False
-    kind = value.get("type")
-    names = kind if isinstance(kind, list) else [kind]
-    return not _TELLING.isdisjoint(value) or any(name in names for name in TYPES)
-
-
-def _find_outer_properties(document: SchemaDocument, whole: Mapping[str, Any]) -> Iterator[str]:
-    """List the properties that keywords other than `properties` add to a schema.
-
-    Args:
-        document: The schema.
-        whole: Its root, or the schema that its root refers to.
-
-    Raises:
-        DefinitionError: A reference points to nothing.
-    """
-    waiting, seen = [""], set[str]()
-    while waiting:
-        place = waiting.pop()
-        part = document.look_up(place)
-        if isinstance(part, dict) and place not in seen:
-            seen.add(place)
-            waiting += _list_applied(document, place, part)
-            own = part.get("properties", {})
-            yield from () if own is whole.get("properties") else own
-
-
-def _list_applied(document: SchemaDocument, place: str, part: Mapping[str, Any]) -> Iterator[str]:
-    """List the pointers of the schemas that apply to the same object."""
-    if "$ref" in part:
-        yield document.resolve(part["$ref"], place)
-    yield from (join_pointer(place, keyword) for keyword in _SCHEMAS if keyword in part)
-    yield from (join_pointer(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
-    yield from (join_pointer(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))
+    is_keyword = key in _OBJECTS or key.startswith(("$", "x-"))
+    return key in META or (isinstance(value, dict) and not is_keyword and not value.keys().isdisjoint(("type", "$ref")))
