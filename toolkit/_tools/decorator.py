@@ -127,8 +127,7 @@ def tool(
     """
     if options:
         refuse_unknown_options(options, OPTION_NAMES, HINTS)
-    fields: dict[str, Any] = {"name": name, "title": title, "_description": description, **options}
-    given = {key: value for key, value in fields.items() if value is not None}
+    given: dict[str, Any] = {"name": name, "title": title, "_description": description, **options}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
 
 

@@ -1,7 +1,7 @@
 """Options of a tool: their types, defaults and checks.
 
-To add an option: a key in `ToolOptions`, a field in `ToolSettings` with a rule in `_RULES`, and a line in the docstring
-of `tool`. A test compares them.
+To add an option: a key in `ToolOptions`, a field in `ToolSettings`, a rule in `_RULES`, and a line in the docstring of
+`tool`. A test compares them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ToolSettings:
     """Options about the execution of a tool's calls; the docstring of `tool` says what each means.
 
     Raises:
-        DefinitionError: A setting has a wrong value.
+        DefinitionError: Two settings contradict each other.
     """
 
     effect: Effect | None = None
@@ -58,10 +58,6 @@ class ToolSettings:
     defer_loading: bool = False
 
     def __post_init__(self) -> None:
-        for name, (is_right, what) in _RULES.items():
-            value = getattr(self, name)
-            if not is_right(value):
-                raise DefinitionError(f"{name}={value!r} is not {what}.")
         if self.retries and not self.may_repeat:
             raise DefinitionError(
                 f"retries={self.retries} repeats what the tool does: that needs idempotent=True or effect='read'."
@@ -229,20 +225,26 @@ class _BothAuthorizers:
 
 
 def _is_time(value: object) -> bool:
-    return value is None or (is_number(value) and 0 < value <= MAX_SECONDS)
+    return is_number(value) and 0 < value <= MAX_SECONDS
 
 
 def _is_size(value: object) -> bool:
-    return value is None or is_whole(value, 1)
+    return is_whole(value, 1)
 
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
+def _are_exceptions(value: object) -> bool:
+    return isinstance(value, (tuple, list)) and all(
+        isinstance(kind, type) and issubclass(kind, BaseException) for kind in value
+    )
+
+
 def _is_retry_rule(value: object) -> bool:
     if isinstance(value, tuple):
-        return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in value)
+        return _are_exceptions(value)
     if isinstance(value, type) or not _is_gate(value):
         return False
     from toolkit._concurrency.backend import is_async  # slow to load, and few tools have such a function
@@ -258,30 +260,28 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-_SECONDS = f"a number of seconds above 0, at most {MAX_SECONDS:,.0f}"
-_Rule: TypeAlias = tuple[Callable[[Any], bool], str]
-_RULES: Mapping[str, _Rule] = {
-    "effect": (lambda value: value is None or value in get_args(Effect), "'read', 'write' or 'destructive'"),
-    "trust": (lambda value: value in (None, "foreign"), "'foreign'"),
-    "idempotent": (lambda value: value is None or _is_bool(value), "True or False"),
-    "exclusive": (_is_bool, "True or False"),
-    "timeout": (_is_time, _SECONDS),
+_FLAGS = ("strict", "idempotent", "exclusive", "return_direct", "defer_loading", "latent", "reasoning")
+# Whether a value of an option is right, and what is right.
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(_FLAGS, (_is_bool, "True or False")),
+    **dict.fromkeys(("timeout", "retry_delay"), (_is_time, f"a number of seconds above 0, at most {MAX_SECONDS:,.0f}")),
+    "relay": (_are_exceptions, "a tuple of exception classes, such as relay=(KeyError,)"),
+    "effect": (lambda value: value in get_args(Effect), "'read', 'write' or 'destructive'"),
+    "trust": (lambda value: value == "foreign", "'foreign'"),
     "retries": (lambda value: is_whole(value, 0), "a whole number, 0 or more"),
     "retry_on": (
         _is_retry_rule,
         "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception, which is not async",
     ),
-    "retry_delay": (lambda value: _is_time(value) and value is not None, _SECONDS),
-    "executor": (lambda value: value is None or hasattr(value, "submit"), "an executor, with a method submit()"),
-    "isolate": (lambda value: value in (None, "process"), "'process'"),
-    "authorize": (lambda value: value is None or _is_gate(value), "a function of tool, arguments and context"),
+    "executor": (lambda value: hasattr(value, "submit"), "an executor, with a method submit()"),
+    "isolate": (lambda value: value == "process", "'process'"),
+    "authorize": (_is_gate, "a function of tool, arguments and context"),
     "approve": (lambda value: _is_bool(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
-    "undo": (lambda value: value is None or _is_gate(value), "a function, or a tool, that undoes a call"),
+    "undo": (_is_gate, "a function, or a tool, that undoes a call"),
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
-    "return_direct": (_is_bool, "True or False"),
-    "namespace": (lambda value: value is None or _is_name(value), "a name of 1 to 64 letters, digits, '_' or '-'"),
-    "defer_loading": (_is_bool, "True or False"),
+    "activity": (lambda value: isinstance(value, str), "the name of a function that executes the tool"),
+    "namespace": (_is_name, "a name of 1 to 64 letters, digits, '_' or '-'"),
 }
 
 # The settings of a tool without options; shared, so that decorating creates none.
@@ -368,11 +368,12 @@ HINTS: Mapping[str, str] = {
 
 
 def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
-    """Turn options into the fields of a Tool, among them its settings.
+    """Turn options into the fields of a Tool, among them its settings; None counts as not given.
 
     Raises:
         DefinitionError: An option has a wrong value; the message begins with the owner's name.
     """
+    given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return {"settings": settings}
     chosen = {name: value for name, value in given.items() if name in ToolSettings.__dataclass_fields__}
@@ -394,9 +395,9 @@ def _make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_values(given: Mapping[str, Any]) -> None:
-    for name, (is_fit, wanted) in _OWN_RULES.items():
-        if name in given and not is_fit(given[name]):
-            raise DefinitionError(f"{name}={given[name]!r} is not {wanted}.")
+    for name, value in given.items():
+        if name in _RULES and not _RULES[name][0](value):
+            raise DefinitionError(f"{name}={value!r} is not {_RULES[name][1]}.")
     if given.get("latent") and given.get("activity"):
         raise DefinitionError(
             f"latent=True leaves the tool to the model, and activity={given['activity']!r} does not. Drop one."
@@ -412,20 +413,3 @@ def check_flags(owner: str, **flags: object) -> None:
     for name, value in flags.items():
         if not isinstance(value, (bool, type(None))):
             raise DefinitionError(f"{owner}({name}={value!r:.100}) is not True or False.")
-
-
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
-
-
-# Of the options that are not settings.
-_OWN_RULES: Mapping[str, _Rule] = {
-    "relay": (
-        lambda value: isinstance(value, (tuple, list)) and all(map(_is_exception, value)),
-        "a tuple of exception classes, such as relay=(KeyError,)",
-    ),
-    "strict": (lambda value: value is None or _is_bool(value), "True or False"),
-    "latent": (_is_bool, "True or False"),
-    "reasoning": (_is_bool, "True or False"),
-    "activity": (lambda value: isinstance(value, str), "the name of a function that executes the tool"),
-}
