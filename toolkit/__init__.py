@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from toolkit._execution.undo import Undo as Undo
     from toolkit._messages import Effect as Effect
     from toolkit._messages import File as File
-    from toolkit._messages import FinishReason as FinishReason
     from toolkit._messages import Image as Image
-    from toolkit._messages import PendingApproval as PendingApproval
     from toolkit._messages import ToolCall as ToolCall
     from toolkit._messages import ToolResult as ToolResult
     from toolkit._messages import Usage as Usage
@@ -63,6 +61,8 @@ if TYPE_CHECKING:
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
     from toolkit.errors import ToolNotFoundError as ToolNotFoundError
+    from toolkit.events import FinishReason as FinishReason
+    from toolkit.events import PendingApproval as PendingApproval
     from toolkit.models.combined import FallbackModel as FallbackModel
     from toolkit.models.combined import RateLimitedModel as RateLimitedModel
     from toolkit.models.openai import OpenAIModel as OpenAIModel
@@ -88,9 +88,7 @@ _HOMES = {
     "toolkit._messages": (
         "Effect",
         "File",
-        "FinishReason",
         "Image",
-        "PendingApproval",
         "ToolCall",
         "ToolResult",
         "Usage",
@@ -134,6 +132,7 @@ _HOMES = {
         "ToolkitError",
         "ToolNotFoundError",
     ),
+    "toolkit.events": ("FinishReason", "PendingApproval"),
     "toolkit.models.combined": (
         "FallbackModel",
         "RateLimitedModel",

@@ -2,7 +2,7 @@
 
 All of them are plain data and most are frozen, so they can be compared, pickled and written as JSON. They stand here
 from the outside in: a request, its tools, its messages, the calls and results in those, attachments; then their JSON
-form, and the meta keys that a model may write beside a call's arguments.
+form, and the names of the keys about a call that a model writes in addition to its arguments.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from math import isfinite
+from operator import add
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -25,18 +25,6 @@ from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 """Effect of a tool's calls."""
-
-LimitName: TypeAlias = Literal[
-    "max_turns", "max_calls", "max_seconds", "max_tokens", "max_input_tokens", "max_output_tokens", "max_cost"
-]
-
-FinishReason: TypeAlias = Literal[
-    "stop", "paused", "cancelled", "stopped", "halted", "length", "content_filter", "empty", "error", LimitName
-]
-"""Why a run ended; `RunResult.finish_reason` says what each means."""
-
-# Finish reasons of a run whose last text is not an answer.
-REASONS_WITHOUT_ANSWER: frozenset[FinishReason] = frozenset({"cancelled", "error", "paused", "stopped"})
 
 # Texts in front of the attachments of tools, for providers whose tool messages hold text alone.
 IMAGES_TEXT = "The images of the results above, in order."
@@ -162,13 +150,7 @@ class Usage:
     reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.requests + other.requests,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(*map(add, vars(self).values(), vars(other).values()))
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,10 +267,8 @@ class ToolCall(FrozenValue):
         Raises:
             TypeError: A field is of another type.
         """
-        texts = [*vars(self).items(), *((f"imports[{place}]", name) for place, name in enumerate(self.imports))]
-        for name, value in texts:
-            if type(value) is not str and name != "imports":
-                raise TypeError(f"{name}={value!r:.100} is not text")
+        _require_texts({name: value for name, value in vars(self).items() if name != "imports"})
+        _require_texts({f"imports[{place}]": name for place, name in enumerate(self.imports)})
         return self
 
     @classmethod
@@ -325,35 +305,6 @@ class AnsweredCall:
     position: int
     call: ToolCall
     message: ToolMessage
-
-
-@dataclass(frozen=True, kw_only=True)
-class PendingApproval:
-    """A call that waits for approval: plain data.
-
-    Attributes:
-        call: The call; a decision names its `id`.
-        digest: SHA-256 that an approval is bound to: tool, definition, arguments and call.
-        arguments: The arguments as JSON, for people to read: what the model wrote, and the defaults of what it left
-            out.
-        title: The tool's name for people.
-        effect: Effect of the tool: read, write or destructive; empty where it is not declared.
-        reason: Why no decision was made at once.
-        source: The function or schema that the tool was made of.
-        imports: The shared values that the call imports, as JSON by path; empty where it imports none.
-    """
-
-    call: ToolCall
-    digest: str
-    arguments: str
-    title: str = ""
-    effect: Effect | Literal[""] = ""
-    reason: str = ""
-    source: str = ""
-    imports: str = ""
-
-    def _repr_html_(self) -> str:
-        return render_html(self, "render_pending")
 
 
 class ToolResult(NamedTuple):
@@ -430,10 +381,8 @@ class ToolResult(NamedTuple):
         try:
             data = json.loads(text)
             values = {name: _READERS[name](value) if name in _READERS else value for name, value in data.items()}
-            texts = [(name, data[name]) for name in ("text", "error", "kind") if name in data]
-            texts += [(f"repairs[{number}]", repair) for number, repair in enumerate(values.get("repairs", ()))]
-            if wrong := next((name for name, value in texts if type(value) is not str), ""):
-                raise TypeError(f"{wrong} is not a text")  # noqa: TRY301  as if the constructor raised it
+            _require_texts({name: data[name] for name in ("text", "error", "kind") if name in data})
+            _require_texts({f"repairs[{place}]": text for place, text in enumerate(values.get("repairs", ()))})
             return cls(**values)
         except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"This is not a tool's result: {error}") from error
@@ -517,18 +466,6 @@ def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[Use
     return [UserMessage(text, images, files)] if images or files else []
 
 
-def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none where that is not a response of the model."""
-    last = messages[-1] if messages else None
-    return last.calls if isinstance(last, ModelResponse) else ()
-
-
-def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message that have no result."""
-    done = {result.call_id for result in results}
-    return tuple([call for call in get_last_calls(messages) if call.id not in done])
-
-
 def replace_surrogates(text: str) -> str:
     """Join surrogate pairs, and replace unpaired surrogates, which UTF-8 cannot encode."""
     if text.isascii():
@@ -555,13 +492,7 @@ def message_to_dict(message: Message) -> dict[str, Any]:
 
 
 def _fields_to_json(value: Any) -> dict[str, Any]:
-    pairs = [(name, getattr(value, name)) for name in _list_names(type(value))]  # type: ignore[arg-type]  # a class can be hashed
-    return {name: item if type(item) in _PLAIN else _to_json(item) for name, item in pairs}
-
-
-@cache
-def _list_names(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(declared.name for declared in fields(kind))
+    return {name: item if type(item) in _PLAIN else _to_json(item) for name, item in vars(value).items()}
 
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
@@ -624,6 +555,12 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def _require_texts(values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if type(value) is not str:
+            raise TypeError(f"{name}={value!r:.100} is not text")
+
+
 def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
     place = f"{kind.__name__.lower()}s[{number}]"
     try:
@@ -642,23 +579,3 @@ INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", 
 
 # All of them, in the order in which a schema has them, in front of the arguments.
 META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)
-
-_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
-
-
-def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set.
-
-    Args:
-        document: The object as the model wrote it.
-        keys: The keys that are not arguments of the tool.
-    """
-    meta = {key: value for key, value in document.items() if key in keys}
-    call_fields: dict[str, Any] = {
-        _FIELDS[key]: replace_surrogates(value)
-        for key, value in meta.items()
-        if key in _FIELDS and isinstance(value, str)
-    }
-    if isinstance(imports := meta.get(IMPORTS), list):
-        call_fields["imports"] = tuple(replace_surrogates(name) for name in imports if isinstance(name, str))
-    return {key: value for key, value in document.items() if key not in keys}, call_fields

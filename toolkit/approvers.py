@@ -24,13 +24,14 @@ from toolkit._execution.approval import (
 from toolkit._execution.digests import digest_definition
 from toolkit._execution.shown_arguments import shorten_middle
 from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type
-from toolkit._messages import Effect, PendingApproval
+from toolkit._messages import Effect
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.display.cards import render_pending
 from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
+from toolkit.events import PendingApproval
 
 __all__ = ["ApprovalQueue", "Console", "Notebook", "after_foreign", "allow", "approve_all", "ask_when", "defer"]
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from toolkit._lazy import render_html
 from toolkit._messages import (
+    Effect,
     File,
-    FinishReason,
     Image,
-    LimitName,
     ModelResponse,
-    PendingApproval,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -51,6 +50,19 @@ __all__ = [
     "TurnStarted",
     "event_to_dict",
 ]
+
+
+LimitName: TypeAlias = Literal[
+    "max_turns", "max_calls", "max_seconds", "max_tokens", "max_input_tokens", "max_output_tokens", "max_cost"
+]
+
+FinishReason: TypeAlias = Literal[
+    "stop", "paused", "cancelled", "stopped", "halted", "length", "content_filter", "empty", "error", LimitName
+]
+"""Why a run ended; `RunResult.finish_reason` says what each means."""
+
+# Finish reasons of a run whose last text is not an answer.
+REASONS_WITHOUT_ANSWER: frozenset[FinishReason] = frozenset({"cancelled", "error", "paused", "stopped"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +213,35 @@ class SubAgentEvent:
 
     call: ToolCall
     event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingApproval:
+    """A call that waits for approval: plain data.
+
+    Attributes:
+        call: The call; a decision names its `id`.
+        digest: SHA-256 that an approval is bound to: tool, definition, arguments and call.
+        arguments: The arguments as JSON, for people to read: what the model wrote, and the defaults of what it left
+            out.
+        title: The tool's name for people.
+        effect: Effect of the tool: read, write or destructive; empty where it is not declared.
+        reason: Why no decision was made at once.
+        source: The function or schema that the tool was made of.
+        imports: The shared values that the call imports, as JSON by path; empty where it imports none.
+    """
+
+    call: ToolCall
+    digest: str
+    arguments: str
+    title: str = ""
+    effect: Effect | Literal[""] = ""
+    reason: str = ""
+    source: str = ""
+    imports: str = ""
+
+    def _repr_html_(self) -> str:
+        return render_html(self, "render_pending")
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from toolkit import Image, Runner, ToolCall, ToolResult, Usage
-from toolkit._messages import File, ModelResponse, PendingApproval, ToolMessage, UserMessage
+from toolkit._messages import File, ModelResponse, ToolMessage, UserMessage
 from toolkit.events import (
     ApprovalNeeded,
     Event,
     LimitReached,
     MessageAdded,
     OutputDelta,
+    PendingApproval,
     ReasoningDelta,
     ResultsAdded,
     RunFinished,

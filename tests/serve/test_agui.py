@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Decision, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
-from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
+from toolkit._messages import File, ModelResponse, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -23,6 +23,7 @@ from toolkit.events import (
     LimitReached,
     MessageAdded,
     OutputDelta,
+    PendingApproval,
     ReasoningDelta,
     RunFinished,
     RunStarted,

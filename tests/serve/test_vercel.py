@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, tool
-from toolkit._messages import File, ModelResponse, PendingApproval, Usage, UserMessage
+from toolkit._messages import File, ModelResponse, Usage, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
     Event,
     MessageAdded,
+    PendingApproval,
     ReasoningDelta,
     RunFinished,
     RunStarted,

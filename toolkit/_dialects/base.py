@@ -20,8 +20,12 @@ from toolkit._dialects.strict.plain import Note, SchemaForm
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import Rules
 from toolkit._messages import (
+    IMPORTS,
+    INSTANCE,
     META,
     OUTPUT,
+    OUTPUT_PATH,
+    REASONING,
     File,
     Image,
     ModelRequest,
@@ -30,13 +34,14 @@ from toolkit._messages import (
     ToolResult,
     ToolSpec,
     replace_surrogates,
-    split_meta,
 )
 from toolkit._options import is_whole
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import DefinitionError
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
+# Fields of a call by the meta keys that set them.
+_CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
 ReplyParser: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 
@@ -222,6 +227,24 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
     if own == document and not fields:
         return call
     return replace(call, arguments=to_json_text(own), wire_arguments=call.arguments, **fields)
+
+
+def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set.
+
+    Args:
+        document: The object as the model wrote it.
+        keys: The keys that are not arguments of the tool.
+    """
+    meta = {key: value for key, value in document.items() if key in keys}
+    call_fields: dict[str, Any] = {
+        _CALL_FIELDS[key]: replace_surrogates(value)
+        for key, value in meta.items()
+        if key in _CALL_FIELDS and isinstance(value, str)
+    }
+    if isinstance(imports := meta.get(IMPORTS), list):
+        call_fields["imports"] = tuple(replace_surrogates(name) for name in imports if isinstance(name, str))
+    return {key: value for key, value in document.items() if key not in keys}, call_fields
 
 
 def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec], SchemaForm]) -> dict[str, Any]:

@@ -23,12 +23,12 @@ from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext, discard
 from toolkit._execution.digests import check_identity, digest_call
 from toolkit._execution.shown_arguments import show_arguments, to_shown_json
-from toolkit._messages import PendingApproval, ToolCall
+from toolkit._messages import ToolCall
 from toolkit._options import check_methods
 from toolkit._schema.json_text import escape_confusable, to_json_text
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, ToolkitError
-from toolkit.events import ApprovalNeeded
+from toolkit.events import ApprovalNeeded, PendingApproval
 
 logger = logging.getLogger("toolkit")
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from toolkit._messages import REASONS_WITHOUT_ANSWER, message_to_dict
+from toolkit._messages import message_to_dict
 from toolkit._runner.conversation import Conversation, Finished
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import Prompt
@@ -22,6 +22,7 @@ from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.state import RunState
 from toolkit.errors import ConversationError, StoreError, ToolError
+from toolkit.events import REASONS_WITHOUT_ANSWER
 
 # Each line begins like this.
 BEGINNING = '{"digest": "'

@@ -11,18 +11,10 @@ from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
-from toolkit._messages import (
-    REASONS_WITHOUT_ANSWER,
-    FinishReason,
-    Message,
-    ModelResponse,
-    PendingApproval,
-    ToolMessage,
-    Usage,
-)
+from toolkit._messages import Message, ModelResponse, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
-from toolkit.events import ToolCallFinished, TurnFinished
+from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval, ToolCallFinished, TurnFinished
 
 T = TypeVar("T", default=str)
 

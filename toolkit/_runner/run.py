@@ -24,8 +24,6 @@ from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undoer
 from toolkit._messages import (
-    REASONS_WITHOUT_ANSWER,
-    FinishReason,
     Message,
     ModelRequest,
     ModelResponse,
@@ -45,7 +43,9 @@ from toolkit._runner.tool_calls import ToolCaller, Turn
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Halt, ModelError, RunError, TimedOut, ToolError
 from toolkit.events import (
+    REASONS_WITHOUT_ANSWER,
     Event,
+    FinishReason,
     LimitReached,
     MessageAdded,
     ResultsAdded,

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from toolkit._messages import (
-    FinishReason,
     FrozenValue,
     Message,
     ModelResponse,
-    PendingApproval,
     ToolCall,
     ToolMessage,
     Usage,
-    get_last_calls,
-    get_open_calls,
     message_from_dict,
     message_to_dict,
 )
 from toolkit.errors import ConversationError
+from toolkit.events import FinishReason, PendingApproval
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 
@@ -247,3 +244,15 @@ _SIMPLE_CHECKS: Mapping[Any, Callable[[Any], bool]] = {
     int: lambda value: type(value) is int and value >= 0,
     float: lambda value: type(value) in (int, float),
 }
+
+
+def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of the last message; none where that is not a response of the model."""
+    last = messages[-1] if messages else None
+    return last.calls if isinstance(last, ModelResponse) else ()
+
+
+def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
+    """Return the calls of the last message that have no result."""
+    done = {result.call_id for result in results}
+    return tuple([call for call in get_last_calls(messages) if call.id not in done])

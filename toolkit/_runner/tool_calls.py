@@ -27,7 +27,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
-from toolkit._messages import ModelRequest, ModelResponse, PendingApproval, ToolCall, ToolMessage, ToolResult, ToolSpec
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
 from toolkit._runner.options import RunRequest
@@ -36,7 +36,7 @@ from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, RunError, TimedOut, ToolError
-from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
+from toolkit.events import ApprovalNeeded, CallEvent, Event, PendingApproval, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from pydantic_core import ValidationError, to_json
 
 from toolkit._context import ToolContext
-from toolkit._messages import OUTPUT, REASONS_WITHOUT_ANSWER, ToolCall, ToolResult
+from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer
 from toolkit._tools.functions import Action, FunctionHandler, make_function_handler
 from toolkit._tools.handlers import DeclaredHandler
 from toolkit._tools.scope import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
+from toolkit.events import REASONS_WITHOUT_ANSWER
 
 if TYPE_CHECKING:
     from toolkit._tools.tool import Tool

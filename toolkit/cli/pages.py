@@ -12,7 +12,6 @@ from html import escape
 from typing import Any
 
 from toolkit import RunHandle, Tool, ToolkitError, ToolResult
-from toolkit._messages import PendingApproval
 from toolkit.display.cards import render_tool, render_tool_result
 from toolkit.display.form import Form
 from toolkit.display.formatting import escape_text, format_call
@@ -32,6 +31,7 @@ from toolkit.events import (
     ApprovalNeeded,
     Event,
     LimitReached,
+    PendingApproval,
     RunFinished,
     RunStarted,
     TextDelta,

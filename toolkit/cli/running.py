@@ -12,7 +12,7 @@ import typer
 
 from toolkit import ModelError, Runner, RunResult, Session, SQLiteRuns, ToolkitError
 from toolkit._execution.approval import Decision
-from toolkit._messages import PendingApproval, UserMessage, write_output
+from toolkit._messages import UserMessage, write_output
 from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.stream import RunStream
@@ -36,7 +36,7 @@ from toolkit.cli.options import (
 from toolkit.cli.targets import get_tool, load, make_runner, read_answer
 from toolkit.display import follow, show
 from toolkit.errors import DefinitionError
-from toolkit.events import RunFinished, TextDelta, event_to_dict
+from toolkit.events import PendingApproval, RunFinished, TextDelta, event_to_dict
 
 # What ended a run, by its finish reason.
 ENDS: Mapping[str, str] = {

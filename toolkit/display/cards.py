@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from toolkit._messages import PendingApproval, ToolResult, make_plain
+from toolkit._messages import ToolResult, make_plain
 from toolkit._schema.json_schema import as_mapping
 from toolkit._schema.python_stubs import StubWriter
 from toolkit._tools.tool import Tool
@@ -29,6 +29,7 @@ from toolkit.display.markup import (
 )
 from toolkit.display.notebook import make_waiting_row, render_row
 from toolkit.errors import DefinitionError
+from toolkit.events import PendingApproval
 
 # Keywords of a parameter's schema that are displayed beside its type.
 _LIMITS = frozenset(

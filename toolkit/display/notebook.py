@@ -12,16 +12,7 @@ from typing import Any, Protocol
 
 from pydantic_core import from_json
 
-from toolkit._messages import (
-    File,
-    Image,
-    Message,
-    ModelResponse,
-    PendingApproval,
-    ToolCall,
-    ToolMessage,
-    Usage,
-)
+from toolkit._messages import File, Image, Message, ModelResponse, ToolCall, ToolMessage, Usage
 from toolkit.display.formatting import escape_text, get_progress_text
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
@@ -45,6 +36,7 @@ from toolkit.display.markup import (
 from toolkit.events import (
     ApprovalNeeded,
     Event,
+    PendingApproval,
     RunFinished,
     RunStarted,
     SubAgentEvent,

@@ -27,10 +27,8 @@ from toolkit import errors
 from toolkit._dialects.chat import parse_history
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._messages import (
-    FinishReason,
     Message,
     ModelResponse,
-    PendingApproval,
     ToolCall,
     ToolMessage,
     Usage,
@@ -45,7 +43,17 @@ from toolkit._runner.runner import Runner
 from toolkit._runner.state import Phase, RunState
 from toolkit.durable import wire
 from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError
-from toolkit.events import ApprovalNeeded, Event, MessageAdded, ResultsAdded, RunFinished, TextDelta, TurnFinished
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    FinishReason,
+    MessageAdded,
+    PendingApproval,
+    ResultsAdded,
+    RunFinished,
+    TextDelta,
+    TurnFinished,
+)
 
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3

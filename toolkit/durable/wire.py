@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit._messages import FinishReason
+from toolkit.events import FinishReason
 
 # Names by which the server knows them. A change would leave running runs without a worker.
 WORKFLOW = "toolkit.run"

@@ -23,9 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
-        FinishReason,
         ModelResponse,
-        PendingApproval,
         ToolCall,
         ToolMessage,
         Usage,
@@ -47,6 +45,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
     from toolkit._runner.state import RunState
     from toolkit.errors import TimedOut, ToolkitError
+    from toolkit.events import FinishReason, PendingApproval
 
 # Seconds between two looks for a worker with the tools of the run.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0

@@ -32,12 +32,13 @@ from typing_extensions import override
 import toolkit
 from toolkit._execution.approval import Decision
 from toolkit._guards.options import check_choice, check_type, check_whole
-from toolkit._messages import Message, PendingApproval
+from toolkit._messages import Message
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit.errors import BusyError, DefinitionError
+from toolkit.events import PendingApproval
 from toolkit.serve.local import LOOPBACK, parse_address
 
 try:

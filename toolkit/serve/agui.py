@@ -26,11 +26,12 @@ from typing import Any, ClassVar, overload
 from typing_extensions import override
 
 from toolkit._execution.approval import Decision
-from toolkit._messages import File, Image, PendingApproval, ToolCall, ToolResult, Usage, replace_surrogates
+from toolkit._messages import File, Image, ToolCall, ToolResult, Usage, replace_surrogates
 from toolkit.events import (
     ApprovalNeeded,
     Event,
     MessageAdded,
+    PendingApproval,
     ReasoningDelta,
     RunFinished,
     RunStarted,

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from toolkit._dialects.base import split_meta
 from toolkit._messages import (
     IMPORTS,
     INSTANCE,
@@ -19,7 +20,6 @@ from toolkit._messages import (
     ModelResponse,
     ToolCall,
     Usage,
-    split_meta,
 )
 from toolkit.errors import FatalError
 from toolkit.events import ReasoningDelta, TextDelta
