@@ -71,7 +71,7 @@ PUBLIC: dict[str, str] = {
     """,
     "toolkit.approvers": "ApprovalQueue Console Notebook after_foreign allow approve_all ask_when defer",
     "toolkit.builtin": """
-        Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Dialer Firing
+        Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Firing
         FiringOutcome Memories MemorySchedule Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
         SharedState Todos WebOptions ask_user_tool bash_tool calculate code_tool coding_tools current_time
         current_time_tool data_tools default_tools fetch file_tools http_tool ingest_file ingest_message

@@ -17,7 +17,6 @@ import pytest
 
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Failed, Runner, Toolbox
-from toolkit._guards.network import Dialer
 from toolkit.builtin import Page, fetch, http_tool
 from toolkit.builtin.http import decode, extract_main_text
 from toolkit.testing import ScriptedModel, call
@@ -423,12 +422,6 @@ def test_fetch() -> None:
     assert expected == result
 
 
-def test_own_dialer() -> None:
-    """An application can pass its own dialer."""
-    with Origin(lambda _: http(b"hello")) as origin:
-        assert "hello" == fetch(origin.url, dialer=Dialer(LOOPBACK)).text
-
-
 def test_fetch_fails() -> None:
     """`fetch` raises an exception with the text that a model would read."""
     with pytest.raises(Failed, match="^fetch error: ::1 is not a public address: loopback$"):
@@ -462,14 +455,12 @@ def test_many_at_once() -> None:
         ({"user_agent": None}, "user_agent: Input should be a valid string"),
         ({"user_agent": ""}, "user_agent: String should match pattern"),
         ({"ssl_context": False}, "ssl_context: Input should be an instance of SSLContext"),
-        ({"dialer": 3}, "dialer: Input should be an instance of Dialer"),
         ({"allow": None}, "allow: Input should be an instance of Iterable"),
         ({"ports": 443}, "ports: Input should be an instance of Collection"),
         ({"ports": "443"}, "ports='443' is not a list"),
         ({"user_agent": "a\nb"}, "user_agent: String should match pattern"),
         ({"allow": "localhost"}, "allow='localhost' is not a list"),
         ({"ports": [0]}, "0 is not a port"),
-        ({"dialer": Dialer(), "allow": ["localhost"]}, "Leave out allow"),
     ],
     ids=lambda values: re.sub(r" object at \w+", "", str(values)),
 )

@@ -7,19 +7,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from typing import TypeVar
 
+import httpx2
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from toolkit import __version__
 from toolkit._guards import options
+from toolkit._guards.http_client import MAX_BYTES, HttpClient, HttpError, HttpTimeout
+from toolkit._guards.transport import parse_url
 from toolkit._schema.json_text import escape_invisible
 from toolkit.errors import DefinitionError, Failed
-
-if TYPE_CHECKING:
-    from toolkit._guards.http_client import HttpClient
 
 USER_AGENT = f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2"
 TIMEOUT = 10.0  # seconds
@@ -64,10 +63,6 @@ class JsonService:
         Raises:
             Failed: There is no response in time, or none that can be used; the text is for the model.
         """
-        import httpx2  # it takes longer to load than all of the tools
-
-        from toolkit._guards.http_client import MAX_BYTES, HttpError, HttpTimeout
-
         headers = {
             "User-Agent": self.user_agent,
             "Accept": "application/json",
@@ -93,10 +88,6 @@ class JsonService:
 
     @cached_property
     def _client(self) -> HttpClient:
-        import httpx2
-
-        from toolkit._guards.http_client import HttpClient
-
         return HttpClient.for_server(httpx2.URL(self.base_url), timeout=self.timeout)
 
 
@@ -106,20 +97,15 @@ def check_base_url(parameter: str, url: str) -> str:
     Raises:
         DefinitionError: It is not an HTTP address, or a path cannot follow it; the message names the parameter.
     """
-    if not _is_http_url(url):
-        raise DefinitionError(f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'.")
-    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(url):
-        # The user may be a secret, so it is not in the message.
+    if isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url):  # a user may be a secret, so it is not repeated
         raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
-    return url.rstrip("/")
-
-
-def _is_http_url(url: object) -> bool:
     try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of the host, or of the port
-        return False
+        parse_url(url)
+    except (ValueError, TypeError):
+        raise DefinitionError(
+            f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'."
+        ) from None
+    return url.strip().rstrip("/")
 
 
 def strip_markup(text: object) -> str:

@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolkit._guards.network import Dialer as Dialer
     from toolkit._guards.paths import Root as Root
     from toolkit.builtin.arithmetic import calculate as calculate
     from toolkit.builtin.ask_user import Question as Question
@@ -98,7 +97,6 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit._guards.network": ("Dialer",),
     "toolkit._guards.paths": ("Root",),
     "toolkit.builtin.ask_user": ("Question", "ask_user_tool"),
     "toolkit.builtin.arithmetic": ("calculate",),

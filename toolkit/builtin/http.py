@@ -36,7 +36,7 @@ from toolkit.errors import DefinitionError, Failed
 if TYPE_CHECKING:
     import turbohtml
 
-__all__ = ["Dialer", "Page", "WebOptions", "fetch", "http_tool"]
+__all__ = ["Page", "WebOptions", "fetch", "http_tool"]
 
 MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
@@ -77,7 +77,6 @@ class WebOptions(TypedDict, total=False):
         ports: Allowed ports of public addresses; 80 and 443 by default.
         user_agent: The value of the header User-Agent.
         ssl_context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
-        dialer: Opens the connections; then it has its own `allow` and `ports`.
     """
 
     timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT)]
@@ -86,7 +85,6 @@ class WebOptions(TypedDict, total=False):
     ports: InstanceOf[Collection[int]]
     user_agent: Annotated[str, Field(pattern="^[ -~]+$")]
     ssl_context: InstanceOf[ssl.SSLContext]
-    dialer: InstanceOf[Dialer]
 
 
 _OPTIONS = TypeAdapter(WebOptions)
@@ -192,22 +190,12 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
         first = error.errors()[0]
         raise DefinitionError(f"{first['loc'][0]}: {first['msg']}.") from None
     return HttpClient(
-        _make_dialer(options),
+        Dialer(options.get("allow", ()), options.get("ports", PORTS)),
         timeout=options.get("timeout", TIMEOUT),
         max_bytes=options.get("max_bytes", MAX_BYTES),
         user_agent=options.get("user_agent", USER_AGENT),
         context=options.get("ssl_context"),
     )
-
-
-def _make_dialer(options: WebOptions) -> Dialer:
-    if "dialer" not in options:
-        return Dialer(options.get("allow", ()), options.get("ports", PORTS))
-    if conflicting := sorted({"allow", "ports"} & options.keys()):
-        raise DefinitionError(
-            f"dialer= has its own allowed destinations and ports. Leave out {' and '.join(conflicting)}."
-        )
-    return options["dialer"]
 
 
 def _cut_page(page: Page) -> str:

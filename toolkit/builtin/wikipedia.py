@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
 from annotated_types import Ge, Le
 from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit._guards.service import MAX_TEXT, TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text, strip_markup
+from toolkit._guards.service import TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text, strip_markup
 from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -95,7 +95,7 @@ def _make_article(page: _Article, base_url: str) -> Article:
         excerpt=clean_text(strip_markup(page.get("excerpt"))),
         url=_make_url(page["key"], base_url),
         description=clean_text(page.get("description")),
-        thumbnail=_resolve_thumbnail(page.get("thumbnail"), base_url),
+        thumbnail=_make_thumbnail(page.get("thumbnail")),
     )
 
 
@@ -104,15 +104,8 @@ def _make_url(key: str, base_url: str) -> str:
     return f"{base_url}/wiki/{quote(key, safe='')}" if key.strip(".") else ""
 
 
-def _resolve_thumbnail(thumbnail: object, base_url: str) -> str:
-    """Return the URL of a picture; "" if it is not a plain URL of HTTP."""
-    reference = thumbnail.get("url") if isinstance(thumbnail, dict) else None
-    if not isinstance(reference, str) or len(reference) > MAX_TEXT:
-        return ""
-    if not (reference.isascii() and reference.isprintable()):
-        return ""
-    try:
-        url = urljoin(base_url, reference)
-        return url if urlsplit(url).scheme in ("http", "https") else ""
-    except ValueError:
-        return ""
+def _make_thumbnail(thumbnail: object) -> str:
+    """Return the URL of a picture; "" if it is not one of HTTP."""
+    url = clean_text(thumbnail.get("url")) if isinstance(thumbnail, dict) else ""
+    url = f"https:{url}" if url.startswith("//") else url
+    return url if url.startswith(("http://", "https://")) else ""

@@ -18,21 +18,3 @@ Files, each importing only those below it:
 """
 
 from __future__ import annotations
-
-from toolkit.builtin.schedule.recurrence import next_run
-from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
-from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule
-from toolkit.builtin.schedule.tools import PlannedCall, schedule_tools
-
-__all__ = [
-    "Action",
-    "Firing",
-    "FiringOutcome",
-    "MemorySchedule",
-    "PlannedCall",
-    "SQLiteSchedule",
-    "Scheduler",
-    "next_run",
-    "planned_only",
-    "schedule_tools",
-]

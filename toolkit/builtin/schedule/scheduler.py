@@ -194,7 +194,7 @@ class Scheduler:
         if self._busy_until >= oldest:
             oldest = -math.inf
         firings = self._claim_firings(started)
-        while not stopping and (firing := await _call_blocking(backend, partial(next, firings, None))):
+        while not stopping and (firing := await call_function(next, (firings, None), backend)):
             outcomes.append(await self._run_firing(firing, backend, oldest=oldest))
         self._busy_until = self._clock()
         return tuple(outcomes)
@@ -205,7 +205,7 @@ class Scheduler:
                 f"run={self._run!r} is not a Runner. Pass one to a Scheduler of the same store, and resume with that."
             )
         state = RunState.from_json(state) if isinstance(state, str) else state
-        firing = await _call_blocking(backend, partial(self._store.find_paused, state.run_id))
+        firing = await call_function(self._store.find_paused, (state.run_id,), backend)
         if firing is None:
             raise ValueError(f"No firing of this store waits for the run {state.run_id}.")
         return await self._run_firing(firing, backend, resumed=(state, decisions))
@@ -246,7 +246,7 @@ class Scheduler:
         paused_run = None if resumed is None or outcome.status == "done" else resumed[0].run_id
         if outcome.status == "paused":
             paused_run = outcome.result.state.run_id
-        finish = _call_blocking(backend, lambda: self._store.finish(firing, self._clock(), paused_run))
+        finish = call_function(self._store.finish, (firing, self._clock(), paused_run), backend)
         await _log_errors(finish, "record the end of", firing)
         if self._on_run is not None:
             await _log_errors(call_function(self._on_run, (outcome,), backend), "report", firing)
@@ -295,15 +295,6 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
     if tool.name in firing.action.planned_tools:
         return True
     return Deny(f"{tool.name} was not planned when this action was scheduled.")
-
-
-async def _call_blocking(backend: Backend, work: Callable[[], T]) -> T:
-    """Call a function that waits for a disk: on a thread of its own in an event loop."""
-
-    async def job() -> T:
-        return work()
-
-    return await backend.call(job, is_async=False)
 
 
 def _is_due(action: Action, now: float) -> bool:
