@@ -6,10 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from toolkit import Runner, Toolbox, tool
-from toolkit.builtin import CommandLimits, default_tools
+from toolkit.builtin import default_tools
 from toolkit.testing import ScriptedModel, call
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "coding_agent.py"
@@ -28,35 +26,6 @@ def test_names(tmp_path: Path) -> None:
         ("list_files", "read", "List Files"),
         ("search", "read", "Search Files"),
     ] == [(subject.name, subject.settings.effect, subject.title) for subject in tools]
-
-
-def test_options_of_bash(tmp_path: Path) -> None:
-    """The options of `bash` are passed on; one that does not exist is refused with the nearest name."""
-    asked: list[str] = []
-
-    def confirm(command: str) -> bool:
-        asked.append(command)
-        return True
-
-    box = Toolbox(
-        default_tools(
-            tmp_path,
-            timeout=5,
-            max_output=100,
-            deny=["git"],
-            confirm=confirm,
-            error_on_exit=True,
-            env={"GREETING": "hello"},
-            limits=CommandLimits(file_size=10**6),
-        )
-    )
-    denied, done, failed = (box.call("bash", {"command": c}) for c in ("git", "echo $GREETING", "exit 3"))
-
-    assert "Command blocked by safety policy: contains 'git'. This pattern is denied for safety." == denied.text
-    assert ("Exit code: 0\nhello\n", None) == (done.text, done.error)
-    assert (True, ["echo $GREETING", "exit 3"]) == (failed.is_error, asked)
-    with pytest.raises(TypeError, match=r"There is no option 'guards'\. Did you mean 'guarded'\?"):
-        default_tools(tmp_path, guards=[])  # type: ignore[call-arg]
 
 
 def test_more(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut,
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.paths import Root, open_stepwise
 from toolkit.approvers import allow, defer
-from toolkit.builtin import CodingLimits, coding_tools, default_tools, file_tools
+from toolkit.builtin import CodingLimits, coding_tools, file_tools
 from toolkit.builtin.files.coding import compile_glob
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
@@ -1240,18 +1240,3 @@ def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments
     shutil.rmtree(place)
 
     assert message == text(box, name, **arguments)
-
-
-def test_default_tools_pass_on(place: Path) -> None:
-    """`default_tools` passes on `private` and `guarded`."""
-    box = Toolbox(default_tools(place, private=["main.py"], guarded=["deep"], file_limits=CodingLimits(max_bytes=1)))
-
-    assert [
-        "Cannot access src/main.py: it may hold secrets, which you may not read",
-        "File too large (9 bytes, max 1). Use offset/limit for partial reads.",
-        UNANSWERED,
-    ] == [
-        text(box, "read_file", path="src/main.py"),
-        text(box, "read_file", path="src/deep/a..b.txt"),
-        text(box, "write_file", path="src/deep/new", content=""),
-    ]

@@ -12,8 +12,7 @@ A new tool needs its own module, its name in the two lists below, a section of d
 
 Files, each importing only those below it:
 
-    defaults      the tools of an agent that works on a project
-    shell         commands
+    shell         commands, and the tools of an agent that works on a project
     knowledge     texts for later conversations, found by meaning
     schedule      actions that run later
     files         files of one directory
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
     from toolkit.builtin.code import code_tool as code_tool
     from toolkit.builtin.data import data_tools as data_tools
-    from toolkit.builtin.defaults import default_tools as default_tools
     from toolkit.builtin.files import coding_tools as coding_tools
     from toolkit.builtin.files import file_tools as file_tools
     from toolkit.builtin.files.coding import CodingLimits as CodingLimits
@@ -79,6 +77,7 @@ if TYPE_CHECKING:
     from toolkit.builtin.shared_state import SharedState as SharedState
     from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
     from toolkit.builtin.shell import bash_tool as bash_tool
+    from toolkit.builtin.shell import default_tools as default_tools
     from toolkit.builtin.shell import shell_tool as shell_tool
     from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN as DEFAULT_HIDDEN
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
@@ -102,7 +101,6 @@ _HOMES = {
     "toolkit.builtin.arithmetic": ("calculate",),
     "toolkit.builtin.code": ("code_tool",),
     "toolkit.builtin.data": ("data_tools",),
-    "toolkit.builtin.defaults": ("default_tools",),
     "toolkit.builtin.files": ("coding_tools", "file_tools"),
     "toolkit.builtin.files.coding": ("CodingLimits",),
     "toolkit.builtin.files.sensitive": ("DEFAULT_GUARDED", "DEFAULT_PRIVATE"),
@@ -124,7 +122,7 @@ _HOMES = {
     "toolkit.builtin.schedule.store": ("Action", "Firing", "MemorySchedule", "SQLiteSchedule"),
     "toolkit.builtin.schedule.tools": ("schedule_tools",),
     "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
-    "toolkit.builtin.shell": ("bash_tool", "shell_tool"),
+    "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
     "toolkit.builtin.time": ("current_time", "current_time_tool"),
     "toolkit.builtin.todo": ("Todos", "todo_tool"),

@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
@@ -69,13 +69,13 @@ def evaluate(text: str) -> Number:
     Raises:
         ToolError: The text is not an expression, has no value, or has a value or a step that is too large.
     """
-    root, values = _parse_expression(text), dict[ast.expr, Number]()
+    root = _parse_expression(text)
     try:
-        for node in reversed(list(_walk(root))):  # operands before their operator
-            values[node] = _check_bounds(_compute_node(node, [values[part] for part in _list_operands(node)]))
+        return to_integer(_compute_node(root))
+    except RecursionError:
+        raise ToolError(f"{text[:100]!r} is not an expression: too deep") from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ToolError(_explain_error(error)) from error
-    return to_integer(values[root])
 
 
 def apply_operator(function: Callable[..., Any], *values: Number) -> Number:
@@ -107,34 +107,19 @@ def _parse_expression(text: str) -> ast.expr:
         raise ToolError(f"{text[:100]!r} is not an expression: {getattr(error, 'msg', '') or 'too deep'}") from error
 
 
-def _walk(root: ast.expr) -> Iterator[ast.expr]:
-    """Yield each node before its operands, without recursion."""
-    left = [root]
-    while left:
-        node = left.pop()
-        yield node
-        left += _list_operands(node)
-
-
-def _list_operands(node: ast.expr) -> list[ast.expr]:
+def _compute_node(node: ast.expr) -> Number:
     if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    if isinstance(node, ast.UnaryOp):
-        return [node.operand]
-    return node.args if isinstance(node, ast.Call) else []
-
-
-def _compute_node(node: ast.expr, values: list[Number]) -> Any:
-    if isinstance(node, ast.BinOp):
-        return (_raise_to_power if isinstance(node.op, ast.Pow) else OPERATORS[type(node.op)])(*values)
+        function = _raise_to_power if isinstance(node.op, ast.Pow) else OPERATORS[type(node.op)]
+        return _check_bounds(function(_compute_node(node.left), _compute_node(node.right)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        return -values[0] if isinstance(node.op, ast.USub) else values[0]
+        value = _compute_node(node.operand)
+        return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        return _look_up_name(FUNCTIONS, node.func.id)(*values)
+        return _check_bounds(_look_up_name(FUNCTIONS, node.func.id)(*map(_compute_node, node.args)))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value
+        return _check_bounds(node.value)
     if isinstance(node, ast.Name):
-        return _look_up_name(CONSTANTS, node.id)
+        return _look_up_name(CONSTANTS, node.id)  # type: ignore[no-any-return]  # a float
     raise ToolError(f"this is more than arithmetic. {_list_known()}")
 
 

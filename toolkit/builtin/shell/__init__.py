@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from typing_extensions import TypedDict, Unpack
-
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import run_to_end
@@ -25,14 +23,15 @@ from toolkit._guards import options
 from toolkit._guards.options import is_text
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
-from toolkit._options import hide_frames, refuse_unknown_options
+from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
+from toolkit.builtin.files import coding_tools
 from toolkit.builtin.shell.process import GUARD_LOST, LATE, Capture, CommandOutcome, CommandRunner
 from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 
-__all__ = ["DEFAULT_HIDDEN", "BashOptions", "CommandLimits", "CommandOptions", "Sandbox", "bash_tool", "shell_tool"]
+__all__ = ["DEFAULT_HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "default_tools", "shell_tool"]
 
 # Denied by default. It stops accidents, and not those who try: the same command can be written in countless ways.
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
@@ -40,48 +39,19 @@ DEFAULT_BASH_DENY = ("rm -rf /", "rm -rf /*", "mkfs", "dd if=", ":(){:|:&};:")
 DEFAULT_TIMEOUT = 30  # seconds
 
 
-class CommandOptions(TypedDict, total=False):
-    """Options of `shell_tool` and `bash_tool`.
-
-    Attributes:
-        confirm: Called with each command that is not denied, on the thread that runs it; only True lets it run.
-        approve: Whether a call needs approval, as for every tool.
-        error_on_exit: Whether a command that exits with another code than 0 makes the call fail.
-        env: Variables that are added to the environment.
-        limits: Resource limits of a command.
-        sandbox: Namespaces of its own, by bubblewrap: True, or their configuration.
-    """
-
-    confirm: Callable[[str], bool] | None
-    approve: bool | Callable[..., Any]
-    error_on_exit: bool
-    env: Mapping[str, str] | None
-    limits: CommandLimits | None
-    sandbox: bool | Sandbox
-
-
-class BashOptions(CommandOptions, total=False):
-    """Options of `bash_tool`.
-
-    Attributes:
-        timeout: Seconds for a command.
-        max_output: Bytes of stdout, and of stderr, that the model gets.
-        deny: Texts that a command may not contain.
-    """
-
-    timeout: float
-    max_output: int
-    deny: Sequence[str]
-
-
-@hide_frames
+@check_options
 def shell_tool(
     root: str | os.PathLike[str] | Root,
     *,
     timeout: float = DEFAULT_TIMEOUT,
     max_output: int = 4000,
     deny: Sequence[str] = DEFAULT_SHELL_DENY,
-    **more: Unpack[CommandOptions],
+    confirm: Callable[[str], bool] | None = None,
+    approve: bool | Callable[..., Any] = False,
+    error_on_exit: bool = False,
+    env: Mapping[str, str] | None = None,
+    limits: CommandLimits | None = None,
+    sandbox: bool | Sandbox = False,
 ) -> Tool[..., Any]:
     """Make `shell_exec`, which runs a command with sh in a directory.
 
@@ -96,24 +66,39 @@ def shell_tool(
             takes a moment more, and up to 10 seconds more if they resist.
         max_output: Bytes of output that the model gets, half from the beginning and half from the end.
         deny: Texts that a command may not contain, in upper or lower case. It stops accidents; it is not a sandbox.
-        **more: See `CommandOptions`: `confirm`, `approve`, `error_on_exit`, `env`, `limits`, `sandbox`.
+        confirm: Called with each command that is not denied, on the thread that runs it; only True lets it run.
+        approve: Whether a call needs approval, as for every tool.
+        error_on_exit: Whether a command that exits with another code than 0 makes the call fail.
+        env: Variables that are added to the environment.
+        limits: Resource limits of a command.
+        sandbox: Namespaces of its own, by bubblewrap: True, or their configuration.
 
     Raises:
         DefinitionError: There is no such directory, no sandbox where one is required, or an option is invalid.
     """
-    seconds = min(options.check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
-    commands = ShellTool(seconds=seconds, **_check_options("sh", root, max_output, deny, more))
-    return _add_conditions(commands.shell_exec, commands, more)
+    commands = ShellTool(
+        runner=_make_runner("sh", root, max_output=max_output, env=env, limits=limits, sandbox=sandbox),
+        seconds=min(options.check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS),
+        deny=options.check_texts("deny", deny),
+        confirm=_check_confirm(confirm),
+        error_on_exit=options.check_type("error_on_exit", error_on_exit, bool),
+    )
+    return _add_conditions(commands.shell_exec, commands, approve=approve)
 
 
-@hide_frames
+@check_options
 def bash_tool(
     root: str | os.PathLike[str] | Root,
     *,
     timeout: float = 120,
     max_output: int = 256 * 1024,
     deny: Sequence[str] = DEFAULT_BASH_DENY,
-    **more: Unpack[CommandOptions],
+    confirm: Callable[[str], bool] | None = None,
+    approve: bool | Callable[..., Any] = False,
+    error_on_exit: bool = False,
+    env: Mapping[str, str] | None = None,
+    limits: CommandLimits | None = None,
+    sandbox: bool | Sandbox = False,
 ) -> Tool[..., Any]:
     """Make `bash`, which runs a command with bash in a directory, under the same conditions as `shell_tool`.
 
@@ -122,48 +107,76 @@ def bash_tool(
         timeout: Seconds for a command; ending its processes takes up to 10 more.
         max_output: Bytes of stdout, and of stderr, that the model gets.
         deny: Texts that a command may not contain, letter for letter. It stops accidents; it is not a sandbox.
-        **more: See `CommandOptions`: `confirm`, `approve`, `error_on_exit`, `env`, `limits`, `sandbox`.
+        confirm: As for `shell_tool`, like the options below.
+        approve: Whether a call needs approval.
+        error_on_exit: Whether a command that fails makes the call fail.
+        env: Variables that are added to the environment.
+        limits: Resource limits of a command.
+        sandbox: Namespaces of its own.
 
     Raises:
         DefinitionError: As for `shell_tool`.
     """
-    seconds = options.check_seconds("timeout", timeout)
-    commands = BashTool(seconds=seconds, **_check_options("bash", root, max_output, deny, more))
-    return _add_conditions(commands.bash, commands, more)
+    commands = BashTool(
+        runner=_make_runner("bash", root, max_output=max_output, env=env, limits=limits, sandbox=sandbox),
+        seconds=options.check_seconds("timeout", timeout),
+        deny=options.check_texts("deny", deny),
+        confirm=_check_confirm(confirm),
+        error_on_exit=options.check_type("error_on_exit", error_on_exit, bool),
+    )
+    return _add_conditions(commands.bash, commands, approve=approve)
 
 
-def _check_options(
+def default_tools(root: str | os.PathLike[str] | Root) -> list[Tool[..., Any]]:
+    """Make the tools of an agent that works on a project: `bash_tool(root)` and `coding_tools(root)`, in this order.
+
+    The file tools stay in the directory. Commands can leave it and can read private files: require approval for them
+    (`Runner(..., approve=...)`), or combine the two yourself, with a sandbox.
+
+    Args:
+        root: An existing directory; it is held open.
+
+    Raises:
+        DefinitionError: As for `coding_tools` and `bash_tool`.
+    """
+    root = options.open_root(root)
+    return [bash_tool(root), *coding_tools(root)]
+
+
+def _make_runner(
     interpreter: str,
     root: str | os.PathLike[str] | Root,
+    *,
     max_output: int,
-    deny: Sequence[str],
-    more: CommandOptions,
-) -> dict[str, Any]:
-    """Check options, and return the fields of a `CommandTool` that depend on them."""
-    refuse_unknown_options(more, ["root", "timeout", "max_output", "deny", *CommandOptions.__annotations__])
-    confirm, limits = more.get("confirm"), more.get("limits")
-    if confirm is not None and (not callable(confirm) or is_async(confirm)):
-        raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
+    env: Mapping[str, str] | None,
+    limits: CommandLimits | None,
+    sandbox: bool | Sandbox,
+) -> CommandRunner:
     root = options.open_root(root)
-    runner = CommandRunner(
+    return CommandRunner(
         root=root,
         interpreter=(interpreter, "-c", "--"),
         max_output=options.check_whole("max_output", max_output),
-        variables=_check_env(more.get("env")),
+        variables=_check_env(env),
         limits=CommandLimits() if limits is None else options.check_type("limits", limits, CommandLimits),
-        sandbox=_prepare_sandbox(root, options.check_type("sandbox", more.get("sandbox", False), bool, Sandbox)),
+        sandbox=_prepare_sandbox(root, options.check_type("sandbox", sandbox, bool, Sandbox)),
     )
-    error_on_exit = options.check_type("error_on_exit", more.get("error_on_exit", False), bool)
-    denied = options.check_texts("deny", deny)
-    return {"runner": runner, "deny": denied, "confirm": confirm, "error_on_exit": error_on_exit}
 
 
-def _add_conditions(command_tool: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
+def _check_confirm(confirm: Callable[[str], bool] | None) -> Callable[[str], bool] | None:
+    if confirm is not None and (not callable(confirm) or is_async(confirm)):
+        raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
+    return confirm
+
+
+def _add_conditions(
+    command_tool: Tool[..., Any], commands: CommandTool, *, approve: bool | Callable[..., Any]
+) -> Tool[..., Any]:
     """Add the conditions of commands to a tool's description."""
     sandbox = commands.runner.sandbox
     reach = "There is no sandbox." if sandbox is None else sandbox[0].description
     description = f"{command_tool.description}\n\nA command may take {commands.seconds:g} seconds. {reach}"
-    return tool(command_tool, description=description, approve=more.get("approve", False))
+    return tool(command_tool, description=description, approve=approve)
 
 
 def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
