@@ -165,50 +165,25 @@ def parse_exemption(allowed: Allowed) -> Exemption:
     """Parse an entry of `allow`.
 
     Raises:
-        DefinitionError: It is not a network, address or host name, or is ambiguous.
+        DefinitionError: It is not a network, address or host name.
     """
-    if not isinstance(allowed, str):
-        if not isinstance(allowed, (IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
-            raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
+    if not isinstance(allowed, (str, IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
+        raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
+    with suppress(ValueError):
         return Exemption(ip_network(allowed))
-    address, _, last = allowed.rpartition(":")
-    if last.isdigit() and _is_ipv6(address):
-        raise DefinitionError(f"allow: {allowed!r} may have a port. Write [{address}]:{last}, or [{allowed}].")
-    host, port = _split_port(allowed)
     try:
-        return Exemption(ip_network(host), port)
-    except ValueError:
-        return Exemption(_normalize_host(host), port)
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        return bool(IPv6Address(text))
-    except ValueError:
-        return False
-
-
-def _split_port(text: str) -> tuple[str, int | None]:
-    """Split a port off a place; an IPv6 address with a port stands in brackets."""
-    bracketed = re.fullmatch(r"\[(.*)\](?::(\d+))?", text)
-    match = bracketed or re.fullmatch(r"([^:]*):(\d+)", text)
-    if match is None:
-        return text, None
-    return match[1], None if match[2] is None else _check_port(int(match[2]))
-
-
-def _normalize_host(host: str) -> str:
-    """Return a host name as it is looked up."""
-    try:
-        name = httpx2.URL(scheme="http", host=host).raw_host.decode("ascii").rstrip(".")
+        url = httpx2.URL(f"tcp://{allowed}" if {*"/@?#"}.isdisjoint(str(allowed)) else "")
     except httpx2.InvalidURL:
-        name = ""
-    if not HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
+        url = httpx2.URL()
+    host, port = url.raw_host.decode("ascii").rstrip("."), None if url.port is None else _check_port(url.port)
+    with suppress(ValueError):
+        return Exemption(ip_network(host), port)
+    if not HOST_NAME.fullmatch(host) or host.replace(".", "").isdigit():
         raise DefinitionError(
-            f"allow: {host!r} is not a network (such as 10.0.0.0/8), address or host name. Write the host alone, or "
+            f"allow: {allowed!r} is not a network (such as 10.0.0.0/8), address or host name. Write the host alone, or "
             f"with its port: 127.0.0.1:8080."
         )
-    return name
+    return Exemption(host, port)
 
 
 def _check_port(port: int) -> int:
