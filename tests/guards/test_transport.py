@@ -29,10 +29,10 @@ from tests.origins import Origin, http
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._guards.http_client import MAX_REDIRECTS, HttpClient
+from toolkit._guards.http_client import MAX_REDIRECTS, HttpClient, HttpError, HttpTimeout
 from toolkit._guards.network import MAX_PENDING, Dialer, Refused
 from toolkit._guards.network import connect as real_connect
-from toolkit._guards.transport import GuardedTransport, parse_url
+from toolkit._guards.transport import parse_url
 
 URLS = int(os.environ.get("TOOLKIT_URLS", "10000"))
 WHOLE = URLS // 25  # those that go all the way, connections included
@@ -316,24 +316,13 @@ def test_many_addresses() -> None:
     assert addresses[:8] == requests
 
 
-def test_any_client() -> None:
-    """The transport works in any client of httpx2, and checks by itself."""
-    with (
-        Origin(lambda _: redirect("http://10.0.0.1/")) as origin,
-        GuardedTransport(Dialer([f"127.0.0.1:{origin.port}"])) as transport,
-        httpx2.Client(transport=transport, follow_redirects=True) as client,
-        pytest.raises(Refused, match="10.0.0.1 is not a public address: private"),
-    ):
-        client.get(origin.url)
-
-
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://me:secret@127.0.0.1/", "http://127.0.0.1:99999/"])
 def test_invalid_requests(url: str) -> None:
-    """The transport refuses other schemes, passwords and invalid ports."""
-    transport = GuardedTransport(Dialer(["127.0.0.1"], connect=lambda *_: pytest.fail("it was connected to")))
+    """A client refuses other schemes, passwords and invalid ports of any request."""
+    web = HttpClient(Dialer(["127.0.0.1"], connect=lambda *_: pytest.fail("it was connected to")))
 
-    with pytest.raises(Refused):
-        transport.handle_request(httpx2.Request("GET", url))
+    with pytest.raises(HttpError, match="only http|user and password|not a port"):
+        web.send(httpx2.Request("GET", url))
 
 
 @pytest.fixture
@@ -498,14 +487,12 @@ def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
     assert "fetch error: it took longer than 0.1 seconds" == result
 
 
-def test_timeout_of_a_client(hanging: Callable[..., list[str]]) -> None:
-    """A client's own connect timeout applies."""
-    with (
-        GuardedTransport(Dialer(resolve=hanging)) as transport,
-        httpx2.Client(transport=transport, timeout=0.1) as client,
-        pytest.raises(httpx2.ConnectTimeout),
-    ):
-        client.get("http://a.example/")
+def test_timeout_of_a_request(hanging: Callable[..., list[str]]) -> None:
+    """A request's own connect timeout applies."""
+    request = httpx2.Request("GET", "http://a.example/", extensions={"timeout": {"connect": 0.1}})
+
+    with pytest.raises(HttpTimeout):
+        HttpClient(Dialer(resolve=hanging), timeout=60).send(request)
 
 
 def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:

@@ -4,7 +4,7 @@ Files, each importing only those below it:
 
     service      a JSON service at an address that the application knows
     http_client  the HTTP client: bounded time and bytes, redirects, for sync and async callers
-    transport    URLs, and a transport of httpx2 on guarded connections
+    transport    URLs, and guarded connections for httpcore2
     network      connections to public addresses and to what is allowed besides
     redaction    secrets in texts, escaped or encoded
     options      checks of the options of factories

@@ -1,8 +1,8 @@
 """The HTTP client of ready tools and sources: guarded connections, bounded time and bytes.
 
-Every request goes through `GuardedTransport`. Time covers the whole exchange, redirects included; bytes are counted
-before and after decompression. Requests share no state and take nothing from the environment: no cookies, no proxy, no
-password. Sync callers use `get` and `send`, async callers `asend`, or `AsyncTransport` where they need an
+Each request has a guarded connection of its own, through no proxy. Time covers the whole exchange, redirects included;
+bytes are counted before and after decompression. Requests share no state and take nothing from the environment: no
+cookies, no password. Sync callers use `get` and `send`, async callers `asend`, or `AsyncTransport` where they need an
 `httpx2.AsyncClient`.
 """
 
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
 
+import httpcore2
 import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._concurrency.tasks import run_to_end
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._guards.network import Dialer
-from toolkit._guards.transport import MAX_SHOWN, GuardedTransport, parse_url
+from toolkit._guards.network import Dialer, Refused
+from toolkit._guards.transport import MAX_SHOWN, NetworkBackend, check_url, parse_url
 from toolkit.errors import Cancelled, Failed, TimedOut
 
 TIMEOUT = 15.0  # seconds
@@ -177,25 +178,36 @@ class HttpClient:
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
     @contextmanager
-    def _open_response(self, request: httpx2.Request, limit: Cancellation) -> Iterator[httpx2.Response]:
-        context = self._context if request.url.scheme == "https" else None
-        with GuardedTransport(self._dialer, limit, context) as transport:
+    def _open_response(self, request: httpx2.Request, limit: Cancellation) -> Iterator[httpcore2.Response]:
+        backend, url = NetworkBackend(self._dialer, limit), request.url
+        context = self._context if url.scheme == "https" else None
+        with httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0) as pool:
             with self._translate_errors("fetch error", limit):
-                response = transport.handle_request(request)
+                _check_request_url(url)
+                response = pool.handle_request(
+                    httpcore2.Request(
+                        request.method,
+                        httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                        headers=request.headers.raw,
+                        content=request.stream,
+                        extensions=request.extensions,
+                    )
+                )
             with closing(response):
                 yield response
 
-    def _read_response(self, response: httpx2.Response, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
+    def _read_response(self, response: httpcore2.Response, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
+        headers = httpx2.Headers(response.headers)
         with self._translate_errors("read error", limit):
-            encoding = response.headers.get("content-encoding", "").lower() or "identity"
+            encoding = headers.get("content-encoding", "").lower() or "identity"
             if encoding not in ENCODINGS:
                 raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[1:])} are read")
-            data, is_cut = _take_bytes(response.iter_raw(), self._max_bytes)
+            data, is_cut = _take_bytes(response.iter_stream(), self._max_bytes)
             body, has_more = _decompress(data, encoding, self._max_bytes)
         return HttpResponse(
             url=str(url),
-            status=response.status_code,
-            headers=response.headers,
+            status=response.status,
+            headers=headers,
             body=body,
             is_cut=is_cut or has_more,
         )
@@ -203,7 +215,8 @@ class HttpClient:
     @contextmanager
     def _translate_errors(self, phase: str, limit: Cancellation) -> Iterator[None]:
         try:
-            yield
+            with _translate_httpcore_errors():
+                yield
         except (httpx2.HTTPError, TimedOut, Cancelled) as error:
             if limit:
                 seconds = self._timeout or 0  # without a timeout, the caller's cancellation ended it: see `_limit`
@@ -242,6 +255,23 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         )
 
 
+def _check_request_url(url: httpx2.URL) -> None:
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+@contextmanager
+def _translate_httpcore_errors() -> Iterator[None]:
+    """Raise errors of httpcore2 as those of httpx2, which have the same names."""
+    try:
+        yield
+    except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+        kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
+        raise kind(str(error)) from error
+
+
 def _describe_error(error: Exception) -> str:
     """Describe an error without the server's bytes in it: they could be anything, even a key that was sent."""
     text = str(error)
@@ -271,10 +301,10 @@ def _decompress(data: bytes, encoding: str, size: int) -> tuple[bytes, bool]:
     return body[:size], not decompressor.eof
 
 
-def _find_redirect(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
+def _find_redirect(response: httpcore2.Response, url: httpx2.URL) -> httpx2.URL | None:
     """Return the URL to which a response redirects, if it does."""
-    location = response.headers.get("location")
-    if response.status_code not in REDIRECT_STATUSES or location is None:
+    location = httpx2.Headers(response.headers).get("location")
+    if response.status not in REDIRECT_STATUSES or location is None:
         return None
     try:
         target = parse_url(location, url)

@@ -1,8 +1,8 @@
-"""A transport for httpx2 that connects only to public addresses, and to what is allowed besides.
+"""URLs, and a network backend of httpcore2 that connects only to public addresses, and to what is allowed besides.
 
 httpx2 parses a URL once. The host that it found is looked up once. If every address found may be connected to, one of
 them is; TLS and the header Host keep the name. The text of a URL is not judged: what counts is the address to which it
-leads, however the host is written. Every redirect comes through here as a request of its own.
+leads, however the host is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, Dialer, Refused
+from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, Dialer
 from toolkit.errors import TimedOut
 
 SCHEMES = ("http", "https")
@@ -59,65 +59,13 @@ def check_url(url: httpx2.URL) -> None:
         raise ValueError(f"{url.port} is not a port")
 
 
-class GuardedTransport(httpx2.BaseTransport):
-    """Sends requests by HTTP/1.1, each on a connection of its own, through no proxy.
+class NetworkBackend(httpcore2.NetworkBackend):
+    """Gives httpcore2 the connections of one dialer.
 
     Args:
         dialer: Opens the connections.
         cancellation: Stops a lookup, connect, handshake or read at once, however slowly its bytes arrive.
-        context: Checks certificates; the system's authorities by default.
     """
-
-    def __init__(
-        self, dialer: Dialer, cancellation: Cancellation | None = None, context: ssl.SSLContext | None = None
-    ) -> None:
-        backend = _NetworkBackend(dialer, Cancellation() if cancellation is None else cancellation)
-        self._pool = httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0)
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request.
-
-        Raises:
-            Refused: The destination is not allowed.
-            TransportError: The request cannot be sent, or there is no response.
-        """
-        url = request.url
-        try:
-            check_url(url)
-        except ValueError as error:
-            raise Refused(str(error)) from None
-        core_request = httpcore2.Request(
-            request.method,
-            httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        with _translate_httpcore_errors():
-            response = self._pool.handle_request(core_request)
-        return httpx2.Response(
-            response.status, headers=response.headers, stream=_ResponseBody(response), extensions=response.extensions
-        )
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._pool.close()
-
-
-class _ResponseBody(httpx2.SyncByteStream):
-    def __init__(self, response: httpcore2.Response) -> None:
-        self._response = response
-
-    def __iter__(self) -> Iterator[bytes]:
-        with _translate_httpcore_errors():
-            yield from self._response.iter_stream()
-
-    def close(self) -> None:
-        self._response.close()
-
-
-class _NetworkBackend(httpcore2.NetworkBackend):
-    """Gives httpcore2 the connections of one dialer."""
 
     def __init__(self, dialer: Dialer, cancellation: Cancellation) -> None:
         self._dialer, self._cancellation = dialer, cancellation
@@ -205,13 +153,3 @@ def _translate_os_errors(timeout: type[Exception], failure: type[Exception]) -> 
         raise timeout(str(error)) from error
     except OSError as error:
         raise failure(str(error)) from error
-
-
-@contextmanager
-def _translate_httpcore_errors() -> Iterator[None]:
-    """Raise errors of httpcore2 as those of httpx2, which have the same names."""
-    try:
-        yield
-    except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
-        raise kind(str(error)) from error
