@@ -183,6 +183,8 @@ def shorten_traceback(error: BaseException) -> None:
 
     The handler raises it again by its name: in Python 3.10 a bare `raise` would have the long traceback.
     """
+    if isinstance(error, (StopIteration, StopAsyncIteration)):  # the end of a stream
+        return
     frames = _list_frames(error.__traceback__)[1:]
     kept = [frame for frame in frames if _find_package(frame) not in OWN]
     if len(kept) < len(frames) and isinstance(error, Exception):

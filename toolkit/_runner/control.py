@@ -1,14 +1,12 @@
-"""Control of running runs, from any thread or task: messages, cancellation, and the list of active runs."""
+"""Messages to running runs, and the list of active runs, for any thread or task."""
 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from typing import Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import UserMessage
 from toolkit._options import is_whole
 from toolkit._runner.prompt import UserInput, make_user_message
@@ -96,51 +94,6 @@ class MessageQueue:
     def _take(self, queue: deque[UserMessage]) -> list[UserMessage]:
         count = len(queue) if self._at_a_time is None else min(len(queue), self._at_a_time)
         return [queue.popleft() for _ in range(count)]
-
-
-class Controls(ABC):
-    """Methods that steer and cancel a run."""
-
-    @property
-    @abstractmethod
-    def _queue(self) -> MessageQueue:
-        """Messages to the run."""
-
-    @property
-    @abstractmethod
-    def _cancellation(self) -> Cancellation:
-        """Cancels the run."""
-
-    def steer(self, message: UserInput) -> None:
-        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
-
-        Raises:
-            RunError: The run has ended.
-        """
-        self._queue.steer(message)
-
-    def follow_up(self, message: UserInput) -> None:
-        """Add a message that the model reads after its answer: the run then goes on.
-
-        Raises:
-            RunError: The run has ended.
-        """
-        self._queue.follow_up(message)
-
-    def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
-        """Remove messages that the model has not read."""
-        self._queue.clear(steering=steering, follow_ups=follow_ups)
-
-    def cancel(self) -> bool:
-        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
-
-        A run in the background or in an event loop stops waiting for models, tools and gates at once. A run on the
-        caller's own thread ends after its current step, and any run after a running hook or checkpoint.
-
-        Returns:
-            Whether this call cancelled it, and no earlier one.
-        """
-        return self._cancellation.cancel()
 
 
 R = TypeVar("R")

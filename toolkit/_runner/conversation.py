@@ -8,7 +8,7 @@
                  batches, each unless
                  explain_skip() says why not
     Paused       saves the state            resume(), once there are decisions
-    Finished     returns the answer         reject_answer(why) if it does not fit; add_messages(messages) to go on
+    Finished     returns the answer         reject_answer(why) if it does not fit
 
 Before each step, and where there is an answer, it reads the user's messages: read_messages(queue).
 
@@ -186,12 +186,6 @@ class Conversation:
         """All messages, with the results that are not yet among them."""
         return (*self._messages, *self._state.results)
 
-    @property
-    def may_add_messages(self) -> bool:
-        """Whether the user may add messages now: before a response, or after an answer that was not the last."""
-        is_over = self.limit or self._state.finish_reason in REASONS_WITHOUT_ANSWER
-        return self._state.phase in ("asking", "finished") and not is_over
-
     def next(self, seconds: float = 0.0) -> Step:
         """Return the next step; a second call without a report in between returns the same one.
 
@@ -337,7 +331,8 @@ class Conversation:
 
     def _finish_or_retry(self, response: ModelResponse) -> None:
         self.refusals = ()
-        state, reason = self._state, infer_finish_reason(response)
+        # Servers have many words for a complete response.
+        state, reason = self._state, CUT.get(response.finish_reason) or ("stop" if response.text.strip() else "empty")
         if state.is_last_turn:
             self._state = state.replace(phase="finished")
         elif reason == "empty" and state.empty_responses == 0:
@@ -421,27 +416,17 @@ class Conversation:
     def read_messages(self, queue: MessageQueue) -> Sequence[UserMessage]:
         """Add the user's messages that are due now, and return them.
 
-        Before a response these are the steering ones. After an answer they are those of either kind; where there are
-        none, the queue is closed.
+        Before a response these are the steering ones. After an answer they are those of either kind, and the run goes
+        on; where there are none, the queue is closed. While calls are open, and after the last answer, none is due.
         """
-        if not self.may_add_messages:
+        phase, reason = self._state.phase, self._state.finish_reason
+        if phase not in ("asking", "finished") or self.limit or reason in REASONS_WITHOUT_ANSWER:
             return ()
-        is_over = self._state.phase == "finished"
-        messages = queue.take_or_close() if is_over else queue.take_steering()
+        messages = queue.take_or_close() if phase == "finished" else queue.take_steering()
         if messages:
-            self.add_messages(messages)
+            self._messages += messages
+            self._state = self._state.replace(phase="asking", finish_reason="", output=None, empty_responses=0)
         return messages
-
-    def add_messages(self, messages: Collection[UserMessage]) -> None:
-        """Add messages of the user during the run, or after an answer, from which the run then goes on.
-
-        Raises:
-            ConversationError: Calls are open, or the run is over.
-        """
-        if not self.may_add_messages:
-            raise ConversationError(f"The conversation is {self._state.phase}: no message can be added now.")
-        self._messages += messages
-        self._state = self._state.replace(phase="asking", finish_reason="", output=None, empty_responses=0)
 
     def reject_answer(self, why: str, remedy: str = "") -> None:
         """Send the last answer back to the model with the reason why it does not fit.
@@ -517,11 +502,6 @@ def explain_skip(*, is_stopped: bool, is_late: bool, is_cancelled: bool, has_ste
     """Return why the next batch of calls does not start; "" if it does."""
     reasons = {STOPPED_TEXT: is_stopped, LATE_TEXT: is_late, CANCELLED_TEXT: is_cancelled, SKIPPED_TEXT: has_steering}
     return next((text for text, applies in reasons.items() if applies), "")
-
-
-def infer_finish_reason(response: ModelResponse) -> FinishReason:
-    """Return why a response without calls ended; servers have many words for a complete one."""
-    return CUT.get(response.finish_reason) or ("stop" if response.text.strip() else "empty")
 
 
 def refuse_call(call: ToolCall, why: str) -> ToolMessage:

@@ -9,11 +9,9 @@ from typing_extensions import TypeVar, Unpack, override
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, spell_options
-from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import arun_all, make_batch, run_all
 from toolkit._runner.options import (
@@ -33,10 +31,11 @@ from toolkit._runner.options import (
     get_given_options,
 )
 from toolkit._runner.result import RunResult
+from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.saved_runs import read_state
 from toolkit._runner.state import RunState
-from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
+from toolkit._runner.stream import AsyncRunStream, Controls, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, name_sub_agent
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable, Delegate
@@ -494,15 +493,9 @@ class Runner(Controls, Delegate):
         """
         return self._factory.model_choice.sync_model()
 
-    @property
     @override
-    def _queue(self) -> MessageQueue:
-        return self._factory.active.get_only().caller.queue
-
-    @property
-    @override
-    def _cancellation(self) -> Cancellation:
-        return self._factory.active.get_only().cancellation
+    def _get_run(self) -> Run[Any]:
+        return self._factory.active.get_only()
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from itertools import count
@@ -15,11 +17,10 @@ from typing_extensions import Self, TypeVar, override
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import LONGEST_WAIT
-from toolkit._options import hide_frames, shorten_traceback
-from toolkit._runner.control import Controls, MessageQueue
+from toolkit._options import hide_frames
+from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit.events import Event
@@ -27,24 +28,53 @@ from toolkit.events import Event
 T = TypeVar("T", default=str)
 
 
-class _RunControls(Controls, Generic[T]):
-    """Steers and cancels one run."""
+class Controls(ABC):
+    """Methods that steer and cancel a run."""
+
+    @abstractmethod
+    def _get_run(self) -> Run[Any]:
+        """Return the run."""
+
+    def steer(self, message: UserInput) -> None:
+        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
+
+        Raises:
+            RunError: The run has ended.
+        """
+        self._get_run().caller.queue.steer(message)
+
+    def follow_up(self, message: UserInput) -> None:
+        """Add a message that the model reads after its answer: the run then goes on.
+
+        Raises:
+            RunError: The run has ended.
+        """
+        self._get_run().caller.queue.follow_up(message)
+
+    def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
+        """Remove messages that the model has not read."""
+        self._get_run().caller.queue.clear(steering=steering, follow_ups=follow_ups)
+
+    def cancel(self) -> bool:
+        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
+
+        A run in the background or in an event loop stops waiting for models, tools and gates at once. A run on the
+        caller's own thread ends after its current step, and any run after a running hook or checkpoint.
+
+        Returns:
+            Whether this call cancelled it, and no earlier one.
+        """
+        return self._get_run().cancellation.cancel()
+
+
+class _Stream(Controls, Generic[T]):
+    """A run that is being iterated over."""
 
     _run: Run[T]
 
-    @property
     @override
-    def _queue(self) -> MessageQueue:
-        return self._run.caller.queue
-
-    @property
-    @override
-    def _cancellation(self) -> Cancellation:
-        return self._run.cancellation
-
-
-class _Stream(_RunControls[T]):
-    """A run that is being iterated over."""
+    def _get_run(self) -> Run[T]:
+        return self._run
 
     @property
     def result(self) -> RunResult[T]:
@@ -75,15 +105,12 @@ class RunStream(_Stream[T]):
     def __iter__(self) -> Self:
         return self
 
+    @hide_frames
     def __next__(self) -> Event:
-        __tracebackhide__ = True
         try:
             return run_sync(self._events.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
-        except BaseException as error:
-            shorten_traceback(error)
-            raise error
 
     def __enter__(self) -> Self:
         return self
@@ -119,15 +146,9 @@ class AsyncRunStream(_Stream[T]):
         def __iter__(self) -> object:
             raise TypeError("An async stream is read by: async for event in stream. Or write runner.stream(...).")
 
+    @hide_frames
     async def __anext__(self) -> Event:
-        __tracebackhide__ = True
-        try:
-            return await self._events.__anext__()
-        except StopAsyncIteration:
-            raise
-        except BaseException as error:
-            shorten_traceback(error)
-            raise error
+        return await self._events.__anext__()
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,18 +165,21 @@ class AsyncRunStream(_Stream[T]):
 Status: TypeAlias = Literal["pending", "running", "completed", "paused", "cancelled", "failed"]
 
 
-class RunHandle(_RunControls[T]):
+class RunHandle(Controls, Generic[T]):
     """A run in the background: look at its status, wait for its result, steer it, cancel it."""
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
         self._events: list[Event] = []
         self._changed = threading.Condition()
-        self._error: BaseException | None = None
-        self._is_done = False
-        self._waiting: list[Callable[[], object]] = []
+        self._end = Future[RunResult[T]]()
+        self._end.set_running_or_notify_cancel()  # who waits for it may be cancelled, and it goes on
         thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
+
+    @override
+    def _get_run(self) -> Run[T]:
+        return self._run
 
     def __repr__(self) -> str:
         return f"<RunHandle, {self.status}>"
@@ -163,7 +187,7 @@ class RunHandle(_RunControls[T]):
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_events  # only a notebook asks
 
-        return render_events(self.status, list(self._events), self._error)
+        return render_events(self.status, list(self._events), self._end.exception() if self._end.done() else None)
 
     @property
     def run_id(self) -> str:
@@ -173,10 +197,9 @@ class RunHandle(_RunControls[T]):
     @property
     def status(self) -> Status:
         """One of "pending", "running", "completed", "paused", "cancelled", "failed"."""
-        with self._changed:
-            if not self._is_done:
-                return "running" if self._events else "pending"
-        if self._error is not None:
+        if not self._end.done():
+            return "running" if self._events else "pending"
+        if self._end.exception() is not None:
             return "failed"
         reason = require_result(self._run.result).finish_reason
         return "paused" if reason == "paused" else "cancelled" if reason == "cancelled" else "completed"
@@ -192,11 +215,9 @@ class RunHandle(_RunControls[T]):
             TimeoutError: It has not ended by then; it goes on.
             RunError: It failed; or whatever else `run` raises.
         """
-        if not self._wait(lambda: self._is_done, timeout):
+        if not self._wait(self._end.done, timeout):
             raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
-        if self._error is not None:
-            raise self._error
-        return require_result(self._run.result)
+        return self._end.result()
 
     def events(self) -> Iterator[Event]:
         """Yield the events of the run from the first one on, as they happen; may be called more than once."""
@@ -209,41 +230,28 @@ class RunHandle(_RunControls[T]):
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
         import asyncio
 
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(done.set)
-
-        self.call_when_done(wake)
-        yield from done.wait().__await__()
-        return self.result()
+        return asyncio.wrap_future(self._end).__await__()
 
     def call_when_done(self, function: Callable[[], object]) -> None:
         """Call a function once the run has ended, on the thread of the run; at once if it has."""
-        with self._changed:
-            if not self._is_done:
-                self._waiting.append(function)
-                return
-        function()
+        self._end.add_done_callback(lambda _: function())
 
     def _execute(self) -> None:
         try:
             with RunStream(self._run) as stream:
                 for event in stream:
-                    self._add(event)
+                    with self._changed:
+                        self._events.append(event)
+                        self._changed.notify_all()
+            self._end.set_result(stream.result)
         except BaseException as error:  # noqa: BLE001  raised again by `result`
-            self._error = error
+            self._end.set_exception(error)
         with self._changed:
-            self._is_done = True
             self._changed.notify_all()
-            waiting = list(self._waiting)
-        for wake in waiting:
-            wake()
 
     def _wait_for_event(self, number: int) -> Event | None:
         """Wait for an event by its number; None if the run ends before."""
-        self._wait(lambda: self._is_done or len(self._events) > number)
+        self._wait(lambda: self._end.done() or len(self._events) > number)
         return self._events[number] if number < len(self._events) else None
 
     def _wait(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -253,8 +261,3 @@ class RunHandle(_RunControls[T]):
             while not (holds := condition()) and (left := end - time.monotonic()) > 0:
                 self._changed.wait(min(left, LONGEST_WAIT))
         return holds
-
-    def _add(self, event: Event) -> None:
-        with self._changed:
-            self._events.append(event)
-            self._changed.notify_all()
