@@ -176,11 +176,10 @@ def check_values(options: Mapping[str, Any]) -> None:
         ValueError: A number is out of range.
     """
     for name, value in options.items():
-        is_kind, is_in_bounds, wanted = _RULES.get(name, _ANY)
-        if not is_kind(value):
-            raise TypeError(f"{name}={value!r} is not {wanted}.")
-        if not is_in_bounds(value):
-            raise ValueError(f"{name}={value!r} is not {wanted}.")
+        wanted, *checks = _RULES.get(name, ("",))
+        failed = next((number for number, is_fit in enumerate(checks) if not is_fit(value)), None)
+        if failed is not None:
+            raise (ValueError if failed else TypeError)(f"{name}={value!r} is not {wanted}.")
 
 
 def reject_reserved_keys(options: Mapping[str, Any]) -> None:
@@ -213,65 +212,51 @@ def _are_functions(value: object) -> bool:
     return isinstance(value, Sequence) and all(map(_is_function, value))
 
 
-def _accept(_: object) -> bool:
-    return True
-
-
-# Of an option: is it of its kind, is it in bounds, and what it has to be. The others are checked where they are used.
-_Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
-_ANY: _Rule = (_accept, _accept, "")
-_FUNCTION: _Rule = (_optional(_is_function), _accept, "a function")
-_TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
-_ANY_TEXT: _Rule = (_optional(lambda value: isinstance(value, str)), _accept, "a text")
-_TEXT: _Rule = (_optional(lambda value: isinstance(value, str)), _optional(bool), "a text")
-_RULES: Mapping[str, _Rule] = {
+# Of an option: what it has to be, is it of that type, and is it in range. The others are checked where they are used.
+_FUNCTION = ("a function", _optional(_is_function))
+_TRUTH = ("True or False", lambda value: isinstance(value, bool))
+_ANY_TEXT = ("a text", _optional(lambda value: isinstance(value, str)))
+_TEXT = (*_ANY_TEXT, _optional(bool))
+_RULES: Mapping[str, tuple[Any, ...]] = {
     "name": _TEXT,
     "description": _TEXT,
     "instructions": _ANY_TEXT,
     "api_key": _ANY_TEXT,
     "tool_choice": _ANY_TEXT,
     "allowed_tools": (
-        lambda value: isinstance(value, Iterable) and not isinstance(value, str),
-        _accept,
         "a list of names of tools",
+        lambda value: isinstance(value, Iterable) and not isinstance(value, str),
     ),
-    "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
+    "limits": ("Limits(...)", lambda value: isinstance(value, Limits)),
     "strict": _TRUTH,
-    "request_options": (lambda value: isinstance(value, Mapping), _accept, "a dict of keys of the request"),
+    "request_options": ("a dict of keys of the request", lambda value: isinstance(value, Mapping)),
     "authorize": _FUNCTION,
     "approve": (
-        _optional(_is_function),
-        _accept,
         "a function of an ApprovalRequest, such as Console() or approve_all of toolkit.approvers",
+        _optional(_is_function),
     ),
     "approval_timeout": (
+        "a number of seconds above 0, and at most 31 days",
         _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
-        "a number of seconds above 0, and at most 31 days",
     ),
-    "ledger": (_is_ledger, _accept, "a ledger, with write and read, such as MemoryLedger()"),
+    "ledger": ("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
     "checkpoint": _FUNCTION,
-    "middleware": (_are_functions, _accept, "a list of functions"),
-    "hooks": (lambda value: isinstance(value, Iterable), _accept, "a list of hooks"),
+    "middleware": ("a list of functions", _are_functions),
+    "hooks": ("a list of hooks", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
-    "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
+    "refresh": ("'run' or 'iteration'", lambda value: isinstance(value, str), lambda value: value in get_args(Refresh)),
     "undo_on_failure": _TRUTH,
     "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
-    "max_parallel": (_accept, lambda value: is_whole(value, 1), "a whole number of calls, at least 1"),
-    "max_result": (is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
+    "max_parallel": ("a whole number of calls, at least 1", lambda _: True, lambda value: is_whole(value, 1)),
+    "max_result": ("a whole number of characters, at least 1", is_whole, lambda value: value > 0),
 }
 
 
 Prompt: TypeAlias = UserInput | RunState | None
-
-
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
-
-
 Decisions: TypeAlias = Mapping[str, Verdict]
-
-
 NO_DECISIONS: Decisions = MappingProxyType({})
 
 

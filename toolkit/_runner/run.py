@@ -479,16 +479,8 @@ class Run(Generic[T]):
             self.conversation.add_results(turn.messages, turn.pending)
             raise error
         return self.conversation.end_turn(
-            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=self._find_answer
+            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=self.caller.find_answer
         )
-
-    def _find_answer(self, messages: Sequence[ToolMessage]) -> str | None:
-        """Find the whole text of the first result that is the answer."""
-        direct = self.caller.find_direct_answer(messages)
-        if direct is None:
-            return None
-        finished = self.calls.get(direct.call_id)
-        return finished.result.text or "" if finished else direct.text
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, since the user has added a message or the answer is not of the output type."""

@@ -148,12 +148,13 @@ class ToolCaller:
         tool = self.tools.get(call.name)
         return (tool.title if tool is not None else None) or ""
 
-    def find_direct_answer(self, messages: Sequence[ToolMessage]) -> ToolMessage | None:
-        """Return the first result of a tool with `return_direct`; None if there is none."""
+    def find_answer(self, messages: Sequence[ToolMessage]) -> str | None:
+        """Find the whole text of the first result of a tool with `return_direct`; None if there is none."""
         for message in messages:
             tool = None if message.is_error else self.tools.get(message.name)
             if tool is not None and tool.settings.return_direct:
-                return message
+                result = self.results.get(message.call_id)
+                return message.text if result is None else result.text or ""
         return None
 
     def end_turn(self) -> None:
