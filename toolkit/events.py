@@ -397,18 +397,16 @@ def _approval_fields(approval: PendingApproval) -> dict[str, Any]:
         "title": approval.title,
         "effect": approval.effect,
         "reason": approval.reason,
-        **({"source": approval.source} if approval.source else {}),
-        **({"imports": approval.imports} if approval.imports else {}),
+        **_drop_empty(source=approval.source, imports=approval.imports),
     }
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
-    reasoning = {"reasoning": call.reasoning} if call.reasoning else {}
-    return {**_call_ids(call), "arguments": call.arguments, **reasoning}
+    return {**_call_ids(call), "arguments": call.arguments, **_drop_empty(reasoning=call.reasoning)}
 
 
-def _title_fields(title: str) -> dict[str, Any]:
-    return {"title": title} if title else {}
+def _drop_empty(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 def _call_ids(call: ToolCall) -> dict[str, Any]:
@@ -442,9 +440,8 @@ def _attachment_fields(attachment: Image | File) -> dict[str, Any]:
 
 
 def _usage_fields(usage: Usage) -> dict[str, int]:
-    reported = {"cachedTokens": usage.cached_tokens, "reasoningTokens": usage.reasoning_tokens}
     counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
-    return counts | {name: count for name, count in reported.items() if count}
+    return {**counts, **_drop_empty(cachedTokens=usage.cached_tokens, reasoningTokens=usage.reasoning_tokens)}
 
 
 def _class_name(error: BaseException | None) -> str | None:
@@ -462,8 +459,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     TurnFinished: _response_fields,
     ToolCallStarted: lambda event: {
         **_call_fields(event.call),
-        **_title_fields(event.title),
-        **({"source": event.source} if event.source else {}),
+        **_drop_empty(title=event.title, source=event.source),
     },
     ToolCallUpdated: lambda event: {
         **_call_ids(event.call),
@@ -486,7 +482,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "seconds": event.seconds,
         **({"arguments": event.arguments} if event.ran else {}),
         **({"proposedToolName": event.proposed_name} if event.name != event.proposed_name else {}),
-        **_title_fields(event.title),
+        **_drop_empty(title=event.title),
     },
     ResultsAdded: lambda event: {"turn": event.turn, "results": list(map(_message_fields, event.messages))},
     LimitReached: lambda event: {"limit": event.limit},

@@ -127,7 +127,7 @@ def test_on_failure(way: Callable[..., Any]) -> None:
         way(travel.make(BOTH, ModelError("down"), undo_on_failure=True), deps="deps")
 
     assert UNDONE == travel.done[2:]
-    assert ["undone", "undone"] == [each.outcome for each in raised.value.result.undone]  # type: ignore[attr-defined]
+    assert ["undone", "undone"] == [each.outcome for each in raised.value.result.undos]  # type: ignore[attr-defined]
 
 
 def test_fatal_error() -> None:
@@ -136,7 +136,7 @@ def test_fatal_error() -> None:
     with pytest.raises(FatalError) as raised:
         travel.make([call("book", city="Rome"), call("fail")], undo_on_failure=True).run("Go.")
 
-    assert ["book"] == [each.call.name for each in raised.value.result.undone]  # type: ignore[attr-defined]
+    assert ["book"] == [each.call.name for each in raised.value.result.undos]  # type: ignore[attr-defined]
 
 
 def test_cancelled_and_stopped_runs() -> None:
@@ -151,7 +151,7 @@ def test_cancelled_and_stopped_runs() -> None:
     cancelled = runner.run("Go.", deps="deps")
 
     assert [("stopped", ["book"]), ("cancelled", ["rent", "book"])] == [
-        (result.finish_reason, [each.call.name for each in result.undone]) for result in (stopped, cancelled)
+        (result.finish_reason, [each.call.name for each in result.undos]) for result in (stopped, cancelled)
     ]
 
 
@@ -163,7 +163,7 @@ def test_runs_that_stay(options: dict[str, Any]) -> None:
     with pytest.raises(ModelError):
         travel.make(BOTH, ModelError("down")).run("Go.")
 
-    assert () == result.undone
+    assert () == result.undos
     assert {"booked", "rented"} == {each[0] for each in travel.done}
 
 
@@ -204,7 +204,7 @@ def test_session_conflict() -> None:
         travel.make(BOTH, answer, undo_on_failure=True).run("Go.", session=session, deps="deps")
 
     assert UNDONE == travel.done[2:]
-    assert ["undone"] * 2 == [each.outcome for each in raised.value.result.undone]  # type: ignore[attr-defined]
+    assert ["undone"] * 2 == [each.outcome for each in raised.value.result.undos]  # type: ignore[attr-defined]
 
 
 def test_failing_checkpoint() -> None:

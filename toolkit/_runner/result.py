@@ -41,7 +41,7 @@ class RunResult(Generic[T]):
         state: The run as plain data.
         unread: Messages that came too late for the model.
         cost: Cost of the tokens, at the `prices` of the run's limits; None without prices.
-        undone: With `undo_on_failure`, what became of each call that was to be undone, the last one first.
+        undos: With `undo_on_failure`, the outcome of each call's undo, the last call first.
         abandoned: Number of functions that timed out or were cancelled and may still be running.
     """
 
@@ -54,7 +54,7 @@ class RunResult(Generic[T]):
     state: RunState = field(repr=False)
     responses: tuple[TurnFinished, ...] = field(default=(), repr=False)
     unread: tuple[Message, ...] = field(default=(), repr=False)
-    undone: tuple[Undo, ...] = field(default=(), repr=False)
+    undos: tuple[Undo, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
     cost: float | None = field(default=None, repr=False)
 

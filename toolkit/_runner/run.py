@@ -215,14 +215,14 @@ class Run(Generic[T]):
         """Undo the calls of the run, which has ended; returns its result with what became of them."""
         if self.create_undoer is None:
             return result
-        self.result = replace(result, undone=await self.create_undoer(backend).undo())
+        self.result = replace(result, undos=await self.create_undoer(backend).undo())
         return self.result
 
     async def _save(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
         """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
         if result.finish_reason in UNDONE_REASONS:
             result = await self._undo(result, backend)
-        if self.save_messages is not None and not (result.is_paused or result.undone):
+        if self.save_messages is not None and not (result.is_paused or result.undos):
             await call_function(self.save_messages, (result.messages,), backend)
         await self._keep(backend)
         return result

@@ -74,7 +74,8 @@ class Runner(Controls, Delegate):
         dialect: The form in which tools are sent: "chat" or "responses", by the API (native tool calls), "minimal" (the
             same for servers that know few keywords of JSON Schema) or "calls" (a format for the whole answer).
         strict: Whether the server is to enforce the schemas of tools that have no `strict` of their own, where that is
-            lossless. By default the toolbox's own setting, or else True.
+            lossless. By default the toolbox's own setting, or else True: a run reads the strict form of arguments back,
+            which the user of `Toolbox.schemas` may not, so that one's default is False.
         request_options: Further keys of each request's body, such as `temperature`. Options of the client itself, such
             as `timeout`, are set on the client.
         tool_choice: "auto", "none", "required" or a tool's name. A forced call is forced in the first turn only.
@@ -99,7 +100,7 @@ class Runner(Controls, Delegate):
         early: Whether calls of tools with effect="read" start while the answer is still arriving.
         refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
         undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, it or its
-            task is cancelled, or an approver stops it: `RunResult.undone`. Not where its process dies, Ctrl-C ends it
+            task is cancelled, or an approver stops it: `RunResult.undos`. Not where its process dies, Ctrl-C ends it
             outside asyncio, or its stream is left early. The session gets no messages of a run that was undone.
         format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
             `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from toolkit._dialects.chat import parse_history
 from toolkit._messages import Message, message_from_dict, message_to_dict
@@ -169,10 +169,6 @@ class SQLiteSession(Session, SQLiteStore):
         """
         with self._database.snapshot() as connection:
             return tuple(name for (name,) in connection.execute(_NAMES).fetchall())
-
-    @override
-    def __enter__(self) -> Self:
-        return self
 
 
 _TABLE = """
