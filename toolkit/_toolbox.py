@@ -517,12 +517,6 @@ class Toolbox:
         return render_toolbox(self)
 
     def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
-        for item in items:
-            if isinstance(item, (list, tuple, Toolbox)):
-                raise DefinitionError(
-                    "A toolbox takes tools, functions and objects; one of them is a list of them: write "
-                    "Toolbox([*tools])."
-                )
         made = chain.from_iterable(map(list_tools, items))
         return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
 

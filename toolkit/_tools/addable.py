@@ -92,7 +92,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
-            "one with name, parameters and execute."
+            "one with name, parameters and execute. For a list or a Toolbox write Toolbox([*tools])."
         )
     return [tool(item)]
 

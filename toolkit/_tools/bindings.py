@@ -56,38 +56,20 @@ class Bindings:
         return tuple(name for name, function in self.functions.items() if function)
 
     def _bind(self, activity: str, function: Callable[..., Any]) -> None:
-        """Bind a function, in place of one that is bound under the same name.
-
-        Raises:
-            DefinitionError: The function cannot be called, or the name is empty.
-        """
+        """Do what `Toolbox.bind` does."""
         bound = {_check_name(activity): take_function(function)}
         with table_lock:
             self.functions = {**self.functions, **bound}
 
     def _unbind(self, activity: str) -> None:
-        """Remove a bound function.
-
-        Raises:
-            ToolNotFoundError: Nothing is bound under this name.
-        """
+        """Do what `Toolbox.unbind` does."""
         with table_lock:
             if activity not in self.functions:
                 raise ToolNotFoundError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
     def _override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
-        """Replace a tool's function in the current context (see `contextvars`) while a `with` block runs.
-
-        Blocks may end in any order; each removes its own override only.
-
-        Args:
-            name: A tool or an activity.
-            function: As for `bind`; None leaves the tool to the model.
-
-        Raises:
-            ToolNotFoundError: No tool, function or choice has this name.
-        """
+        """Do what `Toolbox.override` does. Blocks may end in any order; each removes its own override only."""
         mentioned = (*(made.activity for made in self._tools.values()), *self.choices.values())
         activities = [each for each in mentioned if isinstance(each, str) and each]
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]

@@ -11,10 +11,12 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
+from toolkit._schema.signature import Signature
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.handlers import BoundHandler, LatentHandler, UnboundHandler
+from toolkit._tools.handlers import BoundHandler, Handler, LatentHandler, UnboundHandler
+from toolkit._tools.options import ToolSettings
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, InvalidArguments
 
@@ -45,9 +47,9 @@ class Finding:
     """
 
     level: Level
-    tool: str
     code: str
     text: str
+    tool: str = ""
     parameter: str = ""
 
     def __str__(self) -> str:
@@ -83,7 +85,7 @@ def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bin
         *_check_toolbox(listed),
         *_check_unused(listed, bindings),
         *_check_choices(listed, bindings),
-        *(finding for tool in listed for finding in _check_tool(tool, dialect)),
+        *(replace(finding, tool=tool.name) for tool in listed for finding in _check_tool(tool, dialect)),
     ]
     return CheckReport(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
@@ -91,13 +93,13 @@ def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bin
 def _check_toolbox(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
     if len(tools) > MAX_TOOLS:
         text = f"{len(tools)} tools: OpenAI takes {MAX_TOOLS} in one request. Offer fewer, with Toolbox.filtered()."
-        yield Finding(level="warning", tool="", code="many-tools", text=text)
+        yield _warn("many-tools", text)
     first: dict[str, str] = {}
     for tool in tools:
         other = first.setdefault(re.sub(r"[_-]", "", tool.name).lower(), tool.name)
         if other != tool.name:
             text = f"its name is nearly that of {other!r}: models mix them up. Rename one of them."
-            yield Finding(level="warning", tool=tool.name, code="near-name", text=text)
+            yield _warn("near-name", text, tool=tool.name)
 
 
 def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
@@ -112,63 +114,62 @@ def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[F
         text = f"{name!r} is bound, and executes no tool"
         if near:
             text = f"{text}; the model makes up what {near[0]!r} gives. Give it the tool's name."
-            yield Finding(level="warning", tool=near[0], code="misnamed", text=text)
+            yield _warn("misnamed", text, tool=near[0])
         elif not is_open:
-            yield Finding(level="warning", tool="", code="idle", text=f"{text}. Choose it for a tool, or unbind it.")
+            yield _warn("idle", f"{text}. Choose it for a tool, or unbind it.")
 
 
 def _check_choices(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
     names = [tool.name for tool in tools]
     for name in (each for each in bindings.choices if each not in names):
-        text = f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}"
-        yield Finding(level="warning", tool="", code="no-tool", text=text)
+        yield _warn("no-tool", f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}")
 
 
 def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
+    """Check one tool; the findings have its name from `check_tools`."""
     try:
         schema, rendered, form = tool.parameters, dialect.render_tool(tool._spec), dialect.form(tool._spec)
     except DefinitionError as error:
-        yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
+        yield _fail("undescribable", str(error))
         return
     yield from _check_description(tool)
-    yield from _check_handler(tool)
-    yield from _check_rules(tool)
+    yield from _check_handler(tool.handler)
+    yield from _check_rules(tool.settings)
     yield from _check_parameters(tool, schema)
     yield from _check_examples(tool, schema)
-    yield from _check_size(tool, rendered)
+    size = len(json.dumps(rendered, ensure_ascii=False))
+    if size > MAX_CHARACTERS:
+        tokens = f"about {size // CHARACTERS_PER_TOKEN:,} tokens of every request"
+        yield _warn("large", f"{size:,} characters, {tokens}. Shorten its schema.")
     if tool.strict and not form.strict:
         why = next((note.text for note in form.notes), f"the dialect {dialect.name!r} has no strict form")
-        yield Finding(level="warning", tool=tool.name, code="not-strict", text=f"strict is left out: {why}")
+        yield _warn("not-strict", f"strict is left out: {why}")
 
 
-def _check_handler(tool: Tool[..., Any]) -> Iterator[Finding]:
+def _check_handler(handler: Handler) -> Iterator[Finding]:
     """Check the handler of a declared tool."""
-    handler = tool.handler
     if isinstance(handler, (LatentHandler, Delegated)) and handler.returns.schema is None:
-        text = "does not declare its output, so the model writes a text. Declare it by _output, or a return annotation."
-        yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
+        remedy = "Declare it by _output, or a return annotation."
+        yield _warn("no-output", f"does not declare its output, so the model writes a text. {remedy}")
     if isinstance(handler, LatentHandler):
         text = (
             "no function executes it: the model fills in its output itself. Bind a function where that is not wanted."
         )
-        yield Finding(level="note", tool=tool.name, code="latent", text=text)
+        yield Finding(level="note", code="latent", text=text)
     if isinstance(handler, Delegated) and handler.delegate is None:
-        module = handler.scope.module
-        text = (
-            f"nothing answers for its module {module!r}, so every call fails. Add a runner: Toolbox.bindings.module()."
-        )
-        yield Finding(level="error", tool=tool.name, code="no-module", text=text)
+        remedy = "so every call fails. Add a runner: Toolbox.bindings.module()."
+        yield _fail("no-module", f"nothing answers for its module {handler.scope.module!r}, {remedy}")
     if isinstance(handler, UnboundHandler):
-        text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."
-        yield Finding(level="error", tool=tool.name, code="unbound", text=text)
+        remedy = "so every call fails. Bind it, or take the name away."
+        yield _fail("unbound", f"nothing is bound as {handler.activity!r}, {remedy}")
     if isinstance(handler, BoundHandler):
-        yield from _check_bound(tool.name, handler)
+        yield from _check_bound(handler)
 
 
-def _check_rules(tool: Tool[..., Any]) -> Iterator[Finding]:
+def _check_rules(settings: ToolSettings) -> Iterator[Finding]:
     """Check that the tool's own rules can take what they are asked with."""
     for option, taken in RULES.items():
-        rule = getattr(tool.settings, option)
+        rule = getattr(settings, option)
         if not callable(rule):
             continue
         try:
@@ -176,72 +177,62 @@ def _check_rules(tool: Tool[..., Any]) -> Iterator[Finding]:
         except ValueError:  # it has no signature
             continue
         except TypeError as error:
-            text = f"{option}= cannot take ({', '.join(taken)}), so every call fails: {error}."
-            yield Finding(level="error", tool=tool.name, code="unfit-rule", text=text)
+            yield _fail("unfit-rule", f"{option}= cannot take ({', '.join(taken)}), so every call fails: {error}.")
 
 
-def _check_bound(name: str, handler: BoundHandler) -> Iterator[Finding]:
+def _check_bound(handler: BoundHandler) -> Iterator[Finding]:
     """Compare an interface with the function that is bound to it."""
     function = handler.function.origin
     for parameter in handler.unused:
         text = f"{function} does not take it, so calls that give it fail. Add it, or take **others."
-        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+        yield _fail("mismatch", text, parameter)
     for parameter in handler.missing:
         text = f"{function} needs it, and the tool has no such parameter. Give it a default, or another name."
-        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+        yield _fail("mismatch", text, parameter)
     for parameter in handler.uncertain:
         text = f"{function} needs it, and calls may leave it out. Give it a default, or make it required."
-        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+        yield _fail("mismatch", text, parameter)
     try:
         _ = replace(handler.function.argument_schema, offered=handler.parameters).schema
     except DefinitionError as error:
-        yield Finding(level="error", tool=name, code="undescribable", text=str(error))
+        yield _fail("undescribable", str(error))
 
 
 def _check_description(tool: Tool[..., Any]) -> Iterator[Finding]:
     if not tool.description:
-        text = f"has no description, so a model has to guess what it does. {_remedy(tool)}"
-        yield Finding(level="warning", tool=tool.name, code="undocumented", text=text)
+        yield _warn("undocumented", f"has no description, so a model has to guess what it does. {_remedy(tool)}")
     if len(tool.description) > MAX_DESCRIPTION:
         text = f"its description has {len(tool.description)} characters; OpenAI takes {MAX_DESCRIPTION}. Shorten it."
-        yield Finding(level="warning", tool=tool.name, code="long-description", text=text)
+        yield _warn("long-description", text)
 
 
 def _check_parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     own = tool.handler.interface.argument_schema.schema["properties"].keys()
     for name in (each for each in schema["properties"] if each in own):
-        for code, text in _check_parameter(name, schema["properties"][name], _remedy(tool)):
-            yield Finding(level="warning", tool=tool.name, parameter=name, code=code, text=text)
+        if schema["properties"][name].keys().isdisjoint(("description", "$ref")):
+            yield _warn("undocumented", f"has no description. {_remedy(tool)}", name)
+        if not PARAMETER_NAME.fullmatch(name):
+            text = "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
+            yield _warn("name", text, name)
     if isinstance(tool.handler, FunctionHandler):
-        yield from _check_docstring(tool.name, tool.handler)
+        yield from _check_docstring(tool.handler.signature)
 
 
 def _remedy(tool: Tool[..., Any]) -> str:
-    return (
-        "Add it to the docstring." if isinstance(tool.handler.interface, FunctionHandler) else "Add it to the schema."
-    )
+    is_function = isinstance(tool.handler.interface, FunctionHandler)
+    return "Add it to the docstring." if is_function else "Add it to the schema."
 
 
-def _check_parameter(name: str, schema: Mapping[str, Any], remedy: str) -> Iterator[tuple[str, str]]:
-    if "description" not in schema and "$ref" not in schema:
-        yield "undocumented", f"has no description. {remedy}"
-    if not PARAMETER_NAME.fullmatch(name):
-        yield "name", "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
-
-
-def _check_docstring(name: str, handler: FunctionHandler) -> Iterator[Finding]:
+def _check_docstring(signature: Signature) -> Iterator[Finding]:
     """Compare the docstring with the signature."""
-    signature = handler.signature
     known = {p.name for p in signature.parameters}
     for unknown in (each for each in signature.docstring.parameters if each not in known):
         text = "the docstring describes it, and the function has no such parameter. Correct one of them."
-        yield Finding(level="warning", tool=name, parameter=unknown, code="unknown-parameter", text=text)
+        yield _warn("unknown-parameter", text, unknown)
     for hidden, why in signature.argument_schema.hidden.items():
-        text = f"left out of what a model may fill, its default is used: {why}"
-        yield Finding(level="warning", tool=name, parameter=hidden, code="left-out", text=text)
+        yield _warn("left-out", f"left out of what a model may fill, its default is used: {why}", hidden)
     for unannotated in signature.unannotated:
-        text = "has no annotation, so any value is accepted. Annotate it."
-        yield Finding(level="warning", tool=name, parameter=unannotated, code="unannotated", text=text)
+        yield _warn("unannotated", "has no annotation, so any value is accepted. Annotate it.", unannotated)
 
 
 def _check_examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
@@ -249,14 +240,13 @@ def _check_examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator
     for example in schema.get("examples", ()):
         outcome = tool._invocation.parser.try_parse(example)
         if isinstance(outcome, InvalidArguments):
-            text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {outcome}"
-            yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)
+            shown = json.dumps(example, ensure_ascii=False)
+            yield _warn("wrong-example", f"the tool refuses the docstring's example {shown}: {outcome}")
 
 
-def _check_size(tool: Tool[..., Any], rendered: Mapping[str, Any]) -> Iterator[Finding]:
-    size = len(json.dumps(rendered, ensure_ascii=False))
-    if size > MAX_CHARACTERS:
-        text = (
-            f"{size:,} characters, about {size // CHARACTERS_PER_TOKEN:,} tokens of every request. Shorten its schema."
-        )
-        yield Finding(level="warning", tool=tool.name, code="large", text=text)
+def _fail(code: str, text: str, parameter: str = "") -> Finding:
+    return Finding(level="error", code=code, text=text, parameter=parameter)
+
+
+def _warn(code: str, text: str, parameter: str = "", tool: str = "") -> Finding:
+    return Finding(level="warning", tool=tool, code=code, text=text, parameter=parameter)

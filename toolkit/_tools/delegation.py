@@ -32,26 +32,12 @@ if TYPE_CHECKING:
 MAX_DEPTH = 8
 
 
-class ModuleResult(Protocol):
-    """The result of a module's run: a RunResult."""
-
-    @property
-    def output(self) -> Any:
-        """The answer; None where there is none."""
-        ...
-
-    @property
-    def finish_reason(self) -> str:
-        """The reason of its end."""
-        ...
-
-
 @runtime_checkable
 class ModuleRunner(Protocol):
     """A Runner, as far as a module needs it."""
 
-    async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> ModuleResult:
-        """Ask a model for an answer of a type, or of a JSON Schema."""
+    async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> Any:
+        """Ask a model for an answer of a type, or of a JSON Schema; returns a RunResult."""
         ...
 
 

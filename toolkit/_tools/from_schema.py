@@ -17,7 +17,6 @@ parameters and one is the output; either may be a JSON Schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
@@ -27,7 +26,7 @@ from toolkit._schema.json_schema import inline_root
 from toolkit._schema.validation.pointers import SchemaDocument, bundle
 from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
-from toolkit._tools.scope import Scope, parse_scope
+from toolkit._tools.scope import parse_scope
 from toolkit._tools.shared_values import META_SCHEMAS
 from toolkit.errors import DefinitionError
 
@@ -37,27 +36,8 @@ _PLAIN_KEYS = frozenset({TOOL, ACTIVITY, MODULE, IMPORTS})
 _SYNONYMS = {"_delegate": MODULE, "_scopes": IMPORTS}
 
 
-@dataclass(frozen=True)
-class SchemaDeclaration:
-    """The content of a hand-written schema.
-
-    Attributes:
-        interface: Parameters and output.
-        activity: The name of the function that executes the tool; None where the schema has none.
-        meta: JSON Schemas, by key, of what a model writes in the meta keys of a call.
-        required_meta: The keys of these that are required.
-        scope: The module and the imported values; None where the schema has neither.
-    """
-
-    interface: Declaration
-    activity: str | None
-    meta: Mapping[str, Any]
-    required_meta: tuple[str, ...]
-    scope: Scope | None
-
-
-def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
-    """Parse a hand-written schema.
+def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
+    """Parse a hand-written schema: its parameters and output, and the fields of a tool that its keys about calls set.
 
     Raises:
         DefinitionError: It is not a schema of an object, or a key about calls is wrong; the message says where.
@@ -72,8 +52,9 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         activity, scope = _parse_activity(fields.get(ACTIVITY)), parse_scope(fields.get(MODULE), fields.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
-    check_declaration(interface)
-    return SchemaDeclaration(interface, activity, meta, _parse_required(whole.get("required")), scope)
+    required = _parse_required(whole.get("required"))
+    fields = {"activity": activity, "_scope": scope, "_meta": meta or None, "_required_meta": required}
+    return check_declaration(interface), fields
 
 
 def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

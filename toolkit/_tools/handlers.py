@@ -114,6 +114,11 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _REST = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
+def list_value_names(accepted: ArgumentSchema) -> Collection[str]:
+    """Return the names by which Python code knows the values."""
+    return accepted.names if isinstance(accepted, TypeSchema) else accepted.schema["properties"]
+
+
 def value_types(accepted: ArgumentSchema) -> Mapping[str, Any]:
     """Return the Python types of values by name; empty for a JSON Schema, or where they cannot be resolved."""
     if isinstance(accepted, ParameterSchema):
@@ -407,8 +412,7 @@ class BoundHandler(DeclaredHandler):
     @cached_property
     def value_names(self) -> Collection[str]:
         """The names of the declared parameters."""
-        built = self.interface.argument_schema
-        return built.names if isinstance(built, TypeSchema) else built.schema["properties"]
+        return list_value_names(self.interface.argument_schema)
 
     @cached_property
     def _rest(self) -> str:

@@ -39,8 +39,7 @@ class SharedValues:
         self._lock = Lock()
         self._trees: Mapping[str, Any] = {}  # replaced and never changed, so that reading needs no lock
         self._sizes: Mapping[Path, int] = {}
-        self._protected: frozenset[Path] = frozenset()  # paths of the application's values, of any instance
-        self._owned: frozenset[Path] = frozenset()  # the same, each behind its instance
+        self._owned: frozenset[Path] = frozenset()  # paths of the application's values, each behind its instance
         for path, value in values.items():
             self.set(path, value)
 
@@ -71,7 +70,6 @@ class SharedValues:
         """
         steps = parse_path(path)
         with self._lock:
-            self._protected |= {steps}
             self._owned |= {(instance, *steps)}
             owners = {place[0] for place in self._owned if overlap(place[1:], steps)}
             removed = self._trees.keys() - owners  # of calls: they would hide the application's value
@@ -101,8 +99,8 @@ class SharedValues:
             ValueError: It may not, since the application has a value there, above it or below it.
         """
         steps = parse_path(path)
-        for other in self._protected:
-            if overlap(other, steps):
+        for _, *other in self._owned:
+            if overlap(tuple(other), steps):
                 raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
 
     def _store(self, path: str, value: Any, instance: str) -> None:
@@ -133,8 +131,7 @@ class SharedValues:
         """Copy the values as they are now."""
         copy = SharedValues()
         with self._lock:
-            copy._trees, copy._sizes = self._trees, self._sizes
-            copy._protected, copy._owned = self._protected, self._owned
+            copy._trees, copy._sizes, copy._owned = self._trees, self._sizes, self._owned
         return copy
 
     def paths(self, instance: str = "") -> tuple[str, ...]:

@@ -283,16 +283,9 @@ class Tool(Generic[P, R]):
         """
         from toolkit._tools.from_schema import parse_schema
 
-        found = parse_schema(name, schema)
-        declared = {"activity": found.activity, "_scope": found.scope, "_meta": found.meta or None}
-        fields = {
-            "title": title,
-            "_description": description,
-            "_required_meta": found.required_meta,
-            **declared,
-            **options,
-        }
-        return cls._declare(name, found.interface, function, fields)
+        interface, declared = parse_schema(name, schema)
+        fields = {"title": title, "_description": description, **declared, **options}
+        return cls._declare(name, interface, function, fields)
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)

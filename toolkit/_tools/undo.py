@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolkit._schema.declared_schema import TypeSchema
 from toolkit._schema.signature import read_annotations
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.handlers import make_default_filler
+from toolkit._tools.handlers import list_value_names, make_default_filler
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -74,8 +73,7 @@ def _list_names(handler: Handler) -> Collection[str]:
     interface = handler.interface
     if isinstance(interface, FunctionHandler):
         return interface.signature.declared
-    built = interface.argument_schema
-    return built.names if isinstance(built, TypeSchema) else built.schema["properties"]
+    return list_value_names(interface.argument_schema)
 
 
 def _returns_nothing(handler: Handler) -> bool:
