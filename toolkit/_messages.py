@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from operator import add
@@ -464,6 +464,18 @@ def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[Use
     files = tuple(file for result in results for file in result.files)
     text = FILES_TEXT if files else IMAGES_TEXT
     return [UserMessage(text, images, files)] if images or files else []
+
+
+def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of the last message; none where that is not a response of the model."""
+    last = messages[-1] if messages else None
+    return last.calls if isinstance(last, ModelResponse) else ()
+
+
+def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
+    """Return the calls of the last message that have no result."""
+    done = {result.call_id for result in results}
+    return tuple([call for call in get_last_calls(messages) if call.id not in done])
 
 
 def replace_surrogates(text: str) -> str:

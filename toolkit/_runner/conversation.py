@@ -49,10 +49,12 @@ from toolkit._messages import (
     Usage,
     UserMessage,
     collect_attachments,
+    get_last_calls,
+    get_open_calls,
 )
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
-from toolkit._runner.state import Phase, RunState, get_last_calls, get_open_calls
+from toolkit._runner.state import Phase, RunState
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, LimitName, PendingApproval

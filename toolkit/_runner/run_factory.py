@@ -25,7 +25,7 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
-from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import list_first_messages
@@ -43,7 +43,7 @@ from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
-from toolkit._runner.state import RunState, get_open_calls
+from toolkit._runner.state import RunState
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -16,6 +16,8 @@ from toolkit._messages import (
     ToolCall,
     ToolMessage,
     Usage,
+    get_last_calls,
+    get_open_calls,
     message_from_dict,
     message_to_dict,
 )
@@ -244,15 +246,3 @@ _SIMPLE_CHECKS: Mapping[Any, Callable[[Any], bool]] = {
     int: lambda value: type(value) is int and value >= 0,
     float: lambda value: type(value) in (int, float),
 }
-
-
-def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none where that is not a response of the model."""
-    last = messages[-1] if messages else None
-    return last.calls if isinstance(last, ModelResponse) else ()
-
-
-def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message that have no result."""
-    done = {result.call_id for result in results}
-    return tuple([call for call in get_last_calls(messages) if call.id not in done])
