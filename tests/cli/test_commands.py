@@ -256,6 +256,10 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["run", "tools.py", "Hi", "-T", "get_wether"], 1, "did you mean 'get_weather'?"),
         (["run", "tools.py", "Hi", "-o", "temperature"], 2, "'temperature' is not KEY=VALUE, such as temperature=0"),
         (["run", "tools.py", "Hi", "-o", "model=3"], 2, "use -m 3"),
+        (["run", "tools.py", "Hi", "-o", "messages=[]"], 2, "the command sets 'messages' itself: leave it out"),
+        (["run", "tools.py", "Hi", "-t", "short"], 2, "there is no template 'short'"),
+        (["run", "tools.py", "Hi", "--save", "a/b"], 1, "'a/b' cannot name a template"),
+        (["demo", "--local", "-m", "m"], 1, "--local takes the embedded model"),
         (
             ["run", "tools.py", "Hi", "-a", "data.bin"],
             2,
@@ -459,6 +463,7 @@ def test_run_without_an_answer(files: Path, capsys: pytest.CaptureFixture[str]) 
         limited = capsys.readouterr()
         assert 3 == main(["run", "tools.py", "Weather?", *options])
 
+    assert "Ended" not in limited.err
     assert 1 == "".join(limited).count("I was stopped.")
     assert limited.err.endswith(
         "toolkit: The run stopped after 1 turn: raise --max-turns, or the Runner's max_turns.\n"

@@ -200,7 +200,7 @@ LINES: dict[str, tuple[Event, str]] = {
     "a slow result": (ToolCallFinished(QUICK, ToolResult(3, "3"), 2.345), "Result    3  (2.3 s)\n"),
     "an error": (ToolCallFinished(QUICK, FAILED, 0.1), "Error     fetch failed: OSError\n"),
     "a word of the user": (MessageAdded(UserMessage("Hurry.")), "User      Hurry.\n"),
-    "a limit": (LimitReached(limit="max_turns"), "Limit     max_turns\n"),
+    "a limit, which the end says": (LimitReached(limit="max_turns"), ""),
     "nothing for people": (OutputDelta([1]), ""),
 }
 

@@ -4,14 +4,13 @@ Files, each importing only those below it:
     commands         the command line
     calling          commands about the tools themselves
     running          commands that ask a model
-    serving          commands that serve tools
+    serving          commands that serve tools, and the worker of durable runs
     inspecting       the server of a page that calls tools
     pages            its pages
-    working          a worker of durable runs, until Ctrl-C
     targets          the Runner or the tools that a command works on
     options          options and errors of commands
     arguments        a command whose options are the parameters of a tool
-    conversations    the saved conversations
+    conversations    the saved conversations and templates
     files            the tools of a file or module
     demonstration    a model that calls three functions
 """

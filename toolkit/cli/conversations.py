@@ -1,12 +1,15 @@
-"""The conversations that `run` and `chat` keep, in one file of the user's."""
+"""What `run` and `chat` save for a user: the conversations, in one file, and the templates."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from toolkit import Session, SQLiteSession
 from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
@@ -18,6 +21,8 @@ from toolkit.errors import StoreError, ToolkitError
 # The file with the conversations; empty keeps none.
 VARIABLE = "TOOLKIT_SESSIONS"
 NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
+# What a template leaves to each command line.
+UNSAVED = frozenset({"file", "session", "goes_on", "template", "save"})
 # Characters of a conversation's first prompt in a list.
 MAX_TITLE = 60
 
@@ -81,13 +86,49 @@ def _print_messages(messages: Iterable[Message]) -> None:
             transcript.write("User", message.text)
 
 
+def write_template(name: str, options: Mapping[str, Any]) -> None:
+    """Save the prompt and the options of a command line under a name.
+
+    Raises:
+        ToolkitError: The name is that of no file, or the file cannot be written.
+    """
+    kept = {key: value for key, value in options.items() if value and key not in UNSAVED}
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ToolkitError(f"{name!r} cannot name a template: letters, digits, '-', '_' and '.' can.")
+    folder = _find_folder() / "templates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(kept, indent=2, default=str), encoding="utf-8")
+    except OSError as error:
+        raise ToolkitError(f"The template is not saved: {error}") from None
+
+
+def read_template(name: str) -> dict[str, Any]:
+    """Return the prompt and the options that were saved under a name.
+
+    Raises:
+        ToolkitError: There is no such template, or it cannot be read.
+    """
+    files = {file.stem: file for file in (_find_folder() / "templates").glob("*.json")}
+    if name not in files:
+        raise ToolkitError(f"there is no template {name!r}{suggest(name, files)}. Save one by: run ... --save {name}")
+    try:
+        return dict(json.loads(files[name].read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ToolkitError(f"{files[name]} cannot be read: {error}") from None
+
+
+def _find_folder() -> Path:
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
+
+
 def _find_file() -> Path | None:
     """Find the file, and make its folder; None where no conversation is to be kept."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         return Path(given).expanduser() if given.strip() else None
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
-    folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
+    folder = _find_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

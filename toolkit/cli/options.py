@@ -14,6 +14,7 @@ import typer
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
 from toolkit._schema.error_messages import suggest
+from toolkit.cli.conversations import read_template
 
 HELP = ["-h", "--help"]
 
@@ -53,6 +54,24 @@ SessionName = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")]
+ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the tokens used, on standard error.")]
+
+
+def _use_template(context: typer.Context, name: str | None) -> str | None:
+    if name is not None:
+        try:
+            context.default_map = {**read_template(name), "prompt": None}
+        except ToolkitError as error:
+            raise typer.BadParameter(str(error)) from None
+    return name
+
+
+UsedTemplate = Annotated[
+    str | None,
+    typer.Option(
+        "--template", "-t", metavar="NAME", help="Take what --save has saved.", callback=_use_template, is_eager=True
+    ),
+]
 
 
 def _check_dialect(name: str) -> str:

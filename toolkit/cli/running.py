@@ -5,38 +5,35 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, Session, SQLiteRuns, ToolkitError
+from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError
 from toolkit._execution.approval import Decision
 from toolkit._messages import UserMessage, write_output
 from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.stream import RunStream
-from toolkit.cli.conversations import open_session, print_conversations
+from toolkit.cli.conversations import open_session, print_conversations, read_template, write_template
 from toolkit.cli.options import (
-    AllFunctions,
-    Approve,
     AsJson,
     Continue,
-    Instructions,
-    Model,
     Quiet,
-    Server,
     SessionName,
-    Settings,
+    ShowUsage,
     Target,
     Tools,
-    Turns,
+    UsedTemplate,
     fail,
 )
-from toolkit.cli.targets import get_tool, load, make_runner, read_answer
-from toolkit.display import follow, show
+from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
+from toolkit.display import follow
+from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
-from toolkit.events import PendingApproval, RunFinished, TextDelta, event_to_dict
+from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
 
 # What ended a run, by its finish reason.
 ENDS: Mapping[str, str] = {
@@ -46,32 +43,36 @@ ENDS: Mapping[str, str] = {
     "halted": "A hook of the Runner ended the run.",
     "cancelled": "The run was cancelled.",
 }
+# Where the prompt of a template takes that of the command line.
+INPUT = "$input"
 ONE_TOOL = "A single tool is called by: toolkit call {file} TOOL"
 
 
+@takes_runner()
 def run(
+    runner: Runner,
+    file: str,
     context: typer.Context,
-    file: Target,
     prompt: Annotated[
         str | None, typer.Argument(metavar="PROMPT", help="Read from standard input if it is '-' or missing.")
     ] = None,
     *,
-    all_functions: AllFunctions = False,
-    model: Model = None,
-    base_url: Server = None,
-    instructions: Instructions = None,
-    max_turns: Turns = None,
-    settings: Settings = None,
     tools: Tools = None,
-    approve: Approve = None,
     session: SessionName = None,
     goes_on: Continue = False,
-    attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A picture, PDF or text file.")] = None,
+    attach: Annotated[
+        list[Path] | None, typer.Option("--attach", "-a", metavar="FILE", help="A picture, PDF or text file.")
+    ] = None,
     schema: Annotated[
         str | None, typer.Option("--schema", help="JSON Schema of the answer: a file, or the JSON itself.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    usage: ShowUsage = False,
+    template: UsedTemplate = None,
+    save: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Save prompt and options as a template, and ask nothing.")
+    ] = None,
 ) -> None:
     """Answer one prompt with the tools of a file.
 
@@ -79,65 +80,41 @@ def run(
     """
     if context.args:
         raise typer.BadParameter(f"write it in quotes. {ONE_TOOL.format(file=file)}", param_hint="PROMPT")
-    runner = make_runner(
-        file,
-        all_functions=all_functions,
-        approve=approve,
-        model=model,
-        base_url=base_url,
-        instructions=instructions,
-        max_turns=max_turns,
-        settings=settings,
-    )
     _check_tools(runner, tools)
+    if save is not None:
+        write_template(save, context.params)
+        return
     if quiet:
         runner._factory.model_choice.announces = False
-    if prompt in (None, "-") and not sys.stdin.isatty():
-        prompt = sys.stdin.read()
-    if prompt in (None, "-") or not prompt.strip():
-        raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
     stream = runner.stream(
-        _attach(prompt, attach or ()),
+        _attach(_complete_prompt(prompt, template and read_template(template).get("prompt")), attach or ()),
         output_type=str if schema is None else _read_schema(schema),
         session=open_session(file, session, continues=goes_on),
         allowed_tools=tools or None,
     )
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner)
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
 
 
+@takes_runner()
 def chat(
-    file: Target,
+    runner: Runner,
+    file: str,
     *,
-    all_functions: AllFunctions = False,
-    model: Model = None,
-    base_url: Server = None,
-    instructions: Instructions = None,
-    max_turns: Turns = None,
-    settings: Settings = None,
     tools: Tools = None,
-    approve: Approve = None,
     session: SessionName = None,
     goes_on: Continue = False,
+    _: UsedTemplate = None,
 ) -> None:
     """Talk to a model that has the tools of a file.
 
     Ctrl-C cancels an answer. Ctrl-D, 'exit' or 'quit' ends the conversation.
     """
-    runner = make_runner(
-        file,
-        all_functions=all_functions,
-        approve=approve,
-        model=model,
-        base_url=base_url,
-        instructions=instructions,
-        max_turns=max_turns,
-        settings=settings,
-    )
     _check_tools(runner, tools)
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
     conversation = open_session(file, session, continues=goes_on)
     for prompt in iter(_read_prompt, None):
-        _answer(runner, prompt, conversation, tools or None)
+        stream = runner.stream(prompt, session=conversation, allowed_tools=tools or None)
+        _answer(stream, file, runner)
 
 
 def resume(
@@ -148,6 +125,7 @@ def resume(
     *,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    usage: ShowUsage = False,
 ) -> None:
     """Go on with a run that was saved, such as after a crash.
 
@@ -168,7 +146,7 @@ def resume(
         fail(f"No run {run_id!r:.100} can go on. These can: {', '.join(unfinished) or 'none'}.")
     state = saved.load(run_id)
     stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner)
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
 
 
 def logs(
@@ -178,6 +156,18 @@ def logs(
 ) -> None:
     """Show the conversations of `run` and `chat`, the latest first."""
     print_conversations(name)
+
+
+def _complete_prompt(prompt: str | None, saved: str | None) -> str:
+    """Return the prompt, which a pipe may give; that of a template has it in place of `$input`, or else in front."""
+    if prompt in (None, "-") and not sys.stdin.isatty() and (saved is None or INPUT in saved):
+        prompt = sys.stdin.read()
+    given = "" if prompt in (None, "-") else prompt
+    if not given.strip() and (saved is None or INPUT in saved):
+        raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
+    if saved is None:
+        return given
+    return saved.replace(INPUT, given) if INPUT in saved else "\n\n".join(filter(None, (saved, given)))
 
 
 def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
@@ -210,12 +200,7 @@ def _read_schema(text: str) -> dict[str, Any]:
 
 def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
     if not (as_json or quiet):
-        if sys.stdout.isatty():
-            return show(stream)
-        with stream:
-            for _ in follow((each for each in stream if not isinstance(each, (TextDelta, RunFinished))), sys.stderr):
-                pass
-        return _print_answer(stream.result)
+        return _show(stream, is_terminal=sys.stdout.isatty())
     try:
         with stream:
             for event in stream:
@@ -228,6 +213,21 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
     return stream.result if as_json else _print_answer(stream.result)
 
 
+def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
+    """Print a run while it happens; in a pipe the answer alone goes to standard output, the rest to standard error."""
+    hidden = () if is_terminal else (TextDelta, RunFinished)
+    shown = (_forget_end(each) for each in stream if not isinstance(each, hidden))
+    with stream:
+        for _ in follow(shown, sys.stdout if is_terminal else sys.stderr):
+            pass
+    return stream.result if is_terminal else _print_answer(stream.result)
+
+
+def _forget_end(event: Event) -> Event:
+    """Take away what ended a run: a sentence says it."""
+    return replace(event, finish_reason="stop") if isinstance(event, RunFinished) else event
+
+
 def _print_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(data, ensure_ascii=False), flush=True)
 
@@ -238,10 +238,19 @@ def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     return result
 
 
-def _end_run(result: RunResult[Any], file: str, runner: Runner) -> None:
+def _end_run(result: RunResult[Any], file: str, runner: Runner, *, usage: bool) -> None:
+    if usage:
+        cost = "" if result.cost is None else f", cost {result.cost:.6f}"
+        print(f"toolkit: {format_tokens(result.usage) or 'the server counts no tokens'}{cost}", file=sys.stderr)
+    if not _report_end(result, file, runner):
+        raise typer.Exit(3)
+
+
+def _report_end(result: RunResult[Any], file: str, runner: Runner) -> bool:
+    """Print why a run ended without an answer; return whether it ended with one."""
     if result.finish_reason != "stop":
         print(f"toolkit: {_describe_end(result, file, runner)}", file=sys.stderr)
-        raise typer.Exit(3)
+    return result.finish_reason == "stop"
 
 
 def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
@@ -274,10 +283,10 @@ def _decide(pending: PendingApproval) -> Decision:
     return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
 
 
-def _answer(runner: Runner, prompt: str, session: Session, tools: Sequence[str] | None) -> None:
-    """Show the answer to a prompt; without an answer, the conversation stays as it was."""
+def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
+    """Show the answer to a prompt of a chat; after an error the conversation stays as it was."""
     try:
-        show(runner.stream(prompt, session=session, allowed_tools=tools))
+        _report_end(_show(stream, is_terminal=True), file, runner)
     except KeyboardInterrupt:
         print("Cancelled.")
     except ModelError as error:

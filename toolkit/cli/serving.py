@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from toolkit import Runner
 from toolkit.cli.demonstration import demo as run_demo
 from toolkit.cli.files import find_values
 from toolkit.cli.inspecting import Inspector, defer_changes
-from toolkit.cli.options import AllFunctions, Instructions, Model, Server, Target, Turns, fail
-from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox
+from toolkit.cli.options import AllFunctions, Model, Server, Target, fail
+from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
+from toolkit.errors import RunError
+from toolkit.models.default import EMBEDDED
 from toolkit.serve.local import parse_address
 
 
+@takes_runner(approver=defer_changes())
 def inspect(
-    file: Target,
+    runner: Runner,
+    file: str,
     *,
-    all_functions: AllFunctions = False,
-    model: Model = None,
-    base_url: Server = None,
-    instructions: Instructions = None,
-    max_turns: Turns = None,
     port: Annotated[int, typer.Option(help="The port on this machine; 0 takes a free one.", max=65_535)] = 0,
 ) -> None:
     """Try the tools of a file in the browser: call them in forms, and chat with a model that has them.
 
     Only this machine, with the address that is printed, reaches the page. Ctrl-C ends it.
     """
-    runner = make_runner(
-        file,
-        all_functions=all_functions,
-        approve=None,
-        approver=defer_changes(),
-        model=model,
-        base_url=base_url,
-        instructions=instructions,
-        max_turns=max_turns,
-    )
     runner._factory.model_choice.announces = False
     try:
         server = Inspector(runner, title=file, port=port)
@@ -90,7 +82,7 @@ def serve(
 
 
 def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
-    runner = make_runner(file, all_functions=all_functions, approve=None)
+    runner = make_runner(file, all_functions=all_functions)
     try:
         from toolkit.serve import a2a
     except ImportError as error:
@@ -119,12 +111,51 @@ def worker(
     if dev is not None and (address is not None or namespace != "default"):
         fail("--dev starts a server of its own: leave out --address and --namespace.")
     try:
-        from toolkit.cli.working import work
+        from toolkit.durable.server import PORT, DevServer
     except ImportError:
         fail('Durable runs need an extra. Install it with: pip install "function-toolkit[temporal]"')
-    work(runner, address=address, namespace=namespace, queue=queue, file=dev)
+
+    async def work() -> None:
+        async with DevServer(dev) if dev else nullcontext() as server:
+            await _work_at(runner, server.address if server else address or f"127.0.0.1:{PORT}", namespace, queue)
+
+    asyncio.run(work())
 
 
-def demo(base_url: Server = None, model: Model = None) -> None:
+async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> None:
+    from temporalio.client import Client  # optional
+
+    from toolkit.durable import Worker
+
+    try:
+        client = await Client.connect(address, namespace=namespace)
+    except RuntimeError as error:
+        raise RunError(
+            f"No Temporal server answers at {address}. Pass --address, or start one for development with --dev FILE: "
+            f"{str(error).splitlines()[0]:.200}"
+        ) from None
+    async with Worker(client, runner, task_queue=queue):
+        print(f"Working on the queue {queue!r} of {address}; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        await _wait_for_interrupt()
+    raise KeyboardInterrupt
+
+
+async def _wait_for_interrupt() -> None:
+    """Wait for SIGINT or SIGTERM, after which the worker ends its calls; without signal handlers, until cancelled."""
+    interrupted, loop = asyncio.Event(), asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # on Windows, where Ctrl-C cancels the task
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, interrupted.set)
+    await interrupted.wait()
+
+
+def demo(
+    base_url: Server = None,
+    model: Model = None,
+    *,
+    local: Annotated[bool, typer.Option("--local", help="The embedded model, whatever else is configured.")] = False,
+) -> None:
     """Watch a language model call three small functions."""
-    run_demo(base_url=base_url, model=model)
+    if local and (base_url or model):
+        fail("--local takes the embedded model: leave out --base-url and --model.")
+    run_demo(base_url=base_url, model=EMBEDDED if local else model)

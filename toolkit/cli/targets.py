@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,22 @@ import typer
 
 from toolkit import Runner, Tool, Toolbox, ToolkitError, ToolNotFoundError
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._runner.options import RESERVED
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when
 from toolkit.cli.files import find_toolbox, load_tools
-from toolkit.cli.options import Approval, fail
+from toolkit.cli.options import (
+    AllFunctions,
+    Approval,
+    Approve,
+    Instructions,
+    Model,
+    Server,
+    Settings,
+    Target,
+    Turns,
+    fail,
+)
 
 OWN_DIRECTORY = str(Path(__file__).parent)
 
@@ -42,16 +56,20 @@ def load(file: str, *, all_functions: bool, instead: tuple[type[object], ...] = 
 
 
 def make_runner(
-    file: str,
+    file: Target,
     *,
-    all_functions: bool,
-    approve: Approval | None,
+    all_functions: AllFunctions = False,
+    model: Model = None,
+    base_url: Server = None,
+    instructions: Instructions = None,
+    max_turns: Turns = None,
+    settings: Settings = None,
+    approve: Approve = None,
     approver: Approver | None = None,
-    settings: Sequence[str] | None = None,
-    **options: Any,
 ) -> Runner:
     """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
-    given = {name: value for name, value in options.items() if value is not None}
+    options = {"model": model, "base_url": base_url, "instructions": instructions, "max_turns": max_turns}
+    given: Any = {name: value for name, value in options.items() if value is not None}
     if settings:
         given["request_options"] = dict(map(_parse_setting, settings))
     runner, toolbox = load(file, all_functions=all_functions)
@@ -60,7 +78,7 @@ def make_runner(
     if runner is None:
         try:
             return Runner(toolbox, approve=approver or _make_approver(approve or Approval.changes), **given)
-        except (ValueError, TypeError) as error:  # such as a base_url without http://, or a key that the Runner sets
+        except (ValueError, TypeError) as error:  # such as a base_url without http://
             fail(error)
     if given or approve:
         named = ("option" if name == "request_options" else name.replace("_", "-") for name in given)
@@ -69,13 +87,40 @@ def make_runner(
     return runner
 
 
+def takes_runner(*, approver: Approver | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command whose first parameters are a Runner and its file: it has the options of `make_runner`.
+
+    Args:
+        approver: Approver for a Runner that is made of the file's tools; without one, `--approve` chooses.
+    """
+    signature = inspect.signature(make_runner, eval_str=True)
+    left_out = {"approver", *(["approve"] if approver else [])}
+    shared = [each for each in signature.parameters.values() if each.name not in left_out]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = sorted([*shared, *own], key=lambda each: each.kind)
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            options = {each.name: given.pop(each.name) for each in shared}
+            command(make_runner(**options, approver=approver), options["file"], **given)
+
+        vars(run)["__signature__"] = inspect.Signature(parameters)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
 def _parse_setting(text: str) -> tuple[str, Any]:
     """Split `temperature=0`; a value that is no JSON is a text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as temperature=0", param_hint="--option")
-    if key == "model":
-        raise typer.BadParameter(f"the model is not a setting: use -m {value}", param_hint="--option")
+    if key in RESERVED:
+        remedy = f"use -m {value}" if key == "model" else "leave it out"
+        raise typer.BadParameter(f"the command sets {key!r} itself: {remedy}", param_hint="--option")
     try:
         return key, json.loads(value)
     except ValueError:

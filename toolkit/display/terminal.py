@@ -23,7 +23,6 @@ from toolkit.display.notebook import find_cell
 from toolkit.events import (
     ApprovalNeeded,
     Event,
-    LimitReached,
     MessageAdded,
     RunFinished,
     SubAgentEvent,
@@ -166,8 +165,6 @@ class Transcript:
                 self._lines.write(label, self._name_call(call, shorten(result.text or "", MAX_TEXT)), note)
             case MessageAdded(message=message):
                 self.write("User", message.text)
-            case LimitReached(limit=limit):
-                self.write("Limit", limit)
             case RunFinished(output=output, finish_reason=finish_reason):
                 if not self._has_answer and output:
                     self._lines.write_part("Answer", output)
