@@ -453,8 +453,6 @@ def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
         ({"allowed_tools": 5}, "allowed_tools=5 is not a list of texts"),
         ({"owner": None}, "owner=None is not of type str"),
         ({"most": "x"}, "most='x' is not a whole number from 0 on"),
-        ({"nested": -1}, "nested=-1 is not a whole number from 0 on"),
-        ({"nested": True}, "nested=True is not a whole number from 0 on"),
         ({"clock": 5}, "clock=5 is not a function"),
         ({"zone": 5.5}, "zone=5.5 is not of type str or int"),
         ({"zone": True}, "zone=True is not of type str or int"),
@@ -567,36 +565,6 @@ def test_calls_are_json() -> None:
     """Calls that are not JSON text are refused with advice."""
     with pytest.raises(TypeError, match=re.escape("is not text. Pass JSON: tools=json.dumps([...]).")):
         action(tools=CALLS)
-
-
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        (None, "<FiringOutcome done: 'Mail digest'>"),
-        ("Two letters.", "<FiringOutcome done: 'Mail digest', 'Two letters.'>"),
-        (ValueError("no"), "<FiringOutcome failed: 'Mail digest', ValueError('no')>"),
-    ],
-    ids=str,
-)
-def test_outcome_repr(store: SQLiteSchedule, clock: Clock, result: object, expected: str) -> None:
-    """The repr of an outcome has its status, action and result."""
-
-    def run(firing: Firing) -> object:
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    store.add(action())
-
-    assert [expected] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
-
-
-def test_outcome_of_runner_shown(store: SQLiteSchedule, clock: Clock) -> None:
-    """The `repr` of a Runner's outcome has the model's answer."""
-    store.add(action())
-    scheduler = Scheduler(store, Runner([], model=ScriptedModel(["Two letters."])), clock=clock)
-
-    assert ["<FiringOutcome done: 'Mail digest', 'Two letters.'>"] == [repr(outcome) for outcome in scheduler.run_due()]
 
 
 def test_failure(store: SQLiteSchedule, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -827,36 +795,31 @@ def test_paused_remains(store: SQLiteSchedule, clock: Clock) -> None:
     assert outcome.firing.due == getattr(store.find_paused(outcome.result.state.run_id), "due", None)
 
 
-@pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
-def test_rearmed(store: SQLiteSchedule, clock: Clock, nested: int, runs: int) -> None:
-    """An action does not reschedule itself without end."""
+def test_rearmed(store: SQLiteSchedule, clock: Clock) -> None:
+    """An action does not reschedule itself."""
     store.add(action(schedule="10:00 once"))
-    box = Toolbox(schedule_tools(store, nested=nested, clock=clock))
+    box = Toolbox(schedule_tools(store, clock=clock))
     ran: list[str] = []
 
     def run(firing: Firing) -> None:
         ran.append(firing.key)
         call_tool(box, "schedule_update", description_query="mail", enabled=True, time="10:00")
 
-    for _ in range(4):
+    for _ in range(3):
         Scheduler(store, run, clock=clock).run_due()
         clock.now += DAY
 
-    assert runs == len(ran)
+    assert 1 == len(ran)
 
 
-@pytest.mark.parametrize(("nested", "depths", "runs"), [(0, [0], 3), (1, [0, 1], 6)])
-def test_nested(store: SQLiteSchedule, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
-    """A scheduled run schedules nothing further, unless that is allowed, and then not for ever."""
+def test_nested(store: SQLiteSchedule, clock: Clock) -> None:
+    """A scheduled run schedules nothing."""
     store.add(action(tools=json.dumps(CALLS)))
     again = call("schedule_create", description="Again", time="10:00", recurrence="daily", tools=CALLS)
-    with ScriptedModel([again, "Done."] * runs) as model:
-        runner = Runner(schedule_tools(store, nested=nested, clock=clock), model=model)
-        for _ in range(3):
-            Scheduler(store, runner, clock=clock).run_due()
-            clock.now += DAY
+    with ScriptedModel([again, "Done."]) as model:
+        Scheduler(store, Runner(schedule_tools(store, clock=clock), model=model), clock=clock).run_due()
 
-    assert depths == sorted({document.depth for document in store.actions()})
+    assert 1 == len(store.actions())
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])

@@ -60,12 +60,6 @@ class FiringOutcome:
     result: Any = None
     error: Exception | None = None
 
-    def __repr__(self) -> str:
-        result = self.result.output if isinstance(self.result, RunResult) else self.result
-        value = result if self.error is None else self.error
-        suffix = "" if value is None else f", {value!r}"
-        return f"<FiringOutcome {self.status}: {self.firing.action.description!r}{suffix}>"
-
 
 class Scheduler:
     """Runs actions when they are due, one after another; several may share a store, in several processes.

@@ -35,7 +35,6 @@ class Action:
         synthesis_prompt: Instructions for the results of the calls.
         created_at: Time of creation, in seconds since 1970, UTC.
         owner: The owner; the tools of others do not see the action.
-        depth: Number of scheduled runs before it, each of which scheduled the next; 0 if a user asked for it.
 
     Raises:
         TypeError: `tools` is not text.
@@ -53,7 +52,6 @@ class Action:
     enabled: bool = True
     created_at: float = field(default_factory=time.time)
     owner: str = ""
-    depth: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.tools, str):
@@ -131,7 +129,7 @@ LAYOUT = Layout(
         (
             """CREATE TABLE actions (
                 id TEXT PRIMARY KEY, description TEXT, schedule TEXT, zone TEXT, next_run REAL, tools TEXT,
-                synthesis_prompt TEXT, enabled INTEGER, created_at REAL, owner TEXT, depth INTEGER
+                synthesis_prompt TEXT, enabled INTEGER, created_at REAL, owner TEXT
             )""",
             """CREATE TABLE firings (
                 action_id TEXT, due REAL, claimed_at REAL, attempt INTEGER, finished_at REAL, paused_run TEXT,

@@ -63,13 +63,13 @@ def schedule_tools(
     owner: str = "",
     allowed_tools: Sequence[str] | None = None,
     most: int = MOST,
-    nested: int = 0,
     clock: Callable[[], float] = clocks.time,
 ) -> list[Tool[..., Any]]:
     """Make the tools schedule_create, schedule_list, schedule_update and schedule_delete.
 
     With them, no action is due more than once a day, and an action whose rule is in cron's form can be paused, resumed
-    and deleted, but its times cannot be changed.
+    and deleted, but its times cannot be changed. Only runs of users schedule or change actions: a scheduled run cannot,
+    so that no action keeps itself alive for ever.
 
     Args:
         store: The store of the actions.
@@ -77,8 +77,6 @@ def schedule_tools(
         owner: Owner of the actions; those of others are neither visible nor changed.
         allowed_tools: Names of the tools whose calls may be planned; any by default. The names are not checked.
         most: Maximum number of actions of the owner, paused ones included.
-        nested: Maximum number of scheduled runs before an action, each of which scheduled or changed the next: with 0,
-            only runs of users schedule or change actions, so that no action keeps itself alive for ever.
         clock: Returns the time, in seconds since 1970, UTC.
 
     Raises:
@@ -86,9 +84,9 @@ def schedule_tools(
     """
     validate_store(store)
     allowed = None if allowed_tools is None else check_texts("allowed_tools", allowed_tools)
-    most, nested = check_whole("most", most, least=0), check_whole("nested", nested, least=0)
     check_sync_function("clock", clock)
-    schedule = _Schedule(store, check_zone(zone), check_type("owner", owner, str), allowed, most, nested, clock)
+    most = check_whole("most", most, least=0)
+    schedule = _Schedule(store, check_zone(zone), check_type("owner", owner, str), allowed, most, clock)
     return [schedule.schedule_create, schedule.schedule_list, schedule.schedule_update, schedule.schedule_delete]
 
 
@@ -101,7 +99,6 @@ class _Schedule:
     owner: str
     allowed: tuple[str, ...] | None
     most: int
-    nested: int
     clock: Callable[[], float]
 
     @tool(title="Schedule an Action", effect="write")
@@ -129,10 +126,21 @@ class _Schedule:
         """
         planned = self._serialize_calls(tools, synthesis_prompt)
         schedule = validate_rule(compose_rule(time, recurrence, day), UNREADABLE)
-        added = self._add(
-            self._make_action(description, schedule, planned, synthesis_prompt, self._count_depth(context))
+        self._refuse_scheduled_run(context)
+        action = Action(
+            description=description,
+            schedule=schedule,
+            zone=self.zone,
+            next_run=self._find_next_run(schedule, self.zone, UNREADABLE),
+            tools=planned,
+            synthesis_prompt=synthesis_prompt,
+            created_at=self.clock(),
+            owner=self.owner,
         )
-        return added + explain_unknown(recurrence)
+        if not self.store.add(action, self.most):
+            raise ToolError(f"There are {self.most} scheduled actions, and there may be no more. Delete one first.")
+        confirmation = f"Scheduled: {description}\nSchedule: {schedule}\nNext run: {_format_next_run(action)}"
+        return confirmation + explain_unknown(recurrence)
 
     @tool(title="List Scheduled Actions", effect="read")
     def schedule_list(self) -> str:
@@ -163,7 +171,7 @@ class _Schedule:
             recurrence: How often it runs from now on.
             day: The new day or days, as for schedule_create; only together with a time or a recurrence.
         """
-        depth = self._count_depth(context)
+        self._refuse_scheduled_run(context)
         matches = self._find_actions(description_query)
         if not matches:
             return _format_no_match(description_query)
@@ -171,7 +179,7 @@ class _Schedule:
             names = ", ".join(action.description for action in matches)
             return f"Multiple matches: {names}. Be more specific."
         schedule = change_rule(matches[0].schedule, time, recurrence, day)
-        return self._change(matches[0], schedule, depth, enabled=enabled) + explain_unknown(recurrence)
+        return self._change(matches[0], schedule, enabled=enabled) + explain_unknown(recurrence)
 
     @tool(title="Delete Scheduled Actions", effect="destructive")
     def schedule_delete(self, description_query: Text) -> str:
@@ -203,36 +211,9 @@ class _Schedule:
             raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {MAX_CALLS} can be scheduled.")
         return text
 
-    def _count_depth(self, context: ToolContext[Any]) -> int:
-        """Count the scheduled runs before an action that this call schedules or changes.
-
-        Raises:
-            ToolError: There are too many.
-        """
-        firing = current_firing.get() or self.store.find_paused(context.run_id)
-        depth = 0 if firing is None else firing.action.depth + 1
-        if depth > self.nested:
+    def _refuse_scheduled_run(self, context: ToolContext[Any]) -> None:
+        if current_firing.get() or self.store.find_paused(context.run_id):
             raise ToolError("A scheduled action may neither schedule nor change one. Ask the user to do it.")
-        return depth
-
-    def _make_action(self, description: str, schedule: str, tools: str, synthesis_prompt: str, depth: int) -> Action:
-        """Make an action that is created now."""
-        return Action(
-            description=description,
-            schedule=schedule,
-            zone=self.zone,
-            next_run=self._find_next_run(schedule, self.zone, UNREADABLE),
-            tools=tools,
-            synthesis_prompt=synthesis_prompt,
-            created_at=self.clock(),
-            owner=self.owner,
-            depth=depth,
-        )
-
-    def _add(self, action: Action) -> str:
-        if not self.store.add(action, self.most):
-            raise ToolError(f"There are {self.most} scheduled actions, and there may be no more. Delete one first.")
-        return f"Scheduled: {action.description}\nSchedule: {action.schedule}\nNext run: {_format_next_run(action)}"
 
     def _list_actions(self) -> tuple[Action, ...]:
         return self.store.actions(self.owner)
@@ -241,12 +222,12 @@ class _Schedule:
         needle = query.casefold()
         return [action for action in self._list_actions() if needle in action.description.casefold()]
 
-    def _change(self, old: Action, schedule: str | None, depth: int, *, enabled: bool | None) -> str:
+    def _change(self, old: Action, schedule: str | None, *, enabled: bool | None) -> str:
         states = {True: ["enabled"], False: ["paused"], None: []}[enabled]
         changes = states + (["schedule updated"] if schedule is not None else [])
         if not changes:
             return "No changes specified."
-        new = replace(old, enabled=old.enabled if enabled is None else enabled, depth=max(old.depth, depth))
+        new = replace(old, enabled=old.enabled if enabled is None else enabled)
         fault = "invalid schedule"
         if schedule is not None:
             new = replace(new, schedule=validate_rule(schedule, fault))
