@@ -10,8 +10,8 @@ import io
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice, repeat
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -39,7 +39,6 @@ Limit: TypeAlias = Annotated[int, Ge(1), Le(MAX_RECORDS)]
 MAX_OUTPUT = 32 * 1024  # bytes of JSON
 # The key of the note that records were left out.
 CUT = "truncated"
-MAX_COLUMNS = 200
 # Delimiters of cells; the most frequent one of the header is used.
 DELIMITERS = ",;\t|"
 MAX_NUMERAL = 400  # characters of a numeral
@@ -90,9 +89,10 @@ def data_parse(
         format: Its format; detected by default.
         limit: Maximum number of records.
     """
-    rows, columns, total, skipped = PARSERS[format or detect_format(content)](content, limit)
-    result = {"records": rows, "columns": columns, "count": total}
-    return limit_result(result | {"skipped": skipped} if skipped else result, "records")
+    content = content.removeprefix("\ufeff")
+    parsed = PARSERS[format or detect_format(content)](content)
+    rows = list(islice(parsed, limit))
+    return limit_rows("records", rows, len(rows) + sum(1 for _ in parsed), columns=_list_columns(rows))
 
 
 @tool(title="Filter Data", effect="read")
@@ -181,89 +181,72 @@ def data_transform(
     return limit_rows("records", renamed[:limit])
 
 
-# The first rows up to the limit, the names of the columns, the number of all rows, and of lines that were left out.
-Parsed: TypeAlias = tuple[list[Row], list[str], int, int]
-
-
 def detect_format(content: str) -> str:
     """Detect the format of a text by its first two lines."""
-    lines_with_text = filter(None, map(str.strip, io.StringIO(content.lstrip("\ufeff"))))
-    lines = list(islice(lines_with_text, 2))
+    lines = list(islice(filter(None, map(str.strip, io.StringIO(content))), 2))
     if not lines or lines[0][0] not in "[{":
         return "csv"
     return "jsonl" if len(lines) > 1 and all(line.startswith("{") for line in lines) else "json"
 
 
-def parse_csv(content: str, limit: int) -> Parsed:
-    """Parse CSV with a header; cells are texts, missing ones are empty.
+def parse_csv(content: str) -> Iterator[Row]:
+    """Parse CSV with a header; cells are texts, missing ones are empty, those without a column are left out.
 
     Raises:
-        Failed: The text is not CSV.
+        Failed: The text is not CSV, or two columns have one name.
     """
-    content = content.lstrip("\ufeff\r\n")
+    content = content.lstrip("\r\n")
     delimiter = max(DELIMITERS, key=content.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, skipinitialspace=True)
-    lines = filter(None, reader)  # without empty ones
     try:
-        columns = _name_columns(next(lines, []))
-        rows = [dict(zip(columns, chain(line, repeat("")))) for line in islice(lines, limit)]
-        return rows, columns, len(rows) + sum(1 for _ in lines), 0
+        names = [name.strip() for name in next(reader, [])]
+        if len({*names}) < len(names):
+            raise Failed("csv parse error: two columns have one name, or none")
+        yield from (dict(zip(names, chain(cells, repeat("")))) for cells in reader if cells)
     except csv.Error as error:
         raise Failed(f"csv parse error: {error}") from error
 
 
-def _name_columns(header: Sequence[str]) -> list[str]:
-    """Make the names of columns distinct, and name those without a name."""
-    if len(header) > MAX_COLUMNS:
-        raise Failed(f"csv parse error: {len(header)} columns, max {MAX_COLUMNS}")
-    names: list[str] = []
-    for position, name in enumerate(header, 1):
-        unique = name.strip() or f"column_{position}"
-        while unique in names:
-            unique += f"_{position}"
-        names.append(unique)
-    return names
-
-
-def parse_json(content: str, limit: int) -> Parsed:
+def parse_json(content: str) -> Iterator[Row]:
     """Parse a JSON array of objects, or one object.
 
     Raises:
         Failed: The text is neither.
     """
+    data = _parse_value(content)
+    yield from _require_objects(data if isinstance(data, list) else [data])
+
+
+def parse_jsonl(content: str) -> Iterator[Row]:
+    """Parse JSON Lines.
+
+    Raises:
+        Failed: A line is not an object.
+    """
+    yield from _require_objects(map(_parse_value, filter(str.strip, io.StringIO(content))))
+
+
+def _parse_value(text: str) -> Any:
     try:
-        data = from_json(content.lstrip("\ufeff"), allow_inf_nan=False)
+        return from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise Failed(f"json parse error: {error}") from error
-    rows = data if isinstance(data, list) else [data]
-    if wrong := next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None):
-        raise Failed(f"json parse error: record {wrong} is not an object")
-    return rows[:limit], _list_columns(rows[:limit]), len(rows), 0
 
 
-def parse_jsonl(content: str, limit: int) -> Parsed:
-    """Parse JSON Lines; lines that are not objects are left out, and counted."""
-    lines = filter(str.strip, io.StringIO(content.lstrip("\ufeff")))
-    parsed = [_parse_object(line) for line in islice(lines, limit)]
-    rows = [row for row in parsed if row is not None]
-    return rows, _list_columns(rows), len(rows) + sum(1 for _ in lines), len(parsed) - len(rows)
+def _require_objects(values: Iterable[Any]) -> Iterator[Row]:
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise Failed(f"json parse error: record {number} is not an object")
+        yield value
 
 
-def _parse_object(line: str) -> Row | None:
-    try:
-        data = from_json(line, allow_inf_nan=False)
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
+PARSERS: Mapping[str, Callable[[str], Iterator[Row]]] = MappingProxyType(
+    {"csv": parse_csv, "json": parse_json, "jsonl": parse_jsonl}
+)
 
 
 def _list_columns(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
-
-
-PARSERS: Mapping[str, Callable[[str, int], Parsed]] = MappingProxyType(
-    {"csv": parse_csv, "json": parse_json, "jsonl": parse_jsonl}
-)
 
 
 def check_columns(parameter: str, columns: Iterable[str], rows: Sequence[Row]) -> None:
@@ -294,28 +277,20 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
     return to_integer(total / len(numbers)) if numbers else None
 
 
-def limit_rows(name: str, rows: list[Row]) -> dict[str, Any]:
-    """Make a result of as many rows as fit, and the number of all."""
-    return limit_result({name: rows, "count": len(rows)}, name)
-
-
-def limit_result(result: dict[str, Any], name: str) -> dict[str, Any]:
-    """Cut the last rows of a result that is too long, and add a note of how many are left."""
-    rows: list[Row] = result[name]
+def limit_rows(name: str, rows: list[Row], total: int | None = None, **more: Any) -> dict[str, Any]:
+    """Make a result of as many rows as fit, with the number of all, and a note where some are left out."""
+    count = len(rows) if total is None else total
+    result = {name: rows, **more, "count": count}
     sizes = [len(write_value(row).encode()) + 1 for row in rows]
-    room = MAX_OUTPUT - len(write_value({**result, name: [], CUT: _describe_cut(len(rows), result)}).encode())
+    room = MAX_OUTPUT - len(write_value({**result, name: [], CUT: _describe_cut(count, count)}).encode())
     if room < 0:
         raise InvalidArguments(f"there are too many columns, or their names are too long, for {MAX_OUTPUT} bytes.")
-    count = 0
-    while count < len(rows) and (room := room - sizes[count]) >= 0:
-        count += 1
-    if count == result["count"]:
-        return result
-    return {**result, name: rows[:count], CUT: _describe_cut(count, result)}
+    fitting = sum(1 for size in accumulate(sizes) if size <= room)
+    return result if fitting == count else {**result, name: rows[:fitting], CUT: _describe_cut(fitting, count)}
 
 
-def _describe_cut(count: int, result: Mapping[str, Any]) -> str:
-    return f"The first {count} of {result['count']} are shown: the rest is beyond the limit, or {MAX_OUTPUT} bytes."
+def _describe_cut(fitting: int, count: int) -> str:
+    return f"The first {fitting} of {count} are shown: the rest is beyond the limit, or {MAX_OUTPUT} bytes."
 
 
 def make_predicate(op: str, wanted: Any) -> Callable[[Any], bool]:
