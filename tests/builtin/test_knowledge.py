@@ -654,10 +654,3 @@ def test_nothing_is_lost(text: str, size: int, data: Any) -> None:
         assert 0 < len(chunk) <= min(size, end)
 
     assert "" == text[end:].strip()
-
-
-@pytest.mark.parametrize(("size", "overlap"), [(10, 6), (10, -1)], ids=["more than half", "negative"])
-def test_wrong_overlap(size: int, overlap: int) -> None:
-    """An overlap with which a text would have no end is refused."""
-    with pytest.raises(ValueError, match=f"overlap={overlap}"):
-        split_chunks("text", size, overlap)

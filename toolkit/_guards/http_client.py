@@ -183,7 +183,10 @@ class HttpClient:
         context = self._context if url.scheme == "https" else None
         with httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0) as pool:
             with self._translate_errors("fetch error", limit):
-                _check_request_url(url)
+                try:
+                    check_url(url)
+                except ValueError as error:
+                    raise Refused(str(error)) from None
                 response = pool.handle_request(
                     httpcore2.Request(
                         request.method,
@@ -253,13 +256,6 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status, headers=headers, content=response.body, extensions={"is_cut": response.is_cut}
         )
-
-
-def _check_request_url(url: httpx2.URL) -> None:
-    try:
-        check_url(url)
-    except ValueError as error:
-        raise Refused(str(error)) from None
 
 
 @contextmanager

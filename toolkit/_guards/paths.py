@@ -235,18 +235,14 @@ class KernelLookup:
         resolve = self.BENEATH | self.NO_MAGIC_LINKS | (0 if links else self.NO_LINKS)
         how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
         path = os.fsencode("/".join(names) or ".")
+        size, number = ctypes.c_size_t(ctypes.sizeof(how)), ctypes.c_long(self.NUMBER)
         for _ in range(self.TRIES):
-            opened = self._call_openat2(directory, path, how)
+            opened = self._system_call(number, ctypes.c_long(directory), ctypes.c_char_p(path), ctypes.byref(how), size)
             if opened >= 0:
-                return opened
+                return int(opened)
             if ctypes.get_errno() not in self.AGAIN:
                 break
         raise _make_error(ctypes.get_errno())
-
-    def _call_openat2(self, directory: int, path: bytes, how: ctypes.Array[ctypes.c_uint64]) -> int:
-        size = ctypes.c_size_t(ctypes.sizeof(how))
-        number = ctypes.c_long(self.NUMBER)
-        return int(self._system_call(number, ctypes.c_long(directory), ctypes.c_char_p(path), ctypes.byref(how), size))
 
 
 def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:

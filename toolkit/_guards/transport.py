@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import httpcore2
@@ -109,12 +109,14 @@ class _NetworkStream(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        with _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError), self._close_on_error():
+        with ExitStack() as on_error, _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            on_error.callback(self.close)
             self._socket = ssl_context.wrap_socket(
                 self._socket, server_hostname=server_hostname, do_handshake_on_connect=False
             )
             self._set_timeout(timeout)  # notices a cancellation that came before `_shut_down` could reach this socket
             self._socket.do_handshake()
+            on_error.pop_all()
         return self
 
     def close(self) -> None:
@@ -134,14 +136,6 @@ class _NetworkStream(httpcore2.NetworkStream):
         # Closing would not wake a reader; the `shutdown` of a TLS socket would take the TLS state from the reader.
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    @contextmanager
-    def _close_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
 
 
 @contextmanager

@@ -420,13 +420,8 @@ def split_chunks(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[st
     Args:
         text: The text.
         size: Maximum characters of a chunk.
-        overlap: Approximate number of them that repeat the end of the chunk before.
-
-    Raises:
-        ValueError: The overlap is negative, or more than half of the size.
+        overlap: Approximate number of them that repeat the end of the chunk before, at most half of the size.
     """
-    if not 0 <= overlap <= size // 2:
-        raise ValueError(f"overlap={overlap} is not from 0 to half of size={size}.")
     chunks, start = [], 0
     while start < len(text):
         end = _find_end(text, start, size)

@@ -119,15 +119,9 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
 
 
 def _list_texts(sizes: dict[str, int]) -> str:
-    listed = [f"{key} ({_format_size(size)})" for key, size in list(sizes.items())[:MAX_LISTED]]
+    listed = [f"{key} ({size} bytes)" for key, size in list(sizes.items())[:MAX_LISTED]]
     more = [f"and {len(sizes) - MAX_LISTED} more"] if len(sizes) > MAX_LISTED else []
     return ", ".join((*listed, *more)) or "(empty)"
-
-
-def _format_size(size: int) -> str:
-    if size < 1024:
-        return f"{size} bytes"
-    return f"{size / 1024:.1f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
 
 
 def _count_bytes(text: str) -> int:

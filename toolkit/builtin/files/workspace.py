@@ -257,17 +257,13 @@ class Workspace:
             for entry in self.list_entries(directory):
                 check()
                 is_file = entry.is_file(follow_symlinks=False)
-                if is_file or _is_wanted(entry):
+                if is_file or (entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)):
                     entries.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
         except OSError as error:
             # A directory further down may have been removed or closed meanwhile, or its path is too long.
             if is_start or error.errno == errno.E2BIG:
                 raise
         return sorted(entries)
-
-
-def _is_wanted(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
 
 
 def _limit_checks(check: Callable[[], object], maximum: int) -> Callable[[], None]:

@@ -211,8 +211,8 @@ class Scheduler:
                 yield retried
         for action in self._store.actions():
             now = self._clock()
-            claimed = self._store.claim(action, _advance(action, now), now) if _is_due(action, now) else None
-            if claimed is not None:
+            is_due = action.enabled and action.next_run <= now
+            if is_due and (claimed := self._store.claim(action, _advance(action, now), now)):
                 yield claimed
 
     async def _run_firing(
@@ -289,10 +289,6 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
     if tool.name in firing.action.planned_tools:
         return True
     return Deny(f"{tool.name} was not planned when this action was scheduled.")
-
-
-def _is_due(action: Action, now: float) -> bool:
-    return action.enabled and action.next_run <= now
 
 
 def _advance(action: Action, now: float) -> Action:
