@@ -25,6 +25,7 @@ from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
+from toolkit._lazy import render_html
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
@@ -138,8 +139,7 @@ class Toolbox:
             raise DefinitionError(
                 f"No method of {owner.__qualname__} is a tool: decorate those that a model may call with @tool."
             )
-        box = cls([instance])
-        return box.prefixed(prefix) if prefix else box
+        return cls([instance]).prefixed(prefix)
 
     @property
     def references(self) -> bool:
@@ -187,8 +187,7 @@ class Toolbox:
         given = {made.name: made for made in self._make_tools(tools)}
         with table_lock:
             for name in given:
-                if name not in self.bindings._tools:
-                    raise ToolNotFoundError(f"There is no tool {name!r} to replace{suggest(name, self.names)}")
+                _ = self[name]
             self.bindings._tools = {**self.bindings._tools, **given}
 
     def remove(self, *names: str) -> None:
@@ -512,9 +511,7 @@ class Toolbox:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
 
     def _repr_html_(self) -> str:
-        from toolkit.display.cards import render_toolbox  # only a notebook asks
-
-        return render_toolbox(self)
+        return render_html(self, "render_toolbox")
 
     def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
         made = chain.from_iterable(map(list_tools, items))
@@ -539,8 +536,8 @@ class Toolbox:
         if not calls and (other := find_dialect(reply)):
             raise ValueError(f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}.")
         results = await parallel.all(calls)
-        shown = map(parallel.dispatcher.truncate, calls, results)
-        return dialect.render_results([*zip(calls, shown)], specs)
+        truncated = map(parallel.dispatcher.truncate, calls, results)
+        return dialect.render_results([*zip(calls, truncated)], specs)
 
     async def _call(
         self,
@@ -568,11 +565,7 @@ class Toolbox:
         return [await parallel.first(calls, needs_success=wait == "success")]
 
     def _make_dispatcher(self, approve: Approver | None, hint: str = "") -> Dispatcher:
-        """Make the dispatcher of calls without a run.
-
-        Args:
-            approve: Asked about each call.
-            hint: What the refusal of a call says to the application, where there is nobody to ask.
+        """Make the dispatcher of calls without a run; `hint` is added to a refusal for the lack of an approver.
 
         Raises:
             TypeError: `approve` is not a function.

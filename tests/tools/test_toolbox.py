@@ -296,7 +296,7 @@ def test_replace_nothing() -> None:
     """A tool that is missing cannot be replaced; the message lists the others, and nothing changes."""
     box = Toolbox([add, double])
 
-    with pytest.raises(DefinitionError, match="no tool 'later' to replace. There is: add, double"):
+    with pytest.raises(DefinitionError, match="no tool 'later'. There is: add, double"):
         box.replace(tool(name="add")(double), later)
     assert [add] == [made for made in box if made.name == "add"]
 

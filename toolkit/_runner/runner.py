@@ -38,7 +38,7 @@ from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, Controls, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, name_sub_agent
 from toolkit._toolbox import Toolbox
-from toolkit._tools.addable import Addable, Delegate
+from toolkit._tools.addable import Addable
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 from toolkit.models import Model
@@ -54,7 +54,7 @@ T = TypeVar("T", default=str)  # where nothing says what the answer has to be, i
 
 
 @check_methods(RUN_HINTS)
-class Runner(Controls, Delegate):
+class Runner(Controls):
     """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
 
     `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them. `limits` holds the
@@ -400,7 +400,6 @@ class Runner(Controls, Delegate):
         """
         return self._factory.fingerprint()
 
-    @override
     def as_tool(
         self,
         name: str | None = None,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.delegation import ModuleRunner
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.tool import Tool, find_module, refuse_unbound
 from toolkit.errors import DefinitionError
@@ -44,18 +44,6 @@ class ToolSource(Protocol):
         ...
 
 
-class Delegate(ABC):
-    """Base of what is itself one tool for others: a Runner."""
-
-    @abstractmethod
-    def as_tool(self) -> AnyTool:
-        """Make the tool.
-
-        Raises:
-            DefinitionError: It has no name.
-        """
-
-
 def is_source(item: object) -> TypeGuard[ToolSource]:
     """Return whether an item is a source of tools."""
     return isinstance(item, ToolSource) and not inspect.isclass(item)
@@ -83,9 +71,10 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         written: Any = item
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
-    if isinstance(item, Delegate):
-        return [item.as_tool()]
-    if hasattr(item, "as_tool"):
+    as_tool: Any = getattr(item, "as_tool", None)
+    if as_tool and item is not owner and isinstance(item, ModuleRunner):
+        return [as_tool()]
+    if as_tool:
         raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
     if item is None:
         raise DefinitionError("tool must not be None: was a function called whose result is no tool?")

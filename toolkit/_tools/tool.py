@@ -373,7 +373,7 @@ class Tool(Generic[P, R]):
             return _find_in_module, place
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
         if not isinstance(home, Tool):
-            return _rebuild, (self.handler, values)
+            return partial(Tool, handler=self.handler, **values), ()
         function = self._function
         bound = (function.instance,) if isinstance(function, MethodHandler) else ()
         carried = None if function is self.handler else cast("DeclaredHandler", self.handler).of(None)
@@ -454,10 +454,6 @@ def _find_in_module(module: str | None, qualname: str) -> Any:
     for part in qualname.split("."):
         place = inspect.getattr_static(place, part, None)
     return getattr(place, "__func__", place)
-
-
-def _rebuild(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
-    return Tool(handler=handler, **values)
 
 
 def _rebuild_from_home(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse, takewhile
 from typing import Any
@@ -123,9 +123,11 @@ class SmallCalls(Calls):
             return {**sampling, "messages": messages, **output_format}
         if not request.tools:
             return {**CALL_SAMPLING, "messages": list(map(render_plain_message, request.messages)), **output_format}
+        instructions = " ".join(message.text for message in request.messages if isinstance(message, SystemMessage))
         if not _is_call_due(request):
-            return {**ANSWER_SAMPLING, "messages": talk_messages(question.text, _join_instructions(request.messages))}
-        messages = call_messages(request.tools, question.text, _join_instructions(request.messages))
+            messages = _make_conversation(f"{TALK} {instructions}", SMALL_TALK, question.text)
+            return {**ANSWER_SAMPLING, "messages": messages}
+        messages = call_messages(request.tools, question.text, instructions)
         return {**CALL_SAMPLING, "messages": messages, "response_format": response_format(call_schema(request.tools))}
 
     def has_public_text(self, request: ModelRequest) -> bool:
@@ -171,16 +173,14 @@ def _stem_words(text: str) -> set[str]:
 def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = "") -> list[dict[str, Any]]:
     """Make the conversation that ends in one call."""
     examples = (_make_example(spec, shift) for shift, spec in enumerate(tools))
-    system = {"role": "system", "content": f"{TASK} {instructions}".strip()}
-    return [system, *_list_turns(examples), {"role": "user", "content": question}]
+    return _make_conversation(f"{TASK} {instructions}", examples, question)
 
 
 def answer_messages(question: str, results: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Make the conversation that ends in one sentence."""
     given = "\n".join(result.text for result in results)
     examples = ((f"Question: {asked}\nResult: {result}", answer) for asked, result, answer in ANSWERS)
-    system = {"role": "system", "content": ANSWER}
-    return [system, *_list_turns(examples), {"role": "user", "content": f"Question: {question}\nResult: {given}"}]
+    return _make_conversation(ANSWER, examples, f"Question: {question}\nResult: {given}")
 
 
 def failure_grammar(failed: Sequence[ToolMessage]) -> str:
@@ -201,14 +201,12 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     return {"x-guidance": GUIDANCE, **bare}
 
 
-def talk_messages(question: str, instructions: str = "") -> list[dict[str, Any]]:
-    """Make the conversation that ends in an answer to small talk."""
-    system = {"role": "system", "content": f"{TALK} {instructions}".strip()}
-    return [system, *_list_turns(iter(SMALL_TALK)), {"role": "user", "content": question}]
-
-
-def _join_instructions(messages: Sequence[Message]) -> str:
-    return " ".join(message.text for message in messages if isinstance(message, SystemMessage))
+def _make_conversation(system: str, examples: Iterable[tuple[str, str]], request: str) -> list[dict[str, Any]]:
+    return [
+        {"role": "system", "content": system.strip()},
+        *({"role": role, "content": text} for pair in examples for role, text in zip(("user", "assistant"), pair)),
+        {"role": "user", "content": request},
+    ]
 
 
 def _last_question(messages: Sequence[Message]) -> UserMessage:
@@ -224,12 +222,6 @@ def _last_results(messages: Sequence[Message]) -> list[ToolMessage]:
 def _is_of_results(message: Message) -> bool:
     """Return whether a message has the images and files of results, which the model cannot see."""
     return isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
-
-
-def _list_turns(pairs: Iterator[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    for request, reply in pairs:
-        yield {"role": "user", "content": request}
-        yield {"role": "assistant", "content": reply}
 
 
 def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
