@@ -12,9 +12,8 @@ Files, each importing only those below it:
     decorator        `@tool`
     tool             Tool
     from_schema      declarations by a JSON Schema or by types
-    undo             the values of a call that a tool's `undo` takes
     invocation       parse arguments, call the handler, make the result
-    handlers         bound functions, latent tools, and tools without a function
+    handlers         bound functions, latent tools, tools without a function; and the values that an `undo` takes
     functions        Python functions, called with the values of a call
     results          values and exceptions as results: text, images and files
     foreign_values   values of other packages, as data, text or a picture

@@ -4,6 +4,8 @@ FunctionHandler   a Python function, in `functions`
 BoundHandler      a declared tool, executed by a function that takes its parameters
 LatentHandler     a declared tool that the model answers itself, without code
 UnboundHandler    a declared tool whose activity is not bound yet: refuses each call
+
+The names of a function's parameters decide which values it takes; so do those of a tool's `undo`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import NoneType
 from typing import Any, TypeAlias, get_origin
 
 from pydantic_core import from_json, to_json
@@ -37,7 +40,7 @@ from toolkit._schema.function_schema import (
     ReturnType,
     get_fields,
 )
-from toolkit._schema.signature import pick_value
+from toolkit._schema.signature import pick_value, read_annotations
 from toolkit._tools.functions import Action, FunctionHandler
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 
@@ -114,7 +117,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _REST = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
-def list_value_names(accepted: ArgumentSchema) -> Collection[str]:
+def _list_value_names(accepted: ArgumentSchema) -> Collection[str]:
     """Return the names by which Python code knows the values."""
     return accepted.names if isinstance(accepted, TypeSchema) else accepted.schema["properties"]
 
@@ -412,7 +415,7 @@ class BoundHandler(DeclaredHandler):
     @cached_property
     def value_names(self) -> Collection[str]:
         """The names of the declared parameters."""
-        return list_value_names(self.interface.argument_schema)
+        return _list_value_names(self.interface.argument_schema)
 
     @cached_property
     def _rest(self) -> str:
@@ -438,3 +441,61 @@ class BoundHandler(DeclaredHandler):
         if not self._rest:
             raise TypeError(f"{self.function.origin} takes no {next(iter(other))!r}; see Toolbox.check()")
         return {name: value for name, value in values.items() if name in names} | {self._rest: other}
+
+
+@dataclass(frozen=True)
+class UndoPlan:
+    """The values of a call that the function which undoes it takes.
+
+    Attributes:
+        handler: The handler of the tool.
+        arguments: Names of the arguments.
+        result: The parameter that gets the result; empty if there is none.
+        rest: The parameter that gets the other arguments; empty if there is none.
+    """
+
+    handler: Handler
+    arguments: tuple[str, ...]
+    result: str
+    rest: str
+
+    def fit(self, values: Mapping[str, Any], result: Any) -> dict[str, Any]:
+        """Arrange the validated arguments of a call and its result; defaults are added to arguments left out."""
+        whole = make_default_filler(self.handler.argument_schema)(dict(values))
+        fitted = {name: whole[name] for name in self.arguments if name in whole}
+        if self.result:
+            fitted[self.result] = result
+        if self.rest:
+            fitted[self.rest] = {name: value for name, value in whole.items() if name not in fitted}
+        return fitted
+
+
+def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
+    """Decide what a function takes of the calls that it undoes.
+
+    Args:
+        handler: The handler of the tool.
+        function: The handler of the function.
+
+    Raises:
+        DefinitionError: It needs more than the arguments and the result.
+    """
+    interface = handler.interface
+    if isinstance(interface, FunctionHandler):
+        known: Collection[str] = interface.signature.declared
+        returned = read_annotations(interface.signature.source).get(
+            "return", ""
+        )  # maybe a name that is not defined yet
+    else:
+        known, returned = _list_value_names(interface.argument_schema), ""
+    parameters = [p for p in function.signature.parameters if not p.is_injected]
+    named = [p for p in parameters if p.kind not in _REST]
+    others = [p.name for p in named if p.name not in known and p.is_required]
+    if len(others) > 1 or (others and returned in (None, NoneType, "None")):
+        what = "one parameter gets the result" if len(others) > 1 else "the tool returns nothing"
+        raise DefinitionError(
+            f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. The others "
+            f"are named as the tool's: {', '.join(known) or 'it has none'}."
+        )
+    rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
+    return UndoPlan(handler, tuple(p.name for p in named if p.name in known), "".join(others), rest)

@@ -34,10 +34,9 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
     from toolkit._dialects.catalog import DialectName
     from toolkit._messages import ToolResult, ToolSpec
     from toolkit._schema.arguments import RawArguments
-    from toolkit._tools.handlers import DeclaredHandler, Handler
+    from toolkit._tools.handlers import DeclaredHandler, Handler, UndoPlan
     from toolkit._tools.invocation import Invocation
     from toolkit._tools.scope import Scope
-    from toolkit._tools.undo import UndoPlan
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -251,7 +250,7 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: It takes something else.
         """
-        from toolkit._tools.undo import plan_undo  # few tools have one
+        from toolkit._tools.handlers import plan_undo  # slow to load, and few tools have one
 
         return plan_undo(self.handler, take_function(self.settings.undo))
 
