@@ -227,13 +227,13 @@ class _WaitingCall:
 class Notebook(Console):
     """An approver that asks in a notebook: by buttons where they work, else as `Console` does at a terminal.
 
-    Buttons take the extra `notebook`, and a kernel that hears them while a cell runs: ipykernel 7.4 or later with
-    `await runner.arun(...)`, and any kernel with `runner.start(...)`, once the cell has ended. Where the buttons do not
-    answer within five seconds, and in `runner.run(...)`, which keeps the kernel busy, the field of `input()` is used,
-    which every front end has. Without a front end nobody can be asked.
+    Buttons take the extra `notebook`, and a kernel that receives clicks while a cell runs: ipykernel 7 in JupyterLab
+    4.4 or later; ipykernel 7.4 elsewhere, with `await runner.arun(...)`; any kernel with `runner.start(...)`, once the
+    cell has ended. Where no button answers within five seconds, the field of `input()` is used, which every front end
+    has. Without a front end nobody can be asked.
     """
 
-    _has_buttons = True
+    _without_buttons: frozenset[bool] = frozenset()  # on the main thread (True), on another one (False)
 
     @property
     def can_ask(self) -> bool:
@@ -247,15 +247,16 @@ class Notebook(Console):
 
     @override
     def _ask(self, request: ApprovalRequest) -> Verdict:
-        is_busy = threading.current_thread() is threading.main_thread()  # no message arrives
-        if self._read is None and self._has_buttons and not is_busy and self._is_in_kernel and has_widgets():
+        is_main = threading.current_thread() is threading.main_thread()
+        has_buttons = is_main not in self._without_buttons and has_widgets()
+        if self._read is None and has_buttons and self._is_in_kernel:
             pending = request.to_pending(_describe_origin(request).rstrip())
             question = Question(render_pending(pending, sys.maxsize))  # whole: what is approved has been seen
             question.display()
             if question.wait_until_ready(READY_SECONDS):
                 return _wait_for_button(question, request)
             question.remove()
-            self._has_buttons = False
+            self._without_buttons |= {is_main}
         return super()._ask(request)
 
 

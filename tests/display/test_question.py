@@ -164,6 +164,7 @@ class Kernel:
         self.client = client
         self.comm = ""
         self.card = ""
+        self.subshell: dict[str, str] = {}  # in the header of what the widget sends
         self.states = list[str]()
         self.texts = list[str]()
 
@@ -190,7 +191,14 @@ class Kernel:
     def send(self, content: dict[str, Any]) -> None:
         """Send a message of the widget's script."""
         data = {"method": "custom", "content": content}
-        self.client.shell_channel.send(self.client.session.msg("comm_msg", {"comm_id": self.comm, "data": data}))
+        message = self.client.session.msg("comm_msg", {"comm_id": self.comm, "data": data})
+        message["header"] |= self.subshell
+        self.client.shell_channel.send(message)
+
+    def create_subshell(self) -> None:
+        """Send what the widget sends to a thread of its own, as JupyterLab does."""
+        self.client.control_channel.send(self.client.session.msg("create_subshell_request", {}))
+        self.subshell = {"subshell_id": self.client.get_control_msg(timeout=60)["content"]["subshell_id"]}
 
 
 def is_reply(message: dict[str, Any], request: str) -> bool:
@@ -264,8 +272,18 @@ def test_front_end_without_buttons(kernel: Kernel) -> None:
 
 
 def test_busy_kernel(kernel: Kernel) -> None:
-    """A plain run keeps the kernel busy, so nothing waits for a button that it would not hear."""
-    printed = kernel.run('print(runner.run("Go").calls[0].result.text)', None)
+    """A plain run keeps the main thread busy; a front end that has a subshell is heard all the same."""
+    kernel.create_subshell()
+    printed = kernel.run('print(runner.run("Go"))', {"type": "answer", "approved": True, "reason": ""})
+
+    assert "Done.\n" == printed
+    assert ["Approved"] == kernel.states
+
+
+def test_busy_kernel_without_a_subshell(kernel: Kernel) -> None:
+    """A plain run hears no button of another front end, and gives it up."""
+    code = 'import toolkit.approvers\ntoolkit.approvers.READY_SECONDS = 0.1\nresult = runner.run("Go")\n'
+    printed = kernel.run(code + "print(result.calls[0].result.text)", {"type": "answer", "approved": True})
 
     assert "could not be completed; the tool was not run" in printed
-    assert "" == kernel.card
+    assert "deleted" not in printed

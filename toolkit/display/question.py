@@ -66,7 +66,7 @@ class Question:
         self._changed = threading.Condition()
         self._is_ready = False
         self._answer: tuple[bool, str] | None = None
-        self.widget = _make_widget_class()(card=card) if widget is None else widget
+        self.widget = _make_widget(card) if widget is None else widget
         self.widget.on_msg(self._receive)
 
     def display(self) -> None:
@@ -107,6 +107,13 @@ class Question:
 def has_widgets() -> bool:
     """Return whether the package for widgets is installed."""
     return find_spec("anywidget") is not None and find_spec("IPython") is not None
+
+
+def _make_widget(card: str) -> Any:
+    widget = _make_widget_class()(card=card)
+    # ipykernel 7.4 gives what a front end sends to the thread that has made the widget, and that one may wait here.
+    vars(widget.comm or widget).pop("_reply_subshell_id", None)
+    return widget
 
 
 @cache
