@@ -848,15 +848,6 @@ def test_primitives_in_parts(server: Server) -> None:
     )
 
 
-def test_files_of_a_composition(server: Server) -> None:
-    """A binary member is a file also where a part of a composed schema declares it."""
-    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    declared = body({"allOf": [{"type": "object", "properties": {"f": files}}]}, "multipart/form-data")
-    call(make_tool(operation(declared, method="post"), base_url=server.base_url), body={"f": ["a"]})
-
-    assert b'name="f"; filename="f"\r\nContent-Type: application/octet-stream\r\n\r\na' in server.requests[0].body
-
-
 @pytest.mark.parametrize(
     ("media_type", "received"),
     [("application/json", "application/vnd.api+json"), ("multipart/form-data", "multipart/form-data; boundary=")],

@@ -262,7 +262,7 @@ class RemoteSource:
             **declaration,
             "trust": "foreign",
             "title": title[:MAX_TITLE],
-            "description": _shorten(description),
+            "description": shorten_description(description),
             **self._options,
         }
         accepts = _clean(accepts)
@@ -342,7 +342,8 @@ def _clean(schema: Any) -> Any:
     return {key: part if key in VALUES else _clean(part) for key, part in schema.items()} | texts
 
 
-def _shorten(text: str) -> str:
+def shorten_description(text: str) -> str:
+    """Cut a description to MAX_DESCRIPTION characters."""
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
 
 

@@ -57,14 +57,13 @@ from toolkit.sources.openapi.request import (
 )
 from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
+from toolkit.sources.remote import MAX_TITLE, shorten_description
 
 __all__ = ["openapi_tools"]
 
 if TYPE_CHECKING:
     from toolkit._tools.handlers import Declaration, DeclaredHandler
 
-MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
-MAX_TITLE = 100  # characters
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 TIMEOUT = 30.0  # seconds
 MAX_REDIRECTS = 5
@@ -218,8 +217,7 @@ def _describe(operation: Operation) -> str:
     spec = operation.spec
     mark = "Deprecated." if spec.deprecated else ""
     texts = [mark, spec.summary.strip(), "" if spec.description == spec.summary else spec.description.strip()]
-    text = "\n\n".join(filter(None, texts)) or operation.label
-    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
+    return shorten_description("\n\n".join(filter(None, texts)) or operation.label)
 
 
 @dataclass(frozen=True)

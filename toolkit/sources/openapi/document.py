@@ -128,34 +128,34 @@ def parse_yaml(text: str) -> Any:
     import yaml
 
     try:
-        _check_depth(yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-        return _construct(_make_loader()(text))
+        _check_size(yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return yaml.load(text, _make_loader())  # noqa: S506  a safe one
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DefinitionError(f"The OpenAPI document is neither JSON nor YAML: {error}") from error
 
 
-def _check_depth(events: Iterable[Any]) -> None:
-    """Refuse a deep document before it is composed: libyaml's composer recurses in C, and overflows its stack."""
-    depth = 0
+def _check_size(events: Iterable[Any]) -> None:
+    """Refuse a document that is deep, or large with its aliases, before it is composed.
+
+    libyaml's composer recurses in C, and overflows its stack. A node counts as often as aliases repeat it.
+    """
+    sizes, parents, count = dict[Any, int](), list[tuple[Any, int]](), 0
     for event in events:
         kind = type(event).__name__
-        depth += kind in ("SequenceStartEvent", "MappingStartEvent")
-        depth -= kind in ("SequenceEndEvent", "MappingEndEvent")
-        if depth > MAX_DEPTH:
+        if kind in ("SequenceStartEvent", "MappingStartEvent"):
+            parents.append((event.anchor, count))
+            count += 1
+        elif kind in ("SequenceEndEvent", "MappingEndEvent"):
+            anchor, before = parents.pop()
+            sizes[anchor] = count - before
+        elif kind in ("AliasEvent", "ScalarEvent"):
+            count += sizes.get(event.anchor, 1) if kind == "AliasEvent" else 1
+        if len(parents) > MAX_DEPTH:
             raise DefinitionError(f"The OpenAPI document has more than {MAX_DEPTH} levels of nesting.")
-
-
-def _construct(loader: Any) -> Any:
-    """Build the values; nodes are counted before, since merging copies them."""
-    try:
-        node = loader.get_single_node()
-        if _count_nodes(node, {}) > MAX_NODES:
+        if count > MAX_NODES:
             raise DefinitionError(
                 f"The OpenAPI document has more than {MAX_NODES:,} keys and values: use fewer aliases."
             )
-        return None if node is None else loader.construct_document(node)
-    finally:
-        loader.dispose()
 
 
 def _make_loader() -> Any:
@@ -168,17 +168,6 @@ def _make_loader() -> Any:
         Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"), list(first))
     Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
     return Loader
-
-
-def _count_nodes(node: Any, known: dict[int, int]) -> int:
-    """Count nodes; a shared one counts as often as it is used."""
-    if not isinstance(getattr(node, "value", None), list):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = MAX_NODES  # a node that contains itself is endless
-        inner = (each for part in node.value for each in (part if isinstance(part, tuple) else (part,)))
-        known[id(node)] = 1 + sum(_count_nodes(each, known) for each in inner)
-    return known[id(node)]
 
 
 @dataclass(frozen=True)
@@ -204,15 +193,10 @@ class Operation:
         """Method and path, as in `GET /pets`."""
         return f"{self.method} {self.path}".strip()
 
-    @property
-    def selectors(self) -> Collection[str]:
-        """Texts that select it, besides its path."""
-        return {self.name, self.spec.operation_id, *self.spec.tags} - {""}
-
     def matches(self, word: str) -> bool:
         """Return whether a word selects it: its name, operation id or tag, or its path or a parent of that."""
         if word[:1] != "/":
-            return word in self.selectors
+            return word != "" and word in (self.name, self.spec.operation_id, *self.spec.tags)
         return self.path == word or self.path.startswith(f"{word.rstrip('/')}/")
 
 
@@ -221,12 +205,11 @@ def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
     taken = set[str]()
     named = []
     for each in _iterate_operations(source, root):
-        default = re.sub(r"[^A-Za-z0-9]+", "_", f"{each.method.lower()}{each.path}").strip("_")
-        name = (
-            _choose_name(_prefix_name(prefix, each.spec.operation_id or default), each.label, taken)
-            if each.method
-            else each.path
-        )
+        name = each.path
+        if each.method:
+            default = re.sub(r"[^A-Za-z0-9]+", "_", f"{each.method.lower()}{each.path}").strip("_")
+            own = each.spec.operation_id or default
+            name = _choose_name(safe_name(f"{prefix}__{own}" if prefix else own), each.label, taken)
         taken.add(name)
         named.append(replace(each, name=name))
     return named
@@ -254,10 +237,6 @@ def _parse_operation(source: Source, method: str, path: str, item: PathItem, par
     except DefinitionError as error:
         known = {"operationId": part["operationId"]} if isinstance(part, dict) and "operationId" in part else {}
         return Operation(method, path, "", OperationObject.model_validate(known), item, str(error))
-
-
-def _prefix_name(prefix: str, name: str) -> str:
-    return safe_name(f"{prefix}__{name}" if prefix else name)
 
 
 def _choose_name(name: str, label: str, taken: Collection[str]) -> str:
@@ -368,11 +347,6 @@ def check_server_url(url: str) -> str:
     if parsed.userinfo or not {"?", "#"}.isdisjoint(url):
         raise DefinitionError("The base address has a user, a query or a fragment: leave it out; auth= takes the keys.")
     return url
-
-
-def join_url(base: str, path: str) -> str:
-    """Append a path to a base URL."""
-    return base.rstrip("/") + path
 
 
 def origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -14,7 +14,6 @@ A file of this machine cannot be sent, since a model would choose it.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -31,12 +30,10 @@ from toolkit.sources.openapi.schema import (
     RequestBody,
     Source,
     get_properties,
-    list_subschemas,
     translate,
 )
 from toolkit.sources.openapi.styles import (
     HEADER_VALUE,
-    Encode,
     apply_style,
     check_header_value,
     drop_nulls,
@@ -146,10 +143,8 @@ def make_inputs(source: Source, operation: Operation, reserved: Collection[tuple
     """
     names = _ArgumentNames()
     specs = [each for each in _list_parameters(source, operation) if _is_argument(each, operation.path, reserved)]
-    used = {place: Counter[str](name for where, name in reserved if where == place) for place in DEFAULT_STYLES}
-    for each in specs:
-        used[each.place][each.name.casefold()] += 1
-    parameters = [Parameter(names.choose(each.name, each.place), each, used[each.place]) for each in specs]
+    used = {*reserved, *((each.place, each.name.casefold()) for each in specs)}
+    parameters = [Parameter(names.choose(each.name, each.place), each, used) for each in specs]
     body = None
     if operation.spec.body is not None:
         request = source.parse(RequestBody, operation.spec.body, "requestBody")
@@ -197,8 +192,7 @@ def _make_schema(source: Source, parameters: list[Parameter], body: Body | None)
         properties |= body.properties
         required += body.required
     whole = {"type": "object", "properties": properties, "required": required}
-    alone: dict[str, Any] = translate(bundle(source.document, part=whole))
-    return {**alone, "required": [name for name in alone["required"] if name in alone["properties"]]}
+    return translate(bundle(source.document, part=whole))
 
 
 def _describe_parameter(spec: ParameterObject) -> dict[str, Any]:
@@ -216,13 +210,13 @@ class Parameter:
     Attributes:
         argument: The model's name for it.
         spec: The parameter object.
-        used: Number of parameters and keys for each name in its place, in lower case: no key of an object may be read
-            as another one of them.
+        used: Places and names, in lower case, of all parameters and keys: no key of an object may be read as another
+            one of them.
     """
 
     argument: str
     spec: ParameterObject
-    used: Mapping[str, int]
+    used: Collection[tuple[str, str]]
 
     @property
     def place(self) -> Place:
@@ -248,23 +242,12 @@ class Parameter:
     def _apply_style(self, value: Any) -> str:
         style = self.spec.style or DEFAULT_STYLES[self.place]
         explode = style in ("form", "deepObject") if self.spec.explode is None else self.spec.explode
-        self._check_keys(list_nested_keys(self.spec.name, value, style, explode=explode))
-        return apply_style(
-            self.spec.name, value, "cookie" if self.place == "cookie" else style, explode=explode, encode=self._encode
-        )
-
-    @property
-    def _encode(self) -> Encode:
-        if self.place == "header":
-            return check_header_value
-        reserved = self.spec.allow_reserved and self.place == "query"
-        return lambda text: percent_encode(text, reserved=reserved)
-
-    def _check_keys(self, keys: list[str]) -> None:
-        own = self.spec.name.casefold()
-        bad = next((key for key in keys if self.used.get(key.casefold(), 0) > (key.casefold() == own)), None)
-        if bad is not None:
-            raise InvalidArguments(f"{self.argument}: the key {bad!r} is the name of another parameter.")
+        for key in list_nested_keys(self.spec.name, value, style, explode=explode):
+            if key.casefold() != self.spec.name.casefold() and (self.place, key.casefold()) in self.used:
+                raise InvalidArguments(f"{self.argument}: the key {key!r} is the name of another parameter.")
+        encode = check_header_value if self.place == "header" else percent_encode
+        style = "cookie" if self.place == "cookie" else style
+        return apply_style(self.spec.name, value, style, explode=explode, encode=encode)
 
 
 @dataclass(frozen=True)
@@ -278,7 +261,7 @@ class Body:
         properties: Schemas by argument.
         required: Arguments that the model must not leave out.
         encoding: Encodings of members, by name.
-        declared: Names of all members in the document, those of responses too.
+        declared: Names of the members of its schema, those of responses too.
         files: Members that are files.
         is_required: Whether a body is always sent.
     """
@@ -320,10 +303,9 @@ class Body:
     def _encode_form(self, value: Mapping[str, Any]) -> str:
         values = {name: drop_nulls(each) for name, each in value.items()}
         known = {name: each for name, each in values.items() if not is_undefined(each)}
-        names = self.declared | known.keys()
-        return "&".join(filter(None, (self._encode_field(name, each, names) for name, each in known.items())))
+        return "&".join(filter(None, (self._encode_field(name, each) for name, each in known.items())))
 
-    def _encode_field(self, name: str, value: Any, others: Collection[str]) -> str:
+    def _encode_field(self, name: str, value: Any) -> str:
         encoding = self.encoding.get(name, _DEFAULT_ENCODING)
         if not encoding.is_styled:
             items = value if isinstance(value, list) and not is_json(encoding.content_type) else [value]
@@ -332,9 +314,9 @@ class Body:
             )
         style = encoding.style or "form"
         explode = style in ("form", "deepObject") if encoding.explode is None else encoding.explode
-        if not set(others).isdisjoint(list_nested_keys(name, value, style, explode=explode)):
+        if not self.declared.isdisjoint(list_nested_keys(name, value, style, explode=explode)):
             raise InvalidArguments(f"{name}: a key in it is the name of another field.")
-        return apply_style(name, value, style, explode=explode, encode=_make_encoder(encoding))
+        return apply_style(name, value, style, explode=explode)
 
     def _make_parts(self, value: Mapping[str, Any]) -> list[Part]:
         items = [
@@ -364,10 +346,6 @@ def _require_object(value: Any) -> Mapping[str, Any]:
     raise InvalidArguments(f"body: a form is an object of its fields, and not {to_text(value)[:50]}.")
 
 
-def _make_encoder(encoding: Encoding) -> Callable[[str], str]:
-    return lambda text: percent_encode(text, reserved=encoding.allow_reserved is True)
-
-
 def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> Body:
     """Choose the media type of a body, and name its arguments.
 
@@ -383,7 +361,8 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
     shape = shape if isinstance(shape, Mapping) else {}
     is_structured = is_json(media_type) or media_type in (FORM, MULTIPART)
     if not is_structured:
-        return _make_whole_body(media_type, request, _describe_text_body(media_type), choose_name)
+        text = {"type": "string", "description": f"The request body, as {media_type}."}
+        return _make_whole_body(media_type, request, text, choose_name)
     if _is_flat(shape, is_required=request.required):
         body = _make_flat_body(media_type, request, shape, choose_name)
     else:
@@ -392,7 +371,7 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
         )
     if is_json(media_type):
         return body
-    members = _collect_members(source, shape)
+    members = get_properties(shape)
     files = frozenset(name for name, part in members.items() if _is_file(source, part))
     return replace(body, encoding=content.encoding, declared=frozenset(members), files=files)
 
@@ -444,20 +423,6 @@ def _make_flat_body(media_type: str, request: RequestBody, shape: Mapping[str, A
     )
 
 
-def _collect_members(source: Source, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect the members that an object may have, from all parts of its schema."""
-    members: dict[str, Any] = {}
-    waiting: list[Any] = [shape]
-    seen = set[int]()
-    while waiting:
-        part = source.resolve(waiting.pop(), "requestBody")
-        if isinstance(part, Mapping) and id(part) not in seen:
-            seen.add(id(part))
-            members |= get_properties(part)
-            waiting += list_subschemas(part)
-    return members
-
-
 def _is_file(source: Source, part: Any) -> bool:
     """Return whether a member, or each of its items, is a file: by format (3.0), media type or empty schema (3.1)."""
     shape = source.resolve(part, "requestBody")
@@ -466,7 +431,3 @@ def _is_file(source: Source, part: Any) -> bool:
     if not isinstance(shape, Mapping):
         return True
     return shape.get("format") == "binary" or "contentMediaType" in shape or not shape
-
-
-def _describe_text_body(media_type: str) -> dict[str, Any]:
-    return {"type": "string", "description": f"The request body, as {media_type}."}

@@ -15,7 +15,6 @@ from urllib.parse import quote, unquote
 import httpx2
 
 from toolkit.errors import DefinitionError, InvalidArguments
-from toolkit.sources.openapi.document import join_url
 from toolkit.sources.openapi.inputs import Inputs, Parameter
 from toolkit.sources.openapi.schema import Place, Root, SecurityScheme, Source
 from toolkit.sources.openapi.styles import HEADER_VALUE, percent_encode
@@ -38,6 +37,7 @@ class RequestBuilder:
     Attributes:
         base: URL that the path follows.
         path: Path with a template for each of its parameters.
+        keys: The caller's keys, by place and name.
         headers: The caller's headers, which override all others.
     """
 
@@ -45,7 +45,7 @@ class RequestBuilder:
     base: str
     path: str
     inputs: Inputs
-    keys: Keys
+    keys: Mapping[str, Mapping[str, str]] = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class RequestBuilder:
         for each in self.inputs.parameters:
             if each.place == "header":
                 check_name(f"parameters: {each.spec.name!r}", each.spec.name)
-        if self.keys.cookies and any(name.lower() == "cookie" for name in self.headers):
+        if self.keys["cookie"] and any(name.lower() == "cookie" for name in self.headers):
             raise DefinitionError("headers= has a Cookie, and auth= a key that goes there. Put that into headers= too.")
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class RequestBuilder:
         Raises:
             InvalidArguments: An argument cannot be encoded.
         """
-        query = "&".join(self._encode_parameters("query", arguments) + _join_pairs(self.keys.query))
-        url = join_url(self.base, self._build_path(arguments)) + (f"?{query}" if query else "")
+        query = "&".join(self._encode_parameters("query", arguments) + _join_pairs(self.keys["query"]))
+        url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.inputs.body.build(arguments) if self.inputs.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
         if "files" in body:  # the client adds the boundary of the parts
@@ -96,9 +96,9 @@ class RequestBuilder:
         headers |= {
             each.spec.name: each.encode(arguments[each.argument]) for each in self._list_given("header", arguments)
         }
-        cookies = "; ".join(self._encode_parameters("cookie", arguments) + _join_pairs(self.keys.cookies))
+        cookies = "; ".join(self._encode_parameters("cookie", arguments) + _join_pairs(self.keys["cookie"]))
         headers |= {"Cookie": cookies} if cookies else {}
-        return {name.lower(): value for name, value in {**headers, **self.keys.headers, **self.headers}.items()}
+        return {name.lower(): value for name, value in {**headers, **self.keys["header"], **self.headers}.items()}
 
     def _encode_parameters(self, place: Place, arguments: Mapping[str, Any]) -> list[str]:
         encoded = (each.encode(arguments[each.argument]) for each in self._list_given(place, arguments))
@@ -127,15 +127,6 @@ def _join_pairs(keys: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Keys:
-    """The keys of one operation's requests, by place: names and values."""
-
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    query: Mapping[str, str] = field(default_factory=dict, repr=False)
-    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True)
 class Security:
     """The document's security schemes, and the caller's keys to them.
 
@@ -154,8 +145,8 @@ class Security:
         """Places and names, in lower case, of all keys."""
         return {(each.place, each.name.casefold()) for each in self.schemes.values() if each.type == "apiKey"}
 
-    def keys(self, alternatives: Sequence[Mapping[str, Any]] | None) -> Keys:
-        """Return the keys of an operation: those of its first alternative for which all keys are given.
+    def keys(self, alternatives: Sequence[Mapping[str, Any]] | None) -> dict[str, dict[str, str]]:
+        """Return an operation's keys by place and name: those of its first alternative for which all keys are given.
 
         Args:
             alternatives: The operation's own alternatives; None for the document's.
@@ -170,7 +161,7 @@ class Security:
             if key in places[place]:
                 raise DefinitionError(f"security: {[*chosen]} has two keys for the {place} {key!r}. Leave one out.")
             places[place][key] = value
-        return Keys(places["header"], places["query"], places["cookie"])
+        return places
 
     def check_used(self, operations: Iterable[Sequence[Mapping[str, Any]] | None]) -> None:
         """Check that every key is sent by some operation.

@@ -13,11 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import to_json
 
 from toolkit._schema.json_schema import map_schemas
 from toolkit._schema.validation.pointers import SchemaDocument
@@ -36,7 +34,6 @@ _MAX_DEFAULT = 200
 _IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
 # Keywords that may reject null without naming a type.
 _CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const"})
-_CHOICES = ("allOf", "anyOf", "oneOf")
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -65,12 +62,11 @@ class Encoding(SpecObject):
     content_type: Text = Field("", alias="contentType")
     style: StyleName | None = None
     explode: bool | None = None
-    allow_reserved: bool | None = Field(None, alias="allowReserved")
 
     @property
     def is_styled(self) -> bool:
         """Whether the style counts, and not the content type: 3.1.1, section Encoding Object."""
-        return (self.style, self.explode, self.allow_reserved) != (None, None, None)
+        return (self.style, self.explode) != (None, None)
 
 
 class MediaType(SpecObject):
@@ -90,7 +86,6 @@ class ParameterObject(SpecObject):
     deprecated: Flag = False
     style: StyleName | None = None
     explode: bool | None = None
-    allow_reserved: Flag = Field(default=False, alias="allowReserved")
     shape: Any = Field({}, alias="schema")
     content: dict[str, MediaType] = {}
 
@@ -189,58 +184,28 @@ class Source:
 
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a schema whose references all lead into its `$defs`."""
-    definitions = schema.get("$defs", {})
-    if b'"readOnly":true' in to_json(schema):  # finding it in compositions takes long, and few bodies have it
-        schema = map_schemas(schema, partial(_drop_read_only_required, definitions=definitions))
-    translated: dict[str, Any] = map_schemas(schema, partial(_translate_node, definitions=definitions))
+    definitions, read_only = schema.get("$defs", {}), set[str]()
+
+    def drop_read_only(node: Node) -> Node:
+        names = {name for name, part in get_properties(node).items() if _is_read_only(part, definitions)}
+        read_only.update(names)
+        if not names:
+            return node
+        return {**node, "properties": {name: part for name, part in node["properties"].items() if name not in names}}
+
+    def drop_required(node: Node) -> Node:
+        """Require no property that was left out here, or in another part of a composition."""
+        if not isinstance(node.get("required"), list):
+            return node
+        left_out = read_only - get_properties(node).keys()
+        return {**node, "required": [name for name in node["required"] if name not in left_out]}
+
+    written = map_schemas(schema, drop_read_only)
+    translated: dict[str, Any] = map_schemas(written, lambda node: _translate_node(drop_required(node)))
     return translated
 
 
-def _drop_read_only_required(node: Node, definitions: Mapping[str, Any]) -> Node:
-    """Require no property that is left out, in any part of a composition."""
-    if node.keys().isdisjoint(("required", *_CHOICES)):
-        return node
-    names = {name for part in _list_parts(node, definitions) for name in _list_read_only(part, definitions)}
-    return _remove_required(node, names) if names else node
-
-
-def _list_parts(node: Any, definitions: Mapping[str, Any]) -> list[Node]:
-    """List a schema and all schemas that it is composed of, references included."""
-    parts: list[Node] = []
-    waiting, seen = [node], set[str]()
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, dict):
-            continue
-        parts.append(part)
-        waiting += list_subschemas(part)
-        name = _get_reference_name(part)
-        if name in definitions and name not in seen:
-            seen.add(name)
-            waiting.append(definitions[name])
-    return parts
-
-
-def _get_reference_name(part: Mapping[str, Any]) -> str:
-    return str(part.get("$ref", "")).removeprefix("#/$defs/")
-
-
-def _remove_required(node: Any, names: set[str]) -> Any:
-    """Remove names from `required`, in all parts of a composition that are not references."""
-    if not isinstance(node, dict):
-        return node
-    choices = [word for word in _CHOICES if isinstance(node.get(word), list)]
-    changed: Node = {word: [_remove_required(each, names) for each in node[word]] for word in choices}
-    if isinstance(node.get("required"), list):
-        changed["required"] = [name for name in node["required"] if name not in names]
-    return {**node, **changed}
-
-
-def _translate_node(node: Node, definitions: Mapping[str, Any]) -> Node:
-    left_out = _list_read_only(node, definitions)
-    if left_out:
-        properties = {name: part for name, part in node["properties"].items() if name not in left_out}
-        node = {**node, "properties": properties}
+def _translate_node(node: Node) -> Node:
     rest = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
     return _add_null(_convert_bounds({**rest, **_describe_default(node)}), is_nullable=node.get("nullable") is True)
 
@@ -277,7 +242,7 @@ def _add_null(node: Node, *, is_nullable: bool) -> Node:
     return {"anyOf": [rest, {"type": "null"}], **description}
 
 
-def is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
+def _is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
     """Return whether a property belongs to responses only."""
     seen = set[str]()
     while isinstance(schema, Mapping) and schema.get("readOnly") is not True:
@@ -287,15 +252,6 @@ def is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
         seen.add(name)
         schema = definitions[name]
     return isinstance(schema, Mapping)
-
-
-def _list_read_only(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
-    return [name for name, part in get_properties(node).items() if is_read_only(part, definitions)]
-
-
-def list_subschemas(node: Mapping[str, Any]) -> list[Any]:
-    """List the schemas under `allOf`, `anyOf` and `oneOf`."""
-    return [each for word in _CHOICES if isinstance(node.get(word), list) for each in node[word]]
 
 
 def get_properties(node: Mapping[str, Any]) -> dict[str, Any]:

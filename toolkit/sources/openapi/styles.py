@@ -20,8 +20,6 @@ from toolkit.errors import InvalidArguments
 
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
-# Reserved characters of RFC 3986 that mean nothing in a query, nor in a form.
-RESERVED = ":/?@!$'()*,"
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,9 @@ def to_text(value: Any, media_type: str = "") -> str:
     return value if isinstance(value, str) and not is_json(media_type) else to_json(value).decode()
 
 
-def percent_encode(text: str, *, reserved: bool = False) -> str:
-    """Encode a text for a URL.
-
-    Args:
-        text: Any text.
-        reserved: Whether to keep `RESERVED` characters.
-    """
-    return quote(text, safe=RESERVED if reserved else "")
+def percent_encode(text: str) -> str:
+    """Encode a text for a URL, all reserved characters included."""
+    return quote(text, safe="")
 
 
 def check_header_value(text: str) -> str:
@@ -111,11 +104,26 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
     if style == "deepObject":
         return "&".join(f"{percent_encode(key)}={encode(to_text(part))}" for key, part in flatten(name, value))
     rule, key = STYLES[style], percent_encode(name)
+
+    def add_name(text: str) -> str:
+        if not rule.is_named:
+            return text
+        return key if rule.first and not text else f"{key}={text}"  # an empty path-style parameter has no `=`
+
     if isinstance(value, dict):
-        return _join_object(rule, key, value, explode=explode, encode=encode)
-    if isinstance(value, list):
-        return _join_array(rule, key, value, explode=explode, encode=encode)
-    return rule.first + _add_name(rule, key, encode(to_text(value)))
+        pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
+        if explode:
+            _check_separable([name for name, _ in pairs], "=")
+        parts = [f"{name}={part}" for name, part in pairs] if explode else [each for pair in pairs for each in pair]
+    elif isinstance(value, list):
+        parts = [encode(to_text(part)) for part in value]
+        parts = [*map(add_name, parts)] if explode else parts
+    else:
+        return rule.first + add_name(encode(to_text(value)))
+    between = rule.separator if explode else rule.delimiter
+    _check_separable(parts, between)
+    text = between.join(parts)
+    return rule.first + (text if explode else add_name(text))
 
 
 def flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -139,32 +147,6 @@ def list_nested_keys(name: str, value: Any, style: str, *, explode: bool) -> lis
     if style == "deepObject":
         return [key for key, _ in flatten(name, value) if key != name]
     return list(value) if explode and isinstance(value, dict) else []
-
-
-def _join_object(rule: Style, key: str, value: Mapping[str, Any], *, explode: bool, encode: Encode) -> str:
-    pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
-    if explode:
-        _check_separable([name for name, _ in pairs], "=")
-        return rule.first + _join(rule.separator, [f"{name}={part}" for name, part in pairs])
-    return rule.first + _add_name(rule, key, _join(rule.delimiter, [each for pair in pairs for each in pair]))
-
-
-def _join_array(rule: Style, key: str, value: list[Any], *, explode: bool, encode: Encode) -> str:
-    parts = [encode(to_text(part)) for part in value]
-    if not explode:
-        return rule.first + _add_name(rule, key, _join(rule.delimiter, parts))
-    return rule.first + _join(rule.separator, [_add_name(rule, key, part) for part in parts])
-
-
-def _add_name(rule: Style, key: str, text: str) -> str:
-    if not rule.is_named:
-        return text
-    return key if rule.first and not text else f"{key}={text}"  # an empty path-style parameter has no `=`
-
-
-def _join(between: str, parts: list[str]) -> str:
-    _check_separable(parts, between)
-    return between.join(parts)
 
 
 def _check_separable(parts: Iterable[str], between: str) -> None:
