@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 logger = logging.getLogger("toolkit")
 
 Tools = Toolbox | Iterable[Addable]
+HIDDEN = (FatalError, Halt, DefinitionError)  # what ends a run says nothing to a model
 
 
 def to_langchain(
@@ -73,7 +74,7 @@ def to_langchain(
         schema = {"title": tool.name, **bridge.schema(tool)}
         return kind(name=tool.name, description=tool.description, args_schema=schema, handle_tool_error=True)
 
-    return [make(tool) for tool in bridge.tools]
+    return bridge.make_all(make)
 
 
 def to_openai_agents(
@@ -111,7 +112,7 @@ def to_openai_agents(
             strict_json_schema=False,
         )
 
-    return [make(tool) for tool in bridge.tools]
+    return bridge.make_all(make)
 
 
 def to_pydantic_ai(
@@ -143,7 +144,7 @@ def to_pydantic_ai(
 
         return pydantic_ai.Tool.from_schema(call, tool.name, tool.description, bridge.schema(tool))
 
-    return [make(tool) for tool in bridge.tools]
+    return bridge.make_all(make)
 
 
 def to_smolagents(
@@ -162,13 +163,13 @@ def to_smolagents(
         TypeError: A tool takes deps, and `context` has none.
     """
     base = load_library("smolagents", "smolagents").Tool
-    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+    bridge = _Bridge(_to_box(tools), "mcp", context, approve, HIDDEN)
 
     def make(tool: AnyTool) -> Any:
         def forward(_: Any, /, *values: Any, **arguments: Any) -> Any:
             if len(values) > len(inputs):
                 raise TypeError(f"{tool.name} takes at most {len(inputs)} arguments.")
-            result = bridge.call_neutrally(tool.name, {**dict(zip(inputs, values)), **arguments})
+            result = bridge.call(tool.name, {**dict(zip(inputs, values)), **arguments})
             if result.is_error:
                 raise Failed(f"{result.text}")
             has_value = result.value is not None and not result.images and not result.files
@@ -187,7 +188,7 @@ def to_smolagents(
         }
         return type("ToolkitTool", (base,), members)()
 
-    return [make(tool) for tool in bridge.tools]
+    return bridge.make_all(make)
 
 
 def to_anthropic(
@@ -207,14 +208,14 @@ def to_anthropic(
         TypeError: A tool takes deps, and `context` has none.
     """
     sdk = load_library("anthropic.lib.tools", "anthropic")
-    bridge = _Bridge(_to_box(tools), "anthropic", context, approve)
+    bridge = _Bridge(_to_box(tools), "anthropic", context, approve, HIDDEN)
 
     def make(tool: AnyTool) -> Any:
         def call(_: Any, given: Any) -> Any:
-            return show(bridge.call_neutrally(tool.name, given))
+            return show(bridge.call(tool.name, given))
 
         async def acall(_: Any, given: Any) -> Any:
-            return show(await bridge.acall_neutrally(tool.name, given))
+            return show(await bridge.acall(tool.name, given))
 
         def show(result: ToolResult) -> Any:
             block = DIALECTS["anthropic"]().render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
@@ -226,7 +227,7 @@ def to_anthropic(
         base = sdk.BetaAsyncBuiltinFunctionTool if is_async else sdk.BetaBuiltinFunctionTool
         return type("ToolkitTool", (base,), {"to_dict": lambda _: definition, "call": acall if is_async else call})()
 
-    return [make(tool) for tool in bridge.tools]
+    return bridge.make_all(make)
 
 
 @dataclass(frozen=True)
@@ -235,44 +236,38 @@ class _Bridge:
 
     Attributes:
         dialect: The wire format of schemas and arguments.
+        hidden: Exceptions that are logged, where the library shows its model every exception.
     """
 
     box: Toolbox
     dialect: str
     context: ToolContext[Any] | None
     approve: Approver | None
+    hidden: tuple[type[Exception], ...] = ()
 
-    @property
-    def tools(self) -> list[AnyTool]:
+    def make_all(self, make: Callable[[AnyTool], Any]) -> list[Any]:
+        """Make a tool of the other library of each one."""
         tools = [*self.box.snapshot().values()]
         for tool in tools:
             check_deps(tool, self.context.deps if self.context else None, CONTEXT_REMEDY)
-        return tools
+        return [*map(make, tools)]
 
     def schema(self, tool: AnyTool) -> dict[str, Any]:
         return _copy(DIALECTS[self.dialect]().form(tool._spec).schema)
 
     def call(self, name: str, arguments: RawArguments) -> ToolResult:
-        results = self.box.call_many([self._read(name, arguments)], self.context, approve=self.approve)
+        try:
+            results = self.box.call_many([self._read(name, arguments)], self.context, approve=self.approve)
+        except self.hidden as error:
+            return _hide(name, error)
         return self._truncate(name, results[0])
 
     async def acall(self, name: str, arguments: RawArguments) -> ToolResult:
-        results = await self.box.acall_many([self._read(name, arguments)], self.context, approve=self.approve)
+        try:
+            results = await self.box.acall_many([self._read(name, arguments)], self.context, approve=self.approve)
+        except self.hidden as error:
+            return _hide(name, error)
         return self._truncate(name, results[0])
-
-    def call_neutrally(self, name: str, arguments: RawArguments) -> ToolResult:
-        """Call for a library that tells its model of every exception."""
-        try:
-            return self.call(name, arguments)
-        except (FatalError, Halt, DefinitionError) as error:
-            return _hide(name, error)
-
-    async def acall_neutrally(self, name: str, arguments: RawArguments) -> ToolResult:
-        """Do what `call_neutrally` does, in the running event loop."""
-        try:
-            return await self.acall(name, arguments)
-        except (FatalError, Halt, DefinitionError) as error:
-            return _hide(name, error)
 
     def _read(self, name: str, arguments: RawArguments) -> ToolCall:
         tool, call = self.box.get(name), ToolCall(name=name, arguments=to_json_text(arguments))

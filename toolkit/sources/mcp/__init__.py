@@ -235,11 +235,11 @@ class MCP(RemoteSource):
             Failed: It cannot be reached, has none, or gave an invalid answer.
             TimedOut: It did not answer in time.
         """
-        return private_loop.run(partial(self._ask, lambda session: session.list_all("prompts")))
+        return private_loop.run(self.alist_prompts)
 
     async def alist_prompts(self) -> list[types.Prompt]:
         """Do what `list_prompts` does, in the running event loop."""
-        return await private_loop.arun(partial(self._ask, lambda session: session.list_all("prompts")))
+        return await self._ask(lambda session: session.list_all("prompts"))
 
     def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
         """Get the messages of a prompt, for `runner.run(messages=...)`; connects first.
@@ -248,13 +248,11 @@ class MCP(RemoteSource):
             Failed: As for `list_prompts`; or there is no such prompt, or not with these arguments.
             TimedOut: It did not answer in time.
         """
-        return make_messages(
-            private_loop.run(partial(self._ask, lambda session: session.get_prompt(name, arguments))).messages
-        )
+        return private_loop.run(partial(self.aget_prompt, name, **arguments))
 
     async def aget_prompt(self, name: str, /, **arguments: str) -> list[Message]:
         """Do what `get_prompt` does, in the running event loop."""
-        result = await private_loop.arun(partial(self._ask, lambda session: session.get_prompt(name, arguments)))
+        result = await self._ask(lambda session: session.get_prompt(name, arguments))
         return make_messages(result.messages)
 
     def list_resources(self) -> list[types.Resource | types.ResourceTemplate]:
@@ -264,11 +262,11 @@ class MCP(RemoteSource):
             Failed: As for `list_prompts`.
             TimedOut: It did not answer in time.
         """
-        return private_loop.run(partial(self._ask, lambda session: session.list_all(*RESOURCES)))
+        return private_loop.run(self.alist_resources)
 
     async def alist_resources(self) -> list[types.Resource | types.ResourceTemplate]:
         """Do what `list_resources` does, in the running event loop."""
-        return await private_loop.arun(partial(self._ask, lambda session: session.list_all(*RESOURCES)))
+        return await self._ask(lambda session: session.list_all(*RESOURCES))
 
     def read_resource(self, uri: str) -> list[str | Image | File]:
         """Read a resource: texts, images and files, as `runner.run` takes them; connects first.
@@ -277,15 +275,11 @@ class MCP(RemoteSource):
             Failed: As for `list_prompts`; or there is no such resource.
             TimedOut: It did not answer in time.
         """
-        return [
-            *map(
-                read_contents, private_loop.run(partial(self._ask, lambda session: session.read_resource(uri))).contents
-            )
-        ]
+        return private_loop.run(partial(self.aread_resource, uri))
 
     async def aread_resource(self, uri: str) -> list[str | Image | File]:
         """Do what `read_resource` does, in the running event loop."""
-        result = await private_loop.arun(partial(self._ask, lambda session: session.read_resource(uri)))
+        result = await self._ask(lambda session: session.read_resource(uri))
         return [*map(read_contents, result.contents)]
 
     async def _ask(self, request: Callable[[Session], Awaitable[T]]) -> T:
@@ -295,12 +289,16 @@ class MCP(RemoteSource):
             Failed: The server cannot be reached, was lost, refused, or gave an invalid answer.
             TimedOut: It did not answer in time.
         """
-        session = await self._get_session()
-        try:
-            with anyio.fail_after(self._timeout):
-                return await request(session)
-        except (MCPError, ValueError, TimeoutError) as error:
-            raise self._explain(error, session) from error
+
+        async def ask() -> T:
+            session = await self._get_session()
+            try:
+                with anyio.fail_after(self._timeout):
+                    return await request(session)
+            except (MCPError, ValueError, TimeoutError) as error:
+                raise self._explain(error, session) from error
+
+        return await private_loop.arun(ask)
 
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
