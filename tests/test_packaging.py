@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,25 @@ def test_python_versions_are_the_same_everywhere(pyproject: dict[str, Any]) -> N
 def test_yaml_parses(name: str) -> None:
     """The files for other tools are YAML objects."""
     assert isinstance(yaml.safe_load((ROOT / name).read_text(encoding="utf-8")), dict)
+
+
+def test_no_entry_point_is_loaded(tmp_path: Path) -> None:
+    """No installed package is loaded because it says so: neither at import, nor by a toolbox or a run."""
+    (tmp_path / "evil.py").write_text("print('loaded')")
+    information = tmp_path / "evil-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    names = ("toolkit", "toolkit.tools", "toolkit.plugins", "toolkit.models", "function_toolkit", "function-toolkit")
+    groups = "".join(f"[{name}]\nevil = evil\n" for name in names)
+    (information / "entry_points.txt").write_text(groups)
+    code = f"""if True:
+        import sys
+        sys.path.append({str(tmp_path)!r})
+        import toolkit.builtin, toolkit.sources.mcp, toolkit.serve.mcp, toolkit.adapters, toolkit.cli
+        from toolkit import Runner, Toolbox
+        from toolkit.testing import ScriptedModel
+        print(Runner(Toolbox([len]), model=ScriptedModel(["done"])).run("go").output)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "done\n" == done.stdout

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import logging
 import math
 import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
@@ -24,7 +26,6 @@ from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_text import escape_invisible
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
@@ -36,10 +37,20 @@ TRIES = 3
 PAUSE = 0.5  # seconds before the second try, and twice as many before the third
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
-# Keywords of a schema that are texts, or values; and what may stand in a text beside what is visible.
-TEXTS = ("title", "description")
-VALUES = frozenset({"default", "const", "enum", "examples"})
-SPACES = "\n\t"
+TEXTS = ("title", "description")  # keywords of a schema
+# What a person does not see, and a model reads: controls, marks of direction, tags, and so on.
+_CONTROLS = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+# Also joiners and selectors, except those of emoji and of letters that are not ASCII, and the first bar of a token of a
+# chat template, such as <|im_start|>.
+_HIDDEN = re.compile(
+    rf"[{_CONTROLS}]"
+    rf"|(?<![^\x00-\x7f\u200c\u200d{_CONTROLS}])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f\u200c\u200d{_CONTROLS}])"
+    rf"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f\u200c\u200d\ufe00-\ufe0f{_CONTROLS}])[\ufe00-\ufe0f]"
+    r"|(?<=<)[|\uff5c](?=[^\s<>|\uff5c]{1,40}[|\uff5c]>)"
+)
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
 
@@ -257,7 +268,7 @@ class RemoteSource:
         async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
             return await call(tool, _arguments, _context)
 
-        title, description = (escape_invisible(declaration[name], SPACES) for name in ("title", "description"))
+        title, description = (escape_hidden(declaration[name]) for name in TEXTS)
         given = {
             **declaration,
             "trust": "foreign",
@@ -265,8 +276,8 @@ class RemoteSource:
             "description": shorten_description(description),
             **self._options,
         }
-        accepts = _clean(accepts)
-        made = Tool.from_models(safe_name(f"{self._prefix}_{self.name}_{name}"), accepts, gives, execute, **given)
+        own_name = safe_name(f"{self._prefix}_{self.name}_{name}")
+        made = Tool.from_models(own_name, _clean(accepts), gives, execute, **given)
         handler: Any = made.handler
         origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
         is_hint = self._options.get("effect") is None
@@ -314,7 +325,7 @@ def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
 
 
 def join_parts(parts: Iterable[Part]) -> str:
-    """Write parts for a model, which sees the images and files beside the text."""
+    """Write parts for a model, which sees the images and files beside the text; what is hidden is escaped."""
     return "\n".join(map(_write_part, parts))
 
 
@@ -328,18 +339,31 @@ def attach_parts(parts: Collection[Part]) -> dict[str, Any]:
 
 def _write_part(part: Part) -> str:
     if isinstance(part, str):
-        return part
+        return escape_hidden(part)
     return "[image]" if isinstance(part, Image) else f"[file {part.name}]"
 
 
+def escape_hidden(text: str) -> str:
+    """Escape what a model would read in a text of another program, and a person would not see."""
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "|" else r"\u007c", text)
+
+
 def _clean(schema: Any) -> Any:
-    """Copy a schema with its titles and descriptions, which a model reads, without what is invisible."""
+    """Copy a schema, which a model reads, with titles and descriptions in which what is hidden is escaped.
+
+    Raises:
+        DefinitionError: Something is hidden in another text, such as a name.
+    """
+    if isinstance(schema, str) and _HIDDEN.search(schema):
+        raise DefinitionError(f"its schema has characters that nobody sees: {escape_hidden(schema)[:MAX_TITLE]}.")
     if isinstance(schema, list):
         return [*map(_clean, schema)]
     if not isinstance(schema, Mapping):
         return schema
-    texts = {key: escape_invisible(schema[key], SPACES) for key in TEXTS if isinstance(schema.get(key), str)}
-    return {key: part if key in VALUES else _clean(part) for key, part in schema.items()} | texts
+    return {
+        _clean(key): escape_hidden(part) if key in TEXTS and isinstance(part, str) else _clean(part)
+        for key, part in schema.items()
+    }
 
 
 def shorten_description(text: str) -> str:

@@ -45,7 +45,7 @@ from a2a.client import A2AClientError
 from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
 from a2a.utils.errors import A2AError
 
-from toolkit.sources.remote import RemoteSource, RunningCall, check_options
+from toolkit.sources.remote import RemoteSource, RunningCall, check_options, escape_hidden
 
 __all__ = ["A2A"]
 
@@ -196,7 +196,7 @@ class A2A(RemoteSource):
                 return f"The A2A agent {self.name!r} cannot be reached: {describe(error)}"
             return LOST.format(name=self.name)
         if isinstance(error, A2AError) and cause is None:
-            return f"The A2A agent {self.name!r} refused the call: {shorten(error.message, MAX_ERROR)}"
+            return f"The A2A agent {self.name!r} refused the call: {escape_hidden(shorten(error.message, MAX_ERROR))}"
         reason = str(error) if isinstance(error, WrongAnswerError) else type(cause or error).__name__
         return f"The A2A agent {self.name!r} gave an invalid answer: {reason}."
 

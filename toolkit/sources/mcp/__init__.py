@@ -43,7 +43,7 @@ try:
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.sampling import Sampling, make_sampling_tool
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
-    from toolkit.sources.remote import RemoteSource, Unreachable, check_options
+    from toolkit.sources.remote import RemoteSource, Unreachable, check_options, escape_hidden
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
         raise
@@ -336,18 +336,20 @@ class MCP(RemoteSource):
         return tuple(tool for tool in tools if tool.name not in differences)
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
+        name = spec.name  # the tool keeps no more of what was listed
+
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
             sampling = Sampling.start(self._sampling_tool, context)
-            work = private_loop.arun(partial(self._call, tool, spec.name, arguments, context, sampling))
+            work = private_loop.arun(partial(self._call, tool, name, arguments, context, sampling))
             return await (sampling.watch(work) if sampling else work)
 
         hints = spec.annotations or types.ToolAnnotations()
         declaration: dict[str, Any] = {
-            "title": spec.title or hints.title or spec.name,
+            "title": spec.title or hints.title or name,
             "description": spec.description or NO_DESCRIPTION,
             "effect": "read" if hints.read_only_hint else "destructive" if hints.destructive_hint else None,
         }
-        return self._declare(spec.name, spec.input_schema, spec.output_schema or Any, call, declaration)
+        return self._declare(name, spec.input_schema, spec.output_schema or Any, call, declaration)
 
     @property
     def _place(self) -> str:
@@ -363,7 +365,11 @@ class MCP(RemoteSource):
             return f"there is no program {error.filename!r}."
         if isinstance(error, CommandEnded):
             return str(error)
-        return shorten(f"{error.message}", MAX_ERROR) if isinstance(error, MCPError) else super()._describe(error)
+        return (
+            escape_hidden(shorten(f"{error.message}", MAX_ERROR))
+            if isinstance(error, MCPError)
+            else super()._describe(error)
+        )
 
     async def _call(
         self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext, sampling: Sampling | None

@@ -13,7 +13,7 @@ from toolkit._messages import Message, ModelResponse, ToolResult
 from toolkit._runner.prompt import make_user_message
 from toolkit._tools.bindings import AnyTool
 from toolkit.errors import InvalidArguments
-from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
+from toolkit.sources.remote import Part, attach_parts, decode_file, escape_hidden, join_parts
 
 
 def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
@@ -21,7 +21,7 @@ def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
     parts = [*map(_read_block, result.content)]
     attached = attach_parts(parts)
     structured = result.structured_content
-    text = join_parts(parts) if parts or structured is None else to_json(structured).decode()
+    text = join_parts(parts) if parts or structured is None else escape_hidden(to_json(structured).decode())
     if result.is_error:
         text = text or f"{tool.name} failed, and gave no reason."
         return ToolResult(text=text, error=text, kind="failed", **attached)
@@ -39,6 +39,7 @@ def make_messages(messages: Sequence[types.PromptMessage]) -> list[Message]:
 
 
 def _make_message(role: str, part: Part) -> Message:
+    part = escape_hidden(part) if isinstance(part, str) else part
     return make_user_message([part]) if role == "user" else ModelResponse(text=join_parts([part]))
 
 
