@@ -18,13 +18,13 @@ approval was encoded by the earlier run; the resumed one adds its result. Specif
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 from typing_extensions import override
 
+from toolkit._dialects.base import encode_base64
 from toolkit._execution.approval import Decision
 from toolkit._messages import File, Image, ToolCall, ToolResult, Usage, replace_surrogates
 from toolkit.events import (
@@ -259,6 +259,6 @@ def _encode_usage(usage: Usage, model: str) -> dict[str, Any]:
 
 def _encode_file(part: Image | File) -> dict[str, Any]:
     kind = part.media_type.partition("/")[0]
-    source = {"type": "data", "value": base64.b64encode(part.data).decode(), "mimeType": part.media_type}
+    source = {"type": "data", "value": encode_base64(part), "mimeType": part.media_type}
     metadata = {"metadata": {"name": part.name}} if isinstance(part, File) else {}
     return {"type": kind if kind in ("image", "audio", "video") else "document", "source": source, **metadata}

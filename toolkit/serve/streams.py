@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -35,27 +45,17 @@ logger = logging.getLogger("toolkit")
 
 WireEvent: TypeAlias = dict[str, Any]  # an event of the other protocol
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class SupportsEncode(Protocol[T_co]):
-    """Encodes the events of one run."""
-
-    def encode(self, event: Event, /) -> Iterator[T_co]:
-        """Encode one event."""
-        ...
-
-    def end(self, failure: Exception | None, /) -> Iterator[T_co]:
-        """Encode the end of the events, or the exception that ended them."""
-        ...
+Write: TypeAlias = Callable[[WireEvent], T]
 
 
 class EncodedStream(Iterator[T]):
     """The events of a run in another form; closing it ends the run, started or not."""
 
-    def __init__(self, stream: Iterable[Event], encoder: SupportsEncode[T]) -> None:
-        self._events = _iter_encoded(stream, encoder)
-        self._stack = _close_on_exit(stream)
+    def __init__(self, stream: Iterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T]) -> None:
+        self._stack = ExitStack()
+        if close := getattr(stream, "close", None):
+            self._stack.callback(close)
+        self._events = _iter_encoded(stream, encoder, write, last, self._stack)
 
     @override
     def __next__(self) -> T:
@@ -70,9 +70,11 @@ class EncodedStream(Iterator[T]):
 class AsyncEncodedStream(AsyncIterator[T]):
     """The same as an async iterator; closing it ends the run, started or not."""
 
-    def __init__(self, stream: AsyncIterable[Event], encoder: SupportsEncode[T]) -> None:
-        self._events = _aiter_encoded(stream, encoder)
-        self._stack = _aclose_on_exit(stream)
+    def __init__(self, stream: AsyncIterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T]) -> None:
+        self._stack = AsyncExitStack()
+        if close := getattr(stream, "aclose", None):
+            self._stack.push_async_callback(close)
+        self._events = _aiter_encoded(stream, encoder, write, last, self._stack)
 
     @override
     async def __anext__(self) -> T:
@@ -84,47 +86,51 @@ class AsyncEncodedStream(AsyncIterator[T]):
         await self._stack.aclose()  # as above
 
 
-def make_encoded_stream(stream: Any, encoder: SupportsEncode[Any]) -> Any:
-    """Encode the events of a stream; an async one gives an async iterator."""
-    return AsyncEncodedStream(stream, encoder) if isinstance(stream, AsyncIterable) else EncodedStream(stream, encoder)
+def make_encoded_stream(
+    stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
+) -> Any:
+    """Encode the events of a stream; an async one gives an async iterator.
+
+    Args:
+        stream: The events of a run.
+        encoder: An encoder that has encoded nothing yet.
+        write: The form of each encoded event.
+        last: What follows all of them.
+    """
+    if isinstance(stream, AsyncIterable):
+        return AsyncEncodedStream(stream, encoder, write, last)
+    return EncodedStream(stream, encoder, write, last)
 
 
-def _iter_encoded(stream: Iterable[Event], encoder: SupportsEncode[T]) -> Generator[T, None, None]:
+def _iter_encoded(
+    stream: Iterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T], stack: ExitStack
+) -> Generator[T, None, None]:
     failure: Exception | None = None
-    with _close_on_exit(stream):
+    with stack:
         try:
             for event in stream:
-                yield from encoder.encode(event)
+                yield from map(write, encoder.encode(event))
         except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
             failure = error
-        yield from encoder.end(failure)
+        yield from map(write, encoder.end(failure))
+        yield from last
 
 
-async def _aiter_encoded(stream: AsyncIterable[Event], encoder: SupportsEncode[T]) -> AsyncGenerator[T, None]:
+async def _aiter_encoded(
+    stream: AsyncIterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T], stack: AsyncExitStack
+) -> AsyncGenerator[T, None]:
     failure: Exception | None = None
-    async with _aclose_on_exit(stream):
+    async with stack:
         try:
             async for event in stream:
                 for encoded in encoder.encode(event):
-                    yield encoded
+                    yield write(encoded)
         except Exception as error:  # noqa: BLE001  as above
             failure = error
         for encoded in encoder.end(failure):
-            yield encoded
-
-
-def _close_on_exit(stream: Any) -> ExitStack:
-    stack = ExitStack()
-    if close := getattr(stream, "close", None):
-        stack.callback(close)
-    return stack
-
-
-def _aclose_on_exit(stream: Any) -> AsyncExitStack:
-    stack = AsyncExitStack()
-    if close := getattr(stream, "aclose", None):
-        stack.push_async_callback(close)
-    return stack
+            yield write(encoded)
+        for line in last:
+            yield line
 
 
 # The method of each event; the others are encoded by `encode_custom`.

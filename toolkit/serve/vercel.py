@@ -27,6 +27,7 @@ from typing import Any, ClassVar, overload
 
 from typing_extensions import override
 
+from toolkit._dialects.base import data_url
 from toolkit._execution.approval import Decision
 from toolkit._messages import File, Image, ToolCall, ToolResult, UserMessage, replace_surrogates
 from toolkit.events import (
@@ -98,7 +99,7 @@ def encode_sse(stream: Any, *, message_id: str = "") -> Any:
         stream: As for `encode_events`.
         message_id: As for `encode_events`.
     """
-    return make_encoded_stream(stream, _ServerSentEvents(VercelEncoder(message_id=message_id)))
+    return make_encoded_stream(stream, VercelEncoder(message_id=message_id), _write, [DONE])
 
 
 def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
@@ -216,8 +217,7 @@ class VercelEncoder(RunEncoder):
             yield {"type": "tool-output-available", "toolCallId": call.id, "output": _parse_output(result)}
         parts: list[Image | File] = [*result.images, *result.files]
         for part in parts:
-            url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
-            yield {"type": "file", "mediaType": part.media_type, "url": url}
+            yield {"type": "file", "mediaType": part.media_type, "url": data_url(part)}
 
     @override
     def add_message(self, event: MessageAdded) -> Iterator[WireEvent]:
@@ -271,22 +271,6 @@ class VercelEncoder(RunEncoder):
             yield self._open_part(kind, {"type": f"{kind}-start", "id": f"{kind}-{self._parts}"}, f"{kind}-end")
         yield {"type": f"{kind}-delta", "id": f"{kind}-{self._parts}", "delta": replace_surrogates(text)}
         self._streamed.add(kind)
-
-
-class _ServerSentEvents:
-    """Writes what an encoder makes as server-sent events, and the last line behind it."""
-
-    def __init__(self, encoder: RunEncoder) -> None:
-        self._encoder = encoder
-
-    def encode(self, event: Event) -> Iterator[str]:
-        """Encode one event."""
-        return map(_write, self._encoder.encode(event))
-
-    def end(self, failure: Exception | None) -> Iterator[str]:
-        """Encode the end."""
-        yield from map(_write, self._encoder.end(failure))
-        yield DONE
 
 
 def _write(part: WireEvent) -> str:

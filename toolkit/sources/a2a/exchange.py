@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -56,9 +57,7 @@ class Exchange:
     client: Client
     running: RunningCall
     task: Task | None = None
-    _artifacts: dict[str, Artifact] = field(default_factory=dict)
-    # Of each artifact, the numbers of the parts that go on where the one before them ended.
-    _joints: dict[str, set[int]] = field(default_factory=dict)
+    _pieces: dict[str, list[Artifact]] = field(default_factory=dict)  # of each artifact
 
     @property
     def is_open(self) -> bool:
@@ -129,8 +128,7 @@ class Exchange:
         if kind == "task":
             self._check_id(event.task.id)
             self.task = event.task
-            self._artifacts = {each.artifact_id: each for each in event.task.artifacts}
-            self._joints = {}
+            self._pieces = {each.artifact_id: [each] for each in event.task.artifacts}
         elif kind == "status_update":
             self._know(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
                 event.status_update.status
@@ -140,7 +138,9 @@ class Exchange:
         elif kind == "artifact_update":
             update = event.artifact_update
             self._know(update.task_id, update.context_id)
-            self._add(update.artifact, append=update.append)
+            known = self._pieces.get(update.artifact.artifact_id, []) if update.append else []
+            self._pieces[update.artifact.artifact_id] = known
+            known.append(update.artifact)
         else:
             raise WrongAnswerError("it is neither a message nor a task")
         return None if self.is_open else self._finish()
@@ -157,22 +157,12 @@ class Exchange:
         if self.task is not None and self.task.id != task_id:
             raise WrongAnswerError("it is about another task")
 
-    def _add(self, artifact: Artifact, *, append: bool) -> None:
-        known = self._artifacts.get(artifact.artifact_id)
-        if known is None or not append:
-            self._artifacts[artifact.artifact_id] = artifact
-            self._joints.pop(artifact.artifact_id, None)
-            return
-        self._joints.setdefault(artifact.artifact_id, set()).add(len(known.parts))
-        known.parts.extend(artifact.parts)
-
     def _finish(self) -> Task | None:
-        """Put the artifacts together; texts that came in pieces are one again."""
-        if self.task is None:
-            return None
-        whole = [_join_texts(each, self._joints.get(key, set())) for key, each in self._artifacts.items()]
-        del self.task.artifacts[:]
-        self.task.artifacts.extend(whole)
+        """Put the artifacts together."""
+        if self.task is not None:
+            whole = [*map(_join_pieces, self._pieces.values())]
+            del self.task.artifacts[:]
+            self.task.artifacts.extend(whole)
         return self.task
 
     def _report(self, status: TaskStatus) -> None:
@@ -180,16 +170,18 @@ class Exchange:
             self.running.report(text)
 
 
-def _join_texts(artifact: Artifact, joints: set[int]) -> Artifact:
-    if not joints:
-        return artifact
-    runs: list[list[Part]] = []
-    for number, part in enumerate(artifact.parts):
-        if number in joints and runs and part.HasField("text") and runs[-1][-1].HasField("text"):
-            runs[-1].append(part)
-        else:
-            runs.append([part])
-    joined = Artifact(artifact_id=artifact.artifact_id, name=artifact.name, description=artifact.description)
+def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
+    """Put an artifact together; a text that goes on in the next piece is one text."""
+    if len(pieces) == 1:
+        return pieces[0]
+    runs = [[part] for part in pieces[0].parts]
+    for piece in pieces[1:]:
+        for number, part in enumerate(piece.parts):
+            if number == 0 and runs and part.HasField("text") and runs[-1][-1].HasField("text"):
+                runs[-1].append(part)
+            else:
+                runs.append([part])
+    joined = Artifact(artifact_id=pieces[0].artifact_id, name=pieces[0].name, description=pieces[0].description)
     for run in runs:
         part = joined.parts.add()
         part.CopyFrom(run[0])
