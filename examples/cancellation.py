@@ -37,7 +37,7 @@ handle.cancel()
 cancelled = handle.result()
 print("Cancelled:", cancelled.finish_reason, "-", cancelled.messages[-1].text)
 
-late = runner(Limits(max_seconds=0.1)).run("Count sheep.")
+late = runner(Limits(max_seconds=0.5)).run("Count sheep.")
 print("Too late: ", late.finish_reason, "-", late.messages[2].text, "-", late.output)
 
 with runner().stream("Count sheep.") as stream:
