@@ -25,6 +25,7 @@ HEAVY = [
     "openai",
     "pydantic",
     "pydantic_core",
+    "docstring_parser",
     "xllamacpp",
     "asyncio",
     "httpx",
@@ -219,15 +220,15 @@ LOADED = {
     "decorated": (DECORATED, {*HEAVY}),
     "invoked": (
         DECORATED + """\nf.invoke('{"a": 1}')""",
-        {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"},
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
     ),
     "toolbox": (
         "from toolkit import Toolbox",
-        {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"},
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
     ),
     "runner": (
         "from toolkit import Runner",
-        {"pydantic", "xllamacpp", "toolkit._schema.validation"},
+        {"pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
     ),
     "schema": (
         "from toolkit import tool\ntool(lambda a: a).parameters",

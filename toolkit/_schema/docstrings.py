@@ -1,23 +1,27 @@
 """Docstring -> description, parameter texts, returns, raises, examples.
 
-It is read as people write it, in Google, NumPy, reST, Epytext or Markdown style: split into sections, and sections into
-entries, with the real parameter names to distinguish entries from text.
+docstring-parser reads the entries. It knows well-formed sections only: a line without a colon costs it the whole
+docstring, and text behind a section is lost. So the sections that people write, in Google, NumPy, reST, Epytext or
+Markdown style, are rewritten in Google style first, with the real parameter names to distinguish entries from text.
 
 Whatever the text, nothing is raised, and the time is linear: each pattern is anchored to one line and has no two
-neighbouring repeats that match the same character.
+neighbouring repeats that match the same character; docstring-parser (cubic in a run of open brackets) gets no types.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import operator
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import dropwhile
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from docstring_parser.google import GoogleParser
+
 
 _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped"]
 
@@ -69,6 +73,14 @@ _BRACKETS = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
 _TYPE_NAME = r"[~`'\"]*[\w.-]+[`'\"]*(?: _)*"
 _TYPE = re.compile(rf"{_TYPE_NAME}(?:(?:, or | or | of | and |, ?| ?\| ?){_TYPE_NAME})*(?:,? (?:optional|default.*))?")
 
+# Entries that docstring-parser reads as they stand: below their heading, their text indented by four more, of which no
+# line looks like an entry.
+_TEXT_LINE = r"(?!\w+ ?(?:[:(]|- ))\S.*\n"
+_WELL_FORMED = re.compile(
+    rf"(?: {{4}}\w+(?: \([^():\n]*\))?: \S.*\n"
+    rf"(?: {{8}}(?![A-Z]){_TEXT_LINE}(?: {{8}}{_TEXT_LINE}|\n)*|\n*))+"
+)
+
 # Lines that are not joined with their neighbours: lists, fences, tables, doctests, directives, literal blocks.
 _ITEM = re.compile(r"\s*(?:[-*+•]\s|\d+[.)]\s)")
 _FENCE = re.compile(r"\s*(?:```[^`]*|~~~.*)$")
@@ -106,7 +118,7 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     prose: list[str] = []
     returns: list[str] = []
     examples: list[str] = []
-    texts: dict[str, dict[str, str]] = {kind: {} for kind in _LISTED}
+    entries: dict[str, list[str]] = {kind: [] for kind in _LISTED}
     for section in _split(_clean(text or ""), known):
         if section.kind == "prose":
             prose.append(re.sub(r"\n{3,}", "\n\n", "\n".join(section.lines).strip("\n")))
@@ -115,11 +127,15 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
         elif section.kind == "examples":
             examples += _split_examples(section)
         elif section.kind in _LISTED:
-            entries, about_all = _read_entries(section, known)
-            for names, lines in entries:
-                for name in names:
-                    texts[section.kind].setdefault(name, _fold([*dropwhile(operator.not_, _dedent(lines))]))
+            rewritten, about_all = _rewrite(section, known)
+            entries[section.kind] += rewritten
             prose.append(about_all)
+    texts: dict[str, dict[str, str]] = {kind: {} for kind in _LISTED}
+    if any(entries.values()):
+        google = "".join([f"\n{kind}:\n{''.join(entries[kind])}" for kind in _LISTED if entries[kind]])
+        for item in _get_parser().parse(google).meta:
+            for name in item.args[1].partition(" (")[0].split(", "):
+                texts[item.args[0]].setdefault(name, _fold((item.description or "").split("\n")))
     return Docstring(
         description="\n\n".join(filter(None, prose)),
         parameters=texts["parameters"],
@@ -127,6 +143,13 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
         raises=texts["raises"],
         examples=tuple(examples),
     )
+
+
+@cache
+def _get_parser() -> GoogleParser:
+    from docstring_parser.google import GoogleParser, Section, SectionType  # needed only where there are entries
+
+    return GoogleParser([Section(kind, kind, SectionType.MULTIPLE) for kind in _LISTED])
 
 
 def _clean(text: str) -> list[str]:
@@ -309,12 +332,13 @@ def _match_entry(section: _Section, line: str, parameters: frozenset[str]) -> _E
     return entry if entry.has_bullet == begins_with_list else None
 
 
-def _read_entries(
-    section: _Section, parameters: frozenset[str]
-) -> tuple[Iterable[tuple[Sequence[str], Sequence[str]]], str]:
-    """Read the names and lines of a section's entries, and fold the text that is about all parameters."""
+def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[list[str], str]:
+    """Rewrite a section's entries in Google style, and fold the text that is about all parameters."""
     if section.style == "field":
-        return [(section.names, section.lines)], ""
+        return [_write_entry(section.names, section.lines)], ""
+    body = "\n".join([*section.lines[1:], ""])
+    if section.style == "google" and not section.indent and _WELL_FORMED.fullmatch(body):
+        return [body], ""
     lines = _join_types(section.lines[1:])
     matches = [_match_entry(section, line, parameters) if line else None for line in lines]
     level = next((entry.depth for entry in matches if entry), _depth(lines[0]) if lines else 0)
@@ -334,9 +358,18 @@ def _read_entries(
         else:
             (entries[-1][1] if entries else before).append(line)
         above = line
-    found = [(entry.names, ["" if _is_type(section, entry, texts) else entry.text, *texts]) for entry, texts in entries]
+    rewritten = [
+        _write_entry(entry.names, ["" if _is_type(section, entry, texts) else entry.text, *texts])
+        for entry, texts in entries
+    ]
     is_about_all = section.style == "numpy" or (entries and section.kind == "parameters")
-    return found, _fold(_dedent(["", *before])) if is_about_all and any(before) else ""
+    return rewritten, _fold(_dedent(["", *before])) if is_about_all and any(before) else ""
+
+
+def _write_entry(names: Sequence[str], lines: Sequence[str]) -> str:
+    # docstring-parser takes the margin from all lines but the first, which is empty therefore.
+    text = "".join(f"        {line}\n" if line else "\n" for line in _dedent(lines))
+    return f"    {', '.join(names)}:\n\n{text}"
 
 
 def _join_types(lines: Sequence[str]) -> list[str]:
