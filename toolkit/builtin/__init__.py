@@ -25,9 +25,8 @@ Files, each importing only those below it:
     samples       small tools for examples and tests
     data          tables: parse, filter, aggregate
     arithmetic    expressions
-    random        random integers
     shared_state  texts that several agents share
-    time          the current time
+    small         the current time, random integers
     todo          a model's list of tasks
     weather       Open-Meteo
     wikipedia     Wikipedia
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.knowledge import memory_tool as memory_tool
     from toolkit.builtin.plan import plan_tool as plan_tool
     from toolkit.builtin.provider import provider_tool as provider_tool
-    from toolkit.builtin.random import random_tool as random_tool
     from toolkit.builtin.schedule.recurrence import next_run as next_run
     from toolkit.builtin.schedule.scheduler import FiringOutcome as FiringOutcome
     from toolkit.builtin.schedule.scheduler import Scheduler as Scheduler
@@ -82,8 +80,9 @@ if TYPE_CHECKING:
     from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN as DEFAULT_HIDDEN
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
     from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
-    from toolkit.builtin.time import current_time as current_time
-    from toolkit.builtin.time import current_time_tool as current_time_tool
+    from toolkit.builtin.small import current_time as current_time
+    from toolkit.builtin.small import current_time_tool as current_time_tool
+    from toolkit.builtin.small import random_tool as random_tool
     from toolkit.builtin.todo import Todos as Todos
     from toolkit.builtin.todo import todo_tool as todo_tool
     from toolkit.builtin.weather import weather_tool as weather_tool
@@ -116,7 +115,6 @@ _HOMES = {
     ),
     "toolkit.builtin.plan": ("plan_tool",),
     "toolkit.builtin.provider": ("provider_tool",),
-    "toolkit.builtin.random": ("random_tool",),
     "toolkit.builtin.schedule.recurrence": ("next_run",),
     "toolkit.builtin.schedule.scheduler": ("FiringOutcome", "Scheduler", "planned_only"),
     "toolkit.builtin.schedule.store": ("Action", "Firing", "MemorySchedule", "SQLiteSchedule"),
@@ -124,7 +122,7 @@ _HOMES = {
     "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
-    "toolkit.builtin.time": ("current_time", "current_time_tool"),
+    "toolkit.builtin.small": ("current_time", "current_time_tool", "random_tool"),
     "toolkit.builtin.todo": ("Todos", "todo_tool"),
     "toolkit.builtin.weather": ("weather_tool",),
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen
 from pydantic import StringConstraints
 from typing_extensions import TypedDict
 
+from toolkit._guards.options import check_type
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError
 
 MAX_ITEMS = 50
 
@@ -33,21 +34,15 @@ class Todo(TypedDict):
     status: Status
 
 
+@dataclass
 class Todos:
-    """The list of one conversation, for display; a model replaces the whole list."""
+    """The list of one conversation, for display; a model replaces the whole list.
 
-    def __init__(self) -> None:
-        self._items: tuple[Todo, ...] = ()
+    Attributes:
+        items: The tasks in the model's order; empty when all are completed.
+    """
 
-    @property
-    def items(self) -> tuple[Todo, ...]:
-        """The tasks in the model's order; empty when all are completed."""
-        return self._items
-
-    def replace(self, items: list[Todo]) -> None:
-        """Replace the list; a list of completed tasks alone clears it."""
-        is_completed = all(item["status"] == "completed" for item in items)
-        self._items = () if is_completed else tuple(items)
+    items: tuple[Todo, ...] = ()
 
 
 def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
@@ -59,9 +54,7 @@ def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
     Raises:
         DefinitionError: `todos` is not a `Todos`.
     """
-    current = Todos() if todos is None else todos
-    if not isinstance(current, Todos):
-        raise DefinitionError(f"todo_tool: todos={todos!r} is not a Todos: write Todos().")
+    current = Todos() if todos is None else check_type("todos", todos, Todos)
 
     @tool(title="Todo List", effect="write", idempotent=True)
     def todo_write(todos: Annotated[list[Todo], MaxLen(MAX_ITEMS)]) -> ToolResult:
@@ -75,7 +68,8 @@ def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
             todos: All tasks, with the completed ones. content is an order ("Run the tests"), activeForm the same in
                 the present continuous ("Running the tests").
         """
-        current.replace(todos)
+        is_completed = all(item["status"] == "completed" for item in todos)
+        current.items = () if is_completed else tuple(todos)
         return ToolResult(_summarize(todos), details={"todos": list(current.items)})
 
     return todo_write

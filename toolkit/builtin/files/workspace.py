@@ -150,7 +150,7 @@ class Workspace:
         root: The directory.
         private: Paths that are not read.
         guarded: Paths that are changed only with approval.
-        max_entries: Entries of directories that a walk visits before it fails; so many take about a second.
+        max_entries: Files and directories that a walk finds before it fails; so many take about a second.
         max_hashed: Bytes; a larger file has no hash, so none can be expected of it.
     """
 
@@ -235,11 +235,13 @@ class Workspace:
         if self._is_file(path):
             yield start
             return
-        check = _limit_checks(check, self.max_entries)
-        pending = [(start, depth)]
+        pending, count = [(start, depth)], 0
         while pending:
             directory, left = pending.pop()
             entries = self._list_directory(directory, check, is_start=directory == start)
+            count += len(entries)
+            if count > self.max_entries:
+                raise OSError(errno.E2BIG, f"more than {self.max_entries} entries; look further down")
             yield from (name for name, is_file in entries if is_file)
             pending += [(name, left - 1) for name, is_file in reversed(entries) if not is_file and left > 1]
 
@@ -259,20 +261,8 @@ class Workspace:
                 is_file = entry.is_file(follow_symlinks=False)
                 if is_file or (entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)):
                     entries.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
-        except OSError as error:
+        except OSError:
             # A directory further down may have been removed or closed meanwhile, or its path is too long.
-            if is_start or error.errno == errno.E2BIG:
+            if is_start:
                 raise
         return sorted(entries)
-
-
-def _limit_checks(check: Callable[[], object], maximum: int) -> Callable[[], None]:
-    """Make a check that also fails after so many calls."""
-    left = iter(range(maximum))
-
-    def check_and_count() -> None:
-        check()
-        if next(left, None) is None:
-            raise OSError(errno.E2BIG, f"more than {maximum} entries; look further down")
-
-    return check_and_count
