@@ -1,4 +1,4 @@
-"""Workers that kill themselves at a named point, each followed by one that does not.
+"""Workers that kill themselves at a named point, one after the other, followed by one that does not.
 
 A program: its argument is the server's address, each line on its input a worker to start. It forks, as a fork takes
 milliseconds and an import of everything takes seconds.
@@ -55,7 +55,7 @@ class Killer:
         if point == self._point:
             self._left -= 1
             if not self._left:
-                (self.home / "killed").touch()
+                self.note("killed", point)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def note(self, file: str, line: str) -> None:
@@ -214,8 +214,8 @@ async def work(address: str, queue: str, killer: Killer, *, has_ledger: bool) ->
 
 
 def supervise(address: str, given: dict[str, Any]) -> None:
-    """Start a worker, and once it is dead another one."""
-    for point in (given["point"], ""):
+    """Start a worker, and once it is dead another one; the last one lives."""
+    for point in (*[given["point"]] * given["kills"], ""):
         worker = os.fork()
         if not worker:
             killer = Killer(Path(given["home"]), point, given["hit"])

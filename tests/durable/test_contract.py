@@ -445,7 +445,7 @@ def test_same_transcript(name: str, engine: str, request: pytest.FixtureRequest)
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_undo(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """The calls of a run are undone by its ledger, whatever has carried it out."""
+    """The calls of a run and of its sub-agents are undone by its ledger, whatever has carried it out."""
     undone: list[int] = []
 
     @tool(effect="write", undo=lambda booking: undone.append(booking))
@@ -453,9 +453,11 @@ def test_undo(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> No
         """Book."""
         return n * 10
 
+    inner = Runner([book], model=ScriptedModel([call("book", n=2), "Booked."]))
+    tools = [book, inner.as_tool("ask_inner", "bookings")]
+    script: list[Any] = [[call("book", n=1), call("ask_inner", query="Book 2.")], [call("book", n=3)], "Done."]
     ledger = SQLiteLedger(tmp_path / "calls.db")
-    case = Case([book], [[call("book", n=1), call("book", n=2)], [call("book", n=3)], "Done."], {"ledger": ledger})
-    result = run_by(engine, case, request)
-    outcomes = [each.outcome for each in Runner([book], ledger=ledger).undo(result.state.run_id)]
+    result = run_by(engine, Case(tools, script, {"ledger": ledger}), request)
+    outcomes = [each.outcome for each in Runner(tools, ledger=ledger).undo(result.state.run_id)]
 
     assert ([30, 20, 10], ["undone"] * 3) == (undone, outcomes)

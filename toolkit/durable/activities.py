@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import Token
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from temporalio import activity
@@ -22,8 +23,9 @@ from typing_extensions import Self
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Deferred, Verdict
+from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import LONGEST_PAUSE
-from toolkit._execution.ledger import Ledger, LedgerEntry
+from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Batched
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict
 from toolkit._runner.options import Prompt, RunRequest
@@ -126,7 +128,7 @@ class Activities:
 
     async def _call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
         delegation = _Delegation(wire.ChildAnswer(**step.answer) if step.answer else None)
-        with _translated(), self._inside(step.path) as factory, delegation:
+        with _translated(), self._inside(step.path, step.runs_above) as factory, delegation:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
@@ -134,11 +136,14 @@ class Activities:
             run = self._create_run(factory, state, decisions=decisions)
             caller = run.caller
             caller.dispatcher.foreign.update(step.foreign)
-            # The calls of a sub-agent that runs elsewhere are recorded there.
             made = caller.tools.get(call.name)
+            # The calls of a sub-agent that runs elsewhere are recorded there.
             is_elsewhere = made is not None and getattr(find_instance(made), "may_delegate", False)
-            ledger = None if is_elsewhere else factory.options.get("ledger")
-            is_suspect = activity.info().attempt > 1 and ledger is None and not is_elsewhere
+            is_own = factory.options.get("ledger") is not None
+            recorder = caller if is_own or (parent := parent_call.get()) is None else parent.caller
+            ledger = None if is_elsewhere else _share(recorder.dispatcher)
+            is_recorded = ledger is not None and (is_own or (made is not None and bool(made.settings.undo)))
+            is_suspect = activity.info().attempt > 1 and not is_elsewhere and not is_recorded
             gates = caller.dispatcher.approvers
             above = [_Decided(gate, call.id, has_passed=step.answer is not None) for gate in gates[1:]]
             available = caller.available if step.available is None else frozenset(step.available)
@@ -146,8 +151,11 @@ class Activities:
             caller.dispatcher = replace(
                 caller.dispatcher,
                 approvers=(*gates[:1], *above) if decisions else gates,
-                ledger=ledger and _StepLedger(ledger),
-                undo_ledger=None,
+                ledger=ledger if is_own else None,
+                undo_ledger=ledger,
+                runs_above=()
+                if recorder is caller
+                else (*recorder.dispatcher.runs_above, recorder.conversation.run_id),
                 suspects=(call.id,) if is_suspect else (),
                 available=available,
                 overflow=None,
@@ -171,12 +179,13 @@ class Activities:
         return factory.create(RunRequest(prompt=prompt, output_type=str, deps=self.deps, **options))
 
     @contextmanager
-    def _inside(self, path: Sequence[str]) -> Iterator[RunFactory]:
+    def _inside(self, path: Sequence[str], run_ids: Sequence[str] = ()) -> Iterator[RunFactory]:
         """Give what creates the runs of a sub-agent; those of the block are bound by the gates of all runs above."""
         factory, above = self.runner._factory, list[tuple[Run[Any], Token[Any]]]()
         try:
-            for name in path:
+            for name, run_id in zip_longest(path, run_ids, fillvalue=""):
                 run = self._create_run(factory, name)
+                run.conversation.run_id = run_id
                 call = ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend())
                 above.append((run, parent_call.set(call)))
                 agent: Any = find_instance(run.caller.tools[name])
@@ -259,7 +268,7 @@ class Activities:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
                 is_requested = _is_requested()
-                if not is_requested and isinstance(ledger := run.caller.dispatcher.ledger, _StepLedger):
+                if not is_requested and isinstance(ledger := run.caller.dispatcher.undo_ledger, _StepLedger):
                     ledger.is_broken_off = True
                 run.cancellation.cancel()
                 await asyncio.wait({task})
@@ -425,6 +434,12 @@ class _StepLedger:
     def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
         """Return the entries of a run, or of one of its calls."""
         return self.ledger.read(run_id, call_id)
+
+
+def _share(dispatcher: Dispatcher) -> _StepLedger | None:
+    """Return the ledger of a run for one step; None where it is in the memory of this worker alone."""
+    ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
+    return None if ledger is None or isinstance(ledger, RecentLedger) else _StepLedger(ledger)
 
 
 def _is_requested() -> bool:

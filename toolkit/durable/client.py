@@ -58,6 +58,8 @@ from toolkit.events import (
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
 LOOK_TIMEOUT = timedelta(seconds=10)
+# The server's answers where no worker has: the last one, while another worker takes over from one that died.
+NO_WORKER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +379,7 @@ def _translated(run_id: str) -> Iterator[None]:
     except WorkflowQueryFailedError as error:
         raise RunError(f"The run {run_id!r} could not be looked at: {error}") from error
     except RPCError as error:
-        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        if error.status in NO_WORKER:
             raise RunError(f"The run {run_id!r} cannot be looked at now: no worker answers, or no server.") from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error

@@ -153,6 +153,7 @@ class CallStep:
         available: As the model's activity returned it.
         decision: The decision on the approval.
         answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to, as a `ChildAnswer`.
+        runs_above: Ids of the runs above, from the outermost; one for each name of `path`.
     """
 
     fingerprint: str
@@ -162,6 +163,7 @@ class CallStep:
     available: Sequence[str] | None = None
     decision: Mapping[str, Any] | None = None
     answer: Mapping[str, Any] | None = None
+    runs_above: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,7 @@ class RunInput:
         decided: The decisions so far.
         path: Names of the tools that lead to the sub-agent whose run it is; its plan is that of the run above.
         foreign: Names of the tools with `trust="foreign"` that the runs above have called.
+        runs_above: Ids of the runs above, from the outermost.
     """
 
     question: Question
@@ -220,6 +223,7 @@ class RunInput:
     decided: Sequence[Verdict] = ()
     path: Sequence[str] = ()
     foreign: Sequence[str] = ()
+    runs_above: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -315,6 +315,7 @@ class RunWorkflow:
             foreign=foreign,
             available=self._available,
             decision=self._decided[call.id].decision if decided else None,
+            runs_above=self._given.runs_above,
         )
         try:
             outcome = await self._execute_call(call, step, plan)
@@ -350,6 +351,7 @@ class RunWorkflow:
             plan=plan,
             path=[*self._given.path, call.name],
             foreign=foreign,
+            runs_above=[*self._given.runs_above, self._given.run_id],
         )
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
@@ -453,17 +455,15 @@ class RunWorkflow:
             return
         steering, follow_ups = _drain(self._queue)
         workflow.continue_as_new(
-            wire.RunInput(
+            replace(
+                self._given,
                 question=wire.Question(prompt=""),
-                run_id=self._given.run_id,
                 plan=plan,
                 state=conversation.state.to_json(),
                 spent=self._seconds,
                 steering=steering,
                 follow_ups=follow_ups,
                 decided=[*self._decided.values()],
-                path=self._given.path,
-                foreign=self._given.foreign,
             )
         )
 
