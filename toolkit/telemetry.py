@@ -34,13 +34,11 @@ class _TracedRun:
     Attributes:
         span: Its span.
         model: The name of its model.
-        turn: The span of the model's response, while that is awaited.
-        turn_start: Its start, on the clock of `time.perf_counter`.
+        turn_start: When a response of the model was asked for that has not come, in seconds since 1970; 0 if none is.
     """
 
     span: Span
     model: str
-    turn: Span | None = None
     turn_start: float = 0.0
 
 
@@ -50,6 +48,9 @@ class Telemetry:
     A run is a span `invoke_agent`, with a span `chat` for each response of the model and a span `execute_tool` for each
     call. What a tool does is inside the span of its call, and so is the run of a sub-agent, which needs none of
     its own. The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
+
+    A durable run, whose steps may be executed by several workers, has no span of its own: those of responses and calls
+    are inside the current span, such as one of temporalio's `TracingInterceptor`.
 
     Args:
         content: Whether spans hold what was said: the model's texts, arguments, results. They may be secret.
@@ -84,26 +85,23 @@ class Telemetry:
         self._runs: dict[str, _TracedRun] = {}
 
     def on_event(self, event: Event | BaseException, run_id: str) -> None:
-        """Begin and end the spans of a run and of its model's responses."""
+        """Start and end the spans of a run and of its model's responses."""
+        run = self._runs.get(run_id)
         if isinstance(event, RunStarted):
             attributes = self._describe("invoke_agent", event.model) | {"gen_ai.conversation.id": run_id}
             self._runs[run_id] = _TracedRun(self._tracer.start_span("invoke_agent", attributes=attributes), event.model)
-        elif (run := self._runs.get(run_id)) is None:
+        elif isinstance(event, TurnFinished):
+            self._finish_turn(run, run_id, event.response, event.started or time.time())
+        elif run is None:
             return
         elif isinstance(event, TurnStarted):
-            context = trace.set_span_in_context(run.span)
-            attributes = self._describe("chat", run.model)
-            run.turn = self._tracer.start_span(f"chat {run.model}", context, SpanKind.CLIENT, attributes)
-            run.turn_start = time.perf_counter()
-        elif isinstance(event, TurnFinished):
-            self._finish_turn(run, event.response)
+            run.turn_start = time.time()
         elif isinstance(event, RunFinished):
             run.span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
             self._finish_run(run_id, run)
         elif isinstance(event, BaseException):
-            self._fail_turn(run, event)
-            _fail(run.span, type(event).__qualname__)
-            self._finish_run(run_id, run)
+            _fail(run.span, error := type(event).__qualname__)
+            self._finish_run(run_id, run, error)
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
@@ -115,6 +113,7 @@ class Telemetry:
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call.id,
             "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": call_next.context.run_id,
         }
         if self._content:
             attributes["gen_ai.tool.call.arguments"] = call.arguments
@@ -141,33 +140,45 @@ class Telemetry:
             span.end()
             self._durations.record(time.perf_counter() - start, measured)
 
-    def _finish_turn(self, run: _TracedRun, response: ModelResponse) -> None:
-        if (span := run.turn) is None:
-            return
-        run.turn, usage = None, response.usage
-        span.set_attribute("gen_ai.response.model", response.model or run.model)
-        span.set_attribute("gen_ai.response.finish_reasons", [response.finish_reason])
-        span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
-        span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
-        span.set_attribute("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens)
-        span.set_attribute("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens)
+    def _finish_turn(self, run: _TracedRun | None, run_id: str, response: ModelResponse, start: float) -> None:
+        """Record the span of a response that has come."""
+        usage, model = response.usage, run.model if run else response.model
+        attributes: dict[str, Any] = {
+            "gen_ai.response.model": response.model or model,
+            "gen_ai.response.finish_reasons": [response.finish_reason],
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        }
         if self._content:
-            span.set_attribute("gen_ai.output.messages", json.dumps([_write_message(response)]))
-        measured = self._describe("chat", run.model)
-        self._durations.record(time.perf_counter() - run.turn_start, measured)
+            attributes["gen_ai.output.messages"] = json.dumps([_write_message(response)])
+        self._record_turn(run, run_id, model, start, attributes)
+        measured = self._describe("chat", model)
         self._tokens.record(usage.input_tokens, measured | {"gen_ai.token.type": "input"})
         self._tokens.record(usage.output_tokens, measured | {"gen_ai.token.type": "output"})
+
+    def _record_turn(
+        self, run: _TracedRun | None, run_id: str, model: str, start: float, attributes: dict[str, Any], error: str = ""
+    ) -> None:
+        measured, context = self._describe("chat", model), None
+        if run:
+            context, run.turn_start = trace.set_span_in_context(run.span), 0.0
+        span = self._tracer.start_span(
+            f"chat {model}",
+            context,
+            SpanKind.CLIENT,
+            {**measured, "gen_ai.conversation.id": run_id, **attributes},
+            start_time=int(start * 1e9),
+        )
+        if error:
+            measured["error.type"] = _fail(span, error)
         span.end()
+        self._durations.record(max(0.0, time.time() - start), measured)
 
-    def _fail_turn(self, run: _TracedRun, error: BaseException) -> None:
-        if run.turn is not None:
-            measured = self._describe("chat", run.model) | {"error.type": _fail(run.turn, type(error).__qualname__)}
-            self._durations.record(time.perf_counter() - run.turn_start, measured)
-            run.turn.end()
-
-    def _finish_run(self, run_id: str, run: _TracedRun) -> None:
-        if run.turn is not None:  # its response did not come: the run was cancelled, or its time was up
-            run.turn.end()
+    def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
+        if run.turn_start:  # the response has not come: it failed, the run was cancelled, or its time was up
+            self._record_turn(run, run_id, run.model, run.turn_start, {}, error)
         run.span.end()
         del self._runs[run_id]
 

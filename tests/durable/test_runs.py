@@ -27,7 +27,7 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import defer
-from toolkit.durable import DurableRun, Worker
+from toolkit.durable import DurableRun, DurableRunner, Worker
 from toolkit.errors import (
     ApprovalError,
     DefinitionError,
@@ -152,6 +152,43 @@ def test_events_of_steps(durable: Durable) -> None:
     calls = ["ToolCallStarted", "ToolCallStarted", "ToolCallFinished"]  # once more with the sub-agent's answer
     assert [*turn, *calls, *turn] == seen.pop(result.state.run_id)
     assert [turn] == [*seen.values()]
+
+
+def test_telemetry(durable: Durable) -> None:
+    """Telemetry has a span for each response and each call, in the trace of what has started the run."""
+    pytest.importorskip("opentelemetry.sdk", reason='needs the extra "otel"')
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from temporalio.client import Client
+    from temporalio.contrib.opentelemetry import TracingInterceptor
+
+    from toolkit.telemetry import Telemetry
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    model = ScriptedModel([call("add", a=1, b=2), "3"])
+    runner = Runner([add], model=model, middleware=[Telemetry(tracer_provider=provider)])
+
+    async def go() -> str:
+        client = await Client.connect(durable.address, interceptors=[TracingInterceptor(tracer)])
+        async with Worker(client, runner, task_queue=durable.queue):
+            with tracer.start_as_current_span("request"):
+                run = await DurableRunner(client, runner, task_queue=durable.queue).start("Go.")
+            return (await run.result()).state.run_id
+
+    run_id = asyncio.run(go())
+    spans = exporter.get_finished_spans()
+    names = {span.context.span_id: span.name for span in spans if span.context}
+    own = [span for span in spans if (span.attributes or {}).get("gen_ai.conversation.id") == run_id]
+
+    assert [
+        ("chat scripted", "RunActivity:toolkit.model"),
+        ("execute_tool add", "RunActivity:toolkit.call"),
+        ("chat scripted", "RunActivity:toolkit.model"),
+    ] == [(span.name, names[span.parent.span_id]) for span in own if span.parent]
+    assert 1 == len({span.context.trace_id for span in spans if span.context})
 
 
 def test_tool_queues(durable: Durable) -> None:
