@@ -75,7 +75,7 @@ class Bindings:
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
         if _check_name(name) not in known:
             raise ToolNotFoundError(f"There is nothing to override as {name!r}{suggest(name, known)}")
-        return self._apply(_Override(name, None if function is None else take_function(function)))
+        return self._apply((name, None if function is None else take_function(function)))
 
     def choose(self, tool: str, activity: Choice | None) -> None:
         """Choose one of several bound functions for a tool, from the next run on.
@@ -199,17 +199,8 @@ class Bindings:
         _overlays.set({**overlays, self: _Overlay(overrides)} if overrides else overlays)
 
 
-@dataclass(frozen=True, eq=False)
-class _Override:
-    """A function that replaces another inside one `with` block.
-
-    Attributes:
-        name: Of a tool or an activity.
-        function: None leaves a tool to the model.
-    """
-
-    name: str
-    function: FunctionHandler | None
+# The name of a tool or an activity, and the function for one `with` block; None leaves a tool to the model.
+_Override: TypeAlias = tuple[str, FunctionHandler | None]
 
 
 class _Overlay:
@@ -223,7 +214,7 @@ class _Overlay:
 
     def __init__(self, overrides: tuple[_Override, ...] = ()) -> None:
         self.overrides = overrides
-        self.functions = {each.name: each.function for each in overrides}
+        self.functions = dict(overrides)
         self.last: tuple[Any, Any, Any, Any, Tools] | None = None
 
 

@@ -483,9 +483,8 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     interface = handler.interface
     if isinstance(interface, FunctionHandler):
         known: Collection[str] = interface.signature.declared
-        returned = read_annotations(interface.signature.source).get(
-            "return", ""
-        )  # maybe a name that is not defined yet
+        annotations = read_annotations(interface.signature.source)  # names in them may not be defined yet
+        returned = annotations.get("return", "")
     else:
         known, returned = _list_value_names(interface.argument_schema), ""
     parameters = [p for p in function.signature.parameters if not p.is_injected]

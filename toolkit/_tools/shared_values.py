@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from threading import Lock
@@ -122,9 +123,8 @@ class SharedValues:
         """
         steps = parse_path(path)
         for owner in (instance, ""):
-            found = _follow_path(self._trees.get(owner), steps)
-            if found is not None:
-                return deepcopy(found[0])
+            with suppress(LookupError):
+                return deepcopy(_follow_path(self._trees.get(owner), steps))
         raise missing_value(path, self.paths(instance))
 
     def copy(self) -> SharedValues:
@@ -226,21 +226,20 @@ def overlap(one: Path, other: Path) -> bool:
     return one[:length] == other[:length]
 
 
-def _follow_path(tree: Any, steps: Path) -> tuple[Any] | None:
-    """Follow a path into a tree; None where it leads nowhere."""
+def _follow_path(tree: Any, steps: Path) -> Any:
+    """Follow a path into a tree; a list is entered by a number.
+
+    Raises:
+        LookupError: It leads nowhere.
+    """
     for step in steps:
-        inner = _step_into(tree, step)
-        if inner is None:
-            return None
-        tree = inner[0]
-    return (tree,)
-
-
-def _step_into(tree: Any, step: str) -> tuple[Any] | None:
-    """Take one step; a list is entered by a number."""
-    if isinstance(tree, list) and step.isdecimal():
-        return tuple(tree[int(step) : int(step) + 1]) or None
-    return (tree[step],) if isinstance(tree, dict) and step in tree else None
+        if isinstance(tree, list) and step.isdecimal():
+            tree = tree[int(step)]
+        elif isinstance(tree, dict):
+            tree = tree[step]
+        else:
+            raise LookupError(step)
+    return tree
 
 
 # The first character of a reference.
