@@ -267,14 +267,6 @@ def test_option_of_the_client(name: str, advice: str) -> None:
         OpenAIModel(Recorder(HI), "fake", options={name: {}})
 
 
-def test_option_that_is_omitted() -> None:
-    """Options that the package leaves out are left out."""
-    client = Recorder(HI)
-    completed(OpenAIModel(client, "fake", options={"seed": openai.omit, "temperature": openai.not_given, "top_p": 1}))
-
-    assert {"model", "messages", "stream", "top_p"} == client.seen[0].keys()
-
-
 @pytest.mark.parametrize("max_seconds", [None, 60])
 @pytest.mark.parametrize("through", [through_sync, through_async])
 def test_charset_of_an_answer(through: Callable[..., str], max_seconds: float | None) -> None:

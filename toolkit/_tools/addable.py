@@ -25,7 +25,7 @@ logger = logging.getLogger("toolkit")
 Addable: TypeAlias = object
 # Attributes that a tool written as an object may have, besides name, parameters and execute.
 OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
-# Kinds of tools by words of their origins, for messages; all others are native.
+# Kinds of tools by parts of their origins, for messages; all others are native.
 KINDS = {
     "the MCP server ": "mcp",
     "the A2A agent ": "a2a",
@@ -102,7 +102,7 @@ def describe_conflict(old: AnyTool, new: AnyTool) -> str:
 
 
 def _find_kind(made: AnyTool) -> str:
-    return next((kind for words, kind in KINDS.items() if words in made.origin), "native")
+    return next((kind for part, kind in KINDS.items() if part in made.origin), "native")
 
 
 def _name_source(made: AnyTool) -> str:
@@ -114,12 +114,12 @@ def _name_source(made: AnyTool) -> str:
 def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
     """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
     owned, known, fresh = {*map(id, old)}, {made.name for made in old}, {made.name: made for made in new}
-    kept = {
+    current = {
         name: fresh[name] if id(made) in owned else made
         for name, made in tools.items()
         if id(made) not in owned or name in fresh
     }
     added = {name: made for name, made in fresh.items() if name not in known}
-    for name in added.keys() & kept.keys():
-        logger.warning("%s The new one is left out.", describe_conflict(kept[name], added[name]))
-    return {**kept, **{name: made for name, made in added.items() if name not in kept}}
+    for name in added.keys() & current.keys():
+        logger.warning("%s The new one is left out.", describe_conflict(current[name], added[name]))
+    return current | {name: made for name, made in added.items() if name not in current}

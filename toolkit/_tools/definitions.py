@@ -173,8 +173,8 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
         elif keyword == "items":
             yield from _compare_schemas(f"{path}[]", before, now)
         elif keyword == "required":
-            kept = old.get("properties", {}).keys() & new.get("properties", {}).keys()
-            yield from _compare_required(path, before or (), now or (), kept)
+            common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
+            yield from _compare_required(path, before or (), now or (), common)
         elif keyword in ("enum", "type") and before and now:
             wider = _WIDER_TYPES if keyword == "type" else {}
             yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
@@ -194,10 +194,10 @@ def _compare_parts(
             yield from _compare_schemas(f"{path}.{name}", old[name], new[name])
 
 
-def _compare_required(path: str, old: Collection[str], new: Collection[str], kept: Collection[str]) -> Iterator[str]:
+def _compare_required(path: str, old: Collection[str], new: Collection[str], common: Collection[str]) -> Iterator[str]:
     """List the parameters of both schemas that became required or optional."""
     for name in sorted({*old} ^ {*new}):
-        if name in kept:
+        if name in common:
             yield f"{path}.{name} is {'required now (narrowed)' if name in new else 'optional now (widened)'}"
 
 

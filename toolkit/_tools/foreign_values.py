@@ -77,14 +77,14 @@ def _read_array(value: Any) -> Any:
 def _read_response(value: Any) -> dict[str, Any]:
     """Read status and content of an HTTP response; the content of one that is not text is left out."""
     media_type = str(value.headers.get("content-type", "")).partition(";")[0].strip()
-    shown = {"status": value.status_code, "content_type": media_type}
+    head = {"status": value.status_code, "content_type": media_type}
     if media_type.endswith("json"):
         with suppress(ValueError):
-            return {**shown, "content": value.json()}
+            return {**head, "content": value.json()}
     is_text = media_type.startswith("text/") or media_type.endswith(("json", "xml"))
     if is_text or (not media_type and b"\x00" not in value.content):
-        return {**shown, "content": value.text}
-    return {**shown, "content": f"{len(value.content)} bytes, left out"}
+        return {**head, "content": value.text}
+    return {**head, "content": f"{len(value.content)} bytes, left out"}
 
 
 def is_table(value: Any) -> bool:

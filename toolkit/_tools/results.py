@@ -179,11 +179,11 @@ def write_value(value: Any) -> str:
 
 def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
     """Make the text of a result that a tool made, from its value or text and its error; and add what it leaves out."""
-    shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
-    text = shown.text or ""
+    rendered, error = _content(result, write), None if result.error is None else _as_text(result.error)
+    text = rendered.text or ""
     if error and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
-    return _complete_fields(result, shown, text, error)
+    return _complete_fields(result, rendered, text, error)
 
 
 def accept(result: ToolResult) -> ToolResult:
@@ -214,13 +214,13 @@ def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
     return result.replace(text=f"{text}\n{result.error}" if text else result.error)
 
 
-def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: str | None) -> ToolResult:
+def _complete_fields(result: ToolResult, rendered: ToolResult, text: str, error: str | None) -> ToolResult:
     return result.replace(
         text=text,
         error=error,
         kind=result.kind or (None if error is None else "failed"),
-        images=_parts_of(Image, result.images) or shown.images,
-        files=_parts_of(File, result.files) or shown.files,
+        images=_parts_of(Image, result.images) or rendered.images,
+        files=_parts_of(File, result.files) or rendered.files,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
@@ -110,7 +109,7 @@ class ServerModel:
         self.client = client
         self.name = name
         self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
-        self.options = select_options(options or {})
+        self.options = copy_options(options or {})
         for key in self.options.keys() & self.own_keys:
             raise TypeError(
                 f"options={{{key!r}: ...}}: each request has a {key!r} of its own, which this would replace."
@@ -225,20 +224,15 @@ class ServerModel:
         )
 
 
-def select_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without those that the openai package omits.
+def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the options of a model.
 
     Raises:
         TypeError: One is an argument of the package's `create`, and no key of a request's body.
     """
     for name in options.keys() & CLIENT_OPTIONS.keys():
         raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: {CLIENT_OPTIONS[name]}")
-    openai = sys.modules.get("openai")  # where it was not imported, nothing is of its types
-    return {
-        name: value
-        for name, value in options.items()
-        if openai is None or not isinstance(value, (openai.Omit, openai.NotGiven))
-    }
+    return dict(options)
 
 
 def read_usage(usage: Any, read: str, written: str) -> Usage:

@@ -27,7 +27,7 @@ from toolkit._dialects.base import RunDialect
 from toolkit._dialects.catalog import API, APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.client import ServerModel, select_options
+from toolkit.models.client import ServerModel, copy_options
 from toolkit.models.connections import async_client, sync_client
 from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
@@ -215,7 +215,7 @@ class ModelChoice:
             _announce(NAME)
         model = embedded_model()
         model.dialect = self.dialect or model.dialect
-        model.options = select_options(self.options)
+        model.options = copy_options(self.options)
         return model
 
 

@@ -20,9 +20,9 @@ SHORTEST_KEY = 8
 def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
     """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
 
-    The client's traceback has ten times the lines of the reason, so it is kept as `cause`, and not shown. Where the
-    server repeats the API key, its texts are changed. A ModelError that is raised inside gets the model's name and
-    address, too.
+    The client's traceback has ten times the lines of the reason, so the client's error is `cause`, and not printed.
+    Where the server repeats the API key, its texts are changed. A ModelError that is raised inside gets the model's
+    name and address, too.
 
     Args:
         client: The message names its address. Its API key is removed, should the server repeat it.

@@ -211,8 +211,8 @@ def _starts_call(call: OpenCall, piece: Fragment) -> bool:
         return False
     if piece.id:
         return call.id not in ("", piece.id) and not _continues(call, piece)
-    has_news = piece.arguments or piece.name != call.name
-    return bool(has_news and call.name) and call.is_whole and not call.is_repeated(piece)
+    has_more = piece.arguments or piece.name != call.name
+    return bool(has_more and call.name) and call.is_whole and not call.is_repeated(piece)
 
 
 def _continues(call: OpenCall, piece: Fragment) -> bool:
