@@ -73,7 +73,7 @@ class Answers:
         facts = {
             "digest": _digest(prompt),
             "prompt": "" if prompt is None or isinstance(prompt, RunState) else make_user_message(prompt).text,
-            "answer": _get_text(outcome.state, self._limits),
+            "answer": _get_text(outcome.state),
             "model": outcome.model,
             "state": json.loads(outcome.state.to_json()),
         }
@@ -116,7 +116,7 @@ class Answers:
     def _restore(self, state: RunState, model: str) -> RunResult[Any]:
         prices = self._limits.prices
         return RunResult(
-            output=self._output.parse(_get_text(state, self._limits)),
+            output=self._output.parse(_get_text(state)),
             messages=state.messages,
             calls=tuple(restore_calls(state).values()),
             usage=state.usage,
@@ -127,8 +127,8 @@ class Answers:
         )
 
 
-def _get_text(state: RunState, limits: Limits) -> str:
-    step = Conversation.restore(state, limits, None).next()
+def _get_text(state: RunState) -> str:
+    step = Conversation.restore(state).next()
     return step.output if isinstance(step, Finished) else ""
 
 

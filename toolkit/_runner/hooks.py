@@ -37,8 +37,8 @@ class Hooks:
 
     None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
     they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
-    ends the run with that text as its answer. `on_event` gets the events of the runs below, too, from these runs
-    themselves and so as no `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
+    ends the run with that text as its answer. `on_event` gets the events of the runs below, too, each by itself and not
+    as a `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
 
     Attributes:
         before_model: These methods of all hooks.
@@ -77,7 +77,7 @@ class Hooks:
 
 
 def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str) -> None:
-    """Pass an event to hooks; what they raise is logged. Those of a run below they have got from that run itself."""
+    """Pass an event to hooks; what they raise is logged. A run below passes its events to them itself."""
     if isinstance(event, SubAgentEvent):
         return
     for observer in observers:

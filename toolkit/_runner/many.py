@@ -110,14 +110,14 @@ def make_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions,
         limits: Their prices give the costs of saved answers.
     """
     given = {**MAP_DEFAULTS, **read_iterators(options)}
-    rate, save = Rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
+    limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
     if save is not None and not isinstance(save, (str, os.PathLike)):
         raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
     return Batch(
         prompts=prompts,
         max_parallel=given.pop("max_parallel"),
         progress=given.pop("progress"),
-        request=RunRequest(prompt=None, output_type=output_type, limit_rate=rate.limit, **given),
+        request=RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given),
         answers=None if save is None else Answers(save, output_type, limits),
     )
 
@@ -146,7 +146,7 @@ class Batch:
     _outcomes: dict[int, Outcome] = field(default_factory=dict)
     _skipped: int = 0
     _failed: int = 0
-    _begun: float = field(default_factory=time.monotonic)
+    _start: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if not is_whole(self.max_parallel, 1):
@@ -194,7 +194,7 @@ class Batch:
         done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
         parts = [f"{done}/{total} done" if total else f"{done} done", f"{self._failed} failed" if self._failed else ""]
         if total and done > self._skipped:
-            seconds = (time.monotonic() - self._begun) / (done - self._skipped) * (total - done)
+            seconds = (time.monotonic() - self._start) / (done - self._skipped) * (total - done)
             parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02} left")
         bar = f"[{'#' * (WIDTH * done // total):.<{WIDTH}}] " if total else ""
         sys.stderr.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # over a longer one
@@ -208,8 +208,8 @@ def _get_outcome(handle: RunHandle[Any]) -> Outcome:
         return error
 
 
-class Rate:
-    """A rate that the requests of many runs keep together.
+def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model]:
+    """Return a function that makes models keep a rate together with all runs that use it.
 
     Args:
         rpm: Requests per minute; None for any number.
@@ -218,20 +218,17 @@ class Rate:
     Raises:
         ValueError: One is not a whole number above 0.
     """
+    for name, rate in (("rpm", rpm), ("tpm", tpm)):
+        if rate is not None and not is_whole(rate, 1):
+            raise ValueError(f"{name}={rate!r} is not a whole number per minute, 1 or more.")
+    lock, limited = threading.Lock(), dict[int, RateLimitedModel]()
 
-    def __init__(self, rpm: int | None, tpm: int | None) -> None:
-        for name, rate in (("rpm", rpm), ("tpm", tpm)):
-            if rate is not None and not is_whole(rate, 1):
-                raise ValueError(f"{name}={rate!r} is not a whole number per minute, 1 or more.")
-        self._rpm, self._tpm = rpm, tpm
-        self._lock = threading.Lock()
-        self._limited: RateLimitedModel | None = None
-
-    def limit(self, model: Model) -> Model:
-        """Return the model with the rate; for the same model the same one each time."""
-        if self._rpm is None and self._tpm is None:
+    def limit(model: Model) -> Model:
+        if rpm is None and tpm is None:
             return model
-        with self._lock:
-            if self._limited is None or self._limited.model is not model:
-                self._limited = RateLimitedModel(model, self._rpm, self._tpm)
-            return self._limited
+        with lock:
+            if id(model) not in limited:
+                limited[id(model)] = RateLimitedModel(model, rpm, tpm)
+            return limited[id(model)]
+
+    return limit

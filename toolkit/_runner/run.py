@@ -60,10 +60,9 @@ from toolkit.models import CallReady, Model, Piece
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
 
-# Finish reasons after which `undo_on_failure` undoes the calls.
+# Finish reasons after which `undo_on_failure` undoes the calls, and exceptions after which it does not.
 UNDONE_REASONS = frozenset({"cancelled", "stopped"})
-# Exceptions after which it does not.
-_LEFT = (GeneratorExit, KeyboardInterrupt, SystemExit)
+NOT_UNDONE_ERRORS = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -71,7 +70,7 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
-        caller: Executes its calls; also the tools that are offered, and who listens.
+        caller: Executes its calls; holds its tools, its messages to come, and the hooks that get its events.
         output: What the answer must be.
         tool_choice: One that forces a call applies to the first turn only.
         allowed: Names of the tools that may be called; all if None.
@@ -82,10 +81,10 @@ class Run(Generic[T]):
         checkpoint: Called with the state before each step, and at the end.
         list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
         save_messages: Adds the messages of the run to its session when it ends.
-        calls: Ends of calls by call id, those of the state that was resumed included.
-        create_undoer: Creates an `Undoer` of its calls, for where it raises an exception, is cancelled or stopped.
+        calls: Finished calls by call id, those of the state that was resumed included.
+        create_undoer: Creates what undoes its calls where it raises an exception, is cancelled or stopped.
         handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
-        responses: Ends of the turns so far.
+        responses: The responses of the model so far.
         result: None until the run has ended.
     """
 
@@ -177,7 +176,7 @@ class Run(Generic[T]):
                             limit = conversation.limit
                             yield LimitReached(limit=limit)
                         if isinstance(step, (CallModel, RunCalls)):
-                            await self._keep(backend)
+                            await self._save_state(backend)
                         async with aclosing(self._perform(step, model, backend)) as events:
                             async for event in events:
                                 yield event
@@ -186,7 +185,7 @@ class Run(Generic[T]):
                     self._set_result(str(halt), "halted")
                 for dropped in self.caller.drop_early():
                     yield dropped
-                result = await self._save(require_result(self.result), backend)
+                result = await self._save(backend)
         output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -202,32 +201,32 @@ class Run(Generic[T]):
         try:
             yield
         except BaseException as error:  # a cancelled task among them
-            if self.create_undoer is not None and not isinstance(error, _LEFT):
+            if self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS):
                 self._end_here("error" if isinstance(error, Exception) else "cancelled")
                 try:
-                    await self._undo(require_result(self.result), backend)
-                    await self._keep(backend)
+                    await self._undo(backend)
+                    await self._save_state(backend)
                 except Exception:  # the first one is why the run has ended
                     logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
             raise
 
-    async def _undo(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
-        """Undo the calls of the run, which has ended; returns its result with what became of them."""
-        if self.create_undoer is None:
-            return result
-        self.result = replace(result, undos=await self.create_undoer(backend).undo())
-        return self.result
+    async def _undo(self, backend: Backend) -> None:
+        """Undo the calls of the run, which has ended, if the runner is to; the result gets what became of them."""
+        if self.create_undoer is not None:
+            undos = await self.create_undoer(backend).undo()
+            self.result = replace(require_result(self.result), undos=undos)
 
-    async def _save(self, result: RunResult[T], backend: Backend) -> RunResult[T]:
-        """Save what the run leaves; its calls are undone before, where it was broken off and the runner is to."""
-        if result.finish_reason in UNDONE_REASONS:
-            result = await self._undo(result, backend)
+    async def _save(self, backend: Backend) -> RunResult[T]:
+        """Save what the run leaves, and return its result; one that was cancelled or stopped is undone before."""
+        if require_result(self.result).finish_reason in UNDONE_REASONS:
+            await self._undo(backend)
+        result = require_result(self.result)
         if self.save_messages is not None and not (result.is_paused or result.undos):
             await call_function(self.save_messages, (result.messages,), backend)
-        await self._keep(backend)
+        await self._save_state(backend)
         return result
 
-    async def _keep(self, backend: Backend) -> None:
+    async def _save_state(self, backend: Backend) -> None:
         if self.checkpoint is not None:
             await call_function(self.checkpoint, (self.conversation.state,), backend)
 
