@@ -22,7 +22,7 @@ Files, each importing only those below it:
     session        conversations that several runs continue
     state          `RunState`
     limits         `Limits` and `Prices`
-    history        the messages that a run begins with, and the repair of a history that servers reject
+    history        reading of a history, and repair of one that servers reject
     control        messages to running runs, cancellation, and the list of active runs
     prompt         what a user sends, as a message
 """

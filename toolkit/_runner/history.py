@@ -1,4 +1,4 @@
-"""The messages that a run begins with, and the repair of a history that servers reject.
+"""Reading of a history, and repair of one that servers reject.
 
 In a valid history each call has one result, directly behind the response with the call, in call order; no two calls
 have the same id; the arguments of each are one JSON object. Crashes, trimming and other programs break that, and
@@ -16,16 +16,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from toolkit._dialects.chat import parse_history
-from toolkit._messages import (
-    Message,
-    ModelResponse,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    replace_surrogates,
-)
-from toolkit._runner.prompt import NOTHING_TO_ANSWER, UserInput, make_user_message
+from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, replace_surrogates
 
 logger = logging.getLogger("toolkit")
 
@@ -37,31 +28,16 @@ _Place: TypeAlias = tuple[int, int]
 _Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
 
 
-def list_first_messages(
-    prompt: UserInput | None, history: Iterable[Message | Mapping[str, Any]], instructions: str
-) -> list[Message]:
-    """List the messages that a run begins with: the history, repaired, and the prompt, behind the instructions.
+def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
+    """Parse a history, messages or their form at OpenAI, and repair it; warns of each change.
 
     Raises:
-        ConversationError: A message of the history has no known form.
-        ValueError: There is nothing to answer.
+        ConversationError: A message has no known form.
     """
-    messages: list[Message] = []
-    if history:
-        messages, notes = repair_history(parse_history(history))
-        for note in notes:
-            logger.warning("The history was repaired: %s", note)
-    if prompt is not None:
-        messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
-    if not messages:
-        raise ValueError(NOTHING_TO_ANSWER)
-    if isinstance(messages[-1], ModelResponse):
-        raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
-            "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
-        )
-    if not instructions or any(isinstance(message, SystemMessage) for message in messages):
-        return messages
-    return [SystemMessage(instructions), *messages]
+    messages, notes = repair_history(parse_history(given))
+    for note in notes:
+        logger.warning("The history was repaired: %s", note)
+    return messages
 
 
 def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:

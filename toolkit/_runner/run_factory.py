@@ -25,10 +25,10 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
-from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, get_open_calls
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
-from toolkit._runner.history import list_first_messages
+from toolkit._runner.history import read_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
@@ -39,6 +39,7 @@ from toolkit._runner.options import (
     reject_reserved_keys,
 )
 from toolkit._runner.output import TEXT, build_output
+from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
 from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
@@ -268,15 +269,15 @@ class _RunBuilder:
         self._earlier = _read_session(request)
         self._tools = self._list_tools()  # result_read may join in the course of the run
         own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
-        self._choice, allowed = check_choice(
-            factory.options.get("tool_choice"),
-            factory.options.get("allowed_tools") if own is None else own,
-            self._tools,
-        )
+        choice = factory.options.get("tool_choice")
+        allowed = factory.options.get("allowed_tools") if own is None else own
+        if choice is not None or allowed is not None:
+            choice, allowed = check_choice(choice, allowed, self._tools)
+        self._choice = choice
         self._allowed = None if allowed is None else (*allowed, *(made.name for made in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
-        is_free = allowed is None and self._choice != "none"
-        self._available = None if is_free else allowed_names(self._tools, self._choice, self._allowed)
+        is_free = allowed is None and choice != "none"
+        self._available = None if is_free else allowed_names(self._tools, choice, self._allowed)
 
     def build(self) -> Run[Any]:
         """Make the run."""
@@ -336,8 +337,7 @@ class _RunBuilder:
         request = self._request
         if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
-        prompt: Any = request.prompt
-        messages = list_first_messages(prompt, self._earlier or request.messages, self._factory.instructions)
+        messages = self._list_messages()
         conversation = Conversation(
             messages,
             run_id=uuid.uuid4().hex,
@@ -345,7 +345,24 @@ class _RunBuilder:
             allowed_tools=self._own_allowed,
             parent=self._above,
         )
-        return conversation, len(messages) - (prompt is not None)
+        return conversation, len(messages) - (request.prompt is not None)
+
+    def _list_messages(self) -> list[Message]:
+        """List the first messages of a conversation: instructions, history, prompt."""
+        prompt: Any = self._request.prompt
+        history, instructions = self._earlier or self._request.messages, self._factory.instructions
+        messages = read_history(history) if history else []
+        if prompt is not None:
+            messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
+        if not messages:
+            raise ValueError(NOTHING_TO_ANSWER)
+        if isinstance(messages[-1], ModelResponse):
+            raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
+                "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
+            )
+        if not instructions or any(isinstance(message, SystemMessage) for message in messages):
+            return messages
+        return [SystemMessage(instructions), *messages]
 
     def _resume(self, state: RunState) -> tuple[Conversation, int]:
         """Go on with the conversation of a state; returns also how many of its messages are older than the run.
@@ -458,7 +475,9 @@ class _RunBuilder:
         if own.ledger is not None:
             return own
         self._factory.recent.keep(state.run_id)
-        return replace(own, ledger=self._factory.recent, suspects=_list_open_ids(state))
+        # The process of a run that was saved while its calls were running may have died meanwhile.
+        suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
+        return replace(own, ledger=self._factory.recent, suspects=tuple(call.id for call in suspects))
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
         """Return the values that the calls of the run share; None where no call can see any."""
@@ -571,13 +590,6 @@ def _list_available(available: Collection[str] | None, state: RunState | None) -
     if offered is None:
         return available
     return frozenset(offered) if available is None else frozenset(offered).intersection(available)
-
-
-def _list_open_ids(state: RunState) -> tuple[str, ...]:
-    """Return the ids of the calls that were running when a state was saved: its process may have died meanwhile."""
-    if state.phase != "calling":
-        return ()
-    return tuple(call.id for call in get_open_calls(state.messages, state.results))
 
 
 def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
