@@ -140,6 +140,16 @@ def test_file_that_is_no_model(tmp_path: Path) -> None:
         embedded_model(tmp_path / "missing.gguf")
 
 
+def test_library_of_the_system_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where llama.cpp lacks a library of the system, as in small images of containers, the error has the command."""
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: cannot open shared object file')")
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    with pytest.raises(NoModelError, match=r"missing: libgomp\.so\.1: .* apt-get install libgomp1"):
+        embedded_model(tmp_path / "small.gguf")
+
+
 def test_demonstration_in_a_pipe() -> None:
     """`toolkit demo` prints the whole transcript without colours, and nothing on standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}

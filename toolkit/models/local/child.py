@@ -22,6 +22,8 @@ def serve(settings: dict[str, Any]) -> None:
     os.dup2(2, 1)  # 2 is the null device: native code prints to neither
     try:
         _server, reply = _start(settings)  # it answers as long as it is referenced
+    except ImportError as error:  # the owner has found xllamacpp; small images of containers lack what it needs
+        reply = {"error": f"a library of the system is missing: {error}. On Debian: apt-get install libgomp1"}
     except Exception as error:  # noqa: BLE001  the owner reports it
         reply = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(reply), file=pipe, flush=True)
