@@ -91,7 +91,7 @@ def redirect(location: str, status: int = 302, *headers: str) -> list[bytes]:
 def fetch_text(web: HttpClient, url: str) -> str:
     """Return the first bytes of a URL, or the error."""
     try:
-        return web.get(url).body[:60].decode()
+        return web.get(url).content[:60].decode()
     except ToolError as error:
         return error.text
 
@@ -219,7 +219,7 @@ def test_redirects(recorded: Callable[..., Recorder], status: int) -> None:
     answer = web.get("http://a.example/a")
     lines = [request.split(b"\r\n")[:2] for request in connect.requests()]
 
-    assert (b"hello", "http://other.example/d") == (answer.body, answer.url)
+    assert (b"hello", "http://other.example/d") == (answer.content, str(answer.url))
     assert [b"GET /a HTTP/1.1", b"GET /b?c HTTP/1.1", b"GET /d HTTP/1.1"] == [line for line, _ in lines]
     assert [b"Host: a.example", b"Host: a.example", b"Host: other.example"] == [host for _, host in lines]
 

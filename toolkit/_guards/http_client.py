@@ -12,7 +12,6 @@ import ssl
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
 
@@ -30,7 +29,6 @@ TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-FIRST_ERROR_STATUS = 400
 USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 
 # Encodings that can be decompressed up to a size. Others, and bodies compressed twice, are not read.
@@ -53,41 +51,10 @@ class HttpTimeout(HttpError):
     """A request took too long."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HttpResponse:
-    """A server's response, whatever its status.
-
-    Attributes:
-        url: The URL after all redirects.
-        status: HTTP status.
-        headers: Response headers.
-        body: Decompressed bytes.
-        is_cut: Whether there was more.
-    """
-
-    url: str
-    status: int
-    headers: httpx2.Headers
-    body: bytes
-    is_cut: bool
-
-    @property
-    def media_type(self) -> str:
-        """The media type, such as `text/html`; empty if the server does not send one."""
-        return self._content_type.partition(";")[0].strip().lower()
-
-    @property
-    def charset(self) -> str | None:
-        """The encoding of the text according to the server."""
-        return httpx2.Response(self.status, headers={"content-type": self._content_type}).charset_encoding
-
-    @property
-    def _content_type(self) -> str:
-        return (self.headers.get_list("content-type") or [""])[-1]  # of several, browsers take the last
-
-
 class HttpClient:
     """Sends requests through the guard, within a time and up to a size.
+
+    A response has its whole body, decompressed; its extension `is_cut` says whether there was more.
 
     Args:
         dialer: Opens the connections.
@@ -123,7 +90,7 @@ class HttpClient:
         port = url.port or {"http": 80, "https": 443}[url.scheme]
         return cls(Dialer([f"{host}:{port}"], ports=()), timeout=timeout, max_bytes=max_bytes)
 
-    def get(self, url: str, cancellation: Cancellation | None = None) -> HttpResponse:
+    def get(self, url: str, cancellation: Cancellation | None = None) -> httpx2.Response:
         """Fetch a URL, following up to five redirects.
 
         Raises:
@@ -137,11 +104,11 @@ class HttpClient:
             raise Failed(f"invalid URL: {error}") from None
         with self._limit(cancellation) as limit:
             response = self._follow(start, limit)
-        if response.status >= FIRST_ERROR_STATUS:
-            raise Failed(f"HTTP {response.status} from {response.url[:MAX_SHOWN]}")
+        if response.is_error:
+            raise Failed(f"HTTP {response.status_code} from {str(response.url)[:MAX_SHOWN]}")
         return response
 
-    def send(self, request: httpx2.Request, cancellation: Cancellation | None = None) -> HttpResponse:
+    def send(self, request: httpx2.Request, cancellation: Cancellation | None = None) -> httpx2.Response:
         """Send one request, and return its response whatever the status, that of a redirect too.
 
         Raises:
@@ -150,9 +117,9 @@ class HttpClient:
             TimedOut: The deadline of `cancellation` has passed.
         """
         with self._limit(cancellation) as limit, self._open_response(request, limit) as response:
-            return self._read_response(response, request.url, limit)
+            return self._read_response(response, request, limit)
 
-    async def asend(self, request: httpx2.Request) -> HttpResponse:
+    async def asend(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request on a thread, as `send` does; the connection is closed when the task or run is cancelled."""
         outer = current_cancellation.get()
         return await run_to_end(partial(self.send, request), Cancellation() if outer is None else outer)
@@ -168,12 +135,13 @@ class HttpClient:
                     raise cancellation_error(cancellation) from None
                 raise
 
-    def _follow(self, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
+    def _follow(self, url: httpx2.URL, limit: Cancellation) -> httpx2.Response:
         for _ in range(MAX_REDIRECTS + 1):
-            with self._open_response(httpx2.Request("GET", url, headers=self._headers), limit) as response:
+            request = httpx2.Request("GET", url, headers=self._headers)
+            with self._open_response(request, limit) as response:
                 target = _find_redirect(response, url)
                 if target is None:
-                    return self._read_response(response, url, limit)
+                    return self._read_response(response, request, limit)
             url = target
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
@@ -199,7 +167,9 @@ class HttpClient:
             with closing(response):
                 yield response
 
-    def _read_response(self, response: httpcore2.Response, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
+    def _read_response(
+        self, response: httpcore2.Response, request: httpx2.Request, limit: Cancellation
+    ) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
         with self._translate_errors("read error", limit):
             encoding = headers.get("content-encoding", "").lower() or "identity"
@@ -207,13 +177,9 @@ class HttpClient:
                 raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[1:])} are read")
             data, is_cut = _take_bytes(response.iter_stream(), self._max_bytes)
             body, has_more = _decompress(data, encoding, self._max_bytes)
-        return HttpResponse(
-            url=str(url),
-            status=response.status,
-            headers=headers,
-            body=body,
-            is_cut=is_cut or has_more,
-        )
+        headers.pop("content-encoding", None)
+        extensions = {"is_cut": is_cut or has_more}
+        return httpx2.Response(response.status, headers=headers, content=body, request=request, extensions=extensions)
 
     @contextmanager
     def _translate_errors(self, phase: str, limit: Cancellation) -> Iterator[None]:
@@ -233,10 +199,7 @@ class HttpClient:
 
 
 class AsyncTransport(httpx2.AsyncBaseTransport):
-    """Sends the requests of an `httpx2.AsyncClient` by an `HttpClient`, for auth flows of httpx2.
-
-    Bodies come decompressed and cut at the client's `max_bytes`; the extension `is_cut` says whether there was more.
-    """
+    """Sends the requests of an `httpx2.AsyncClient` by an `HttpClient`, for auth flows of httpx2."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -248,14 +211,10 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
             HTTPError: There is no complete response.
         """
         try:
-            response = await self._client.asend(request)
+            return await self._client.asend(request)
         except HttpError as error:
             cause = error.__cause__
             raise cause if isinstance(cause, httpx2.HTTPError) else httpx2.ReadTimeout(str(error)) from None
-        headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
-        return httpx2.Response(
-            response.status, headers=headers, content=response.body, extensions={"is_cut": response.is_cut}
-        )
 
 
 @contextmanager

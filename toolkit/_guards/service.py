@@ -77,12 +77,12 @@ class JsonService:
         except HttpError as error:
             reason = type(error.__cause__).__name__
             raise Failed(f"{self.name} cannot be reached ({reason}). Try again later.") from error
-        if response.status != 200:
-            raise Failed(f"{self.name} answered with HTTP {response.status}.")
-        if response.is_cut:
+        if response.status_code != 200:
+            raise Failed(f"{self.name} answered with HTTP {response.status_code}.")
+        if response.extensions["is_cut"]:
             raise Failed(f"{self.name} gave an answer that is too long: more than {MAX_BYTES} bytes.")
         try:
-            return kind.validate_python(from_json(response.body))
+            return kind.validate_python(from_json(response.content))
         except ValueError as error:  # ValidationError is one
             raise Failed(f"{self.name} gave an answer that cannot be read.") from error
 

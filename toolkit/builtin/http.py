@@ -24,7 +24,7 @@ from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
-from toolkit._guards.http_client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient, HttpResponse
+from toolkit._guards.http_client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient
 from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit._guards.transport import MAX_SHOWN
 from toolkit._messages import ToolResult
@@ -164,13 +164,15 @@ def fetch_page(client: HttpClient, url: str, cancellation: Cancellation | None =
         TimedOut: The deadline of `cancellation` has passed.
     """
     response = client.get(url, cancellation)
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_cut = response.extensions["is_cut"]
     return Page(
-        url=response.url,
-        status=response.status,
-        media_type=response.media_type,
-        text=_extract_text(response),
-        size=len(response.body),
-        is_cut=response.is_cut,
+        url=str(response.url),
+        status=response.status_code,
+        media_type=media_type,
+        text=_extract_text(response.content, media_type, response.charset_encoding, is_cut=is_cut),
+        size=len(response.content),
+        is_cut=is_cut,
     )
 
 
@@ -205,21 +207,17 @@ def _cut_page(page: Page) -> str:
     return data[:MAX_TEXT].decode("utf-8", "ignore") + TRUNCATED
 
 
-def _extract_text(response: HttpResponse) -> str:
-    kind, body = response.media_type, response.body
-    is_html = kind in HTML_TYPES or (not kind and body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
-    if _is_binary(response) or not (is_html or _is_text_type(kind)):
-        size = f"{'more than ' if response.is_cut else ''}{len(body)} bytes"
-        raise Failed(f"read error: it is not text but {kind[:MAX_SHOWN] or 'unknown data'}, {size}")
-    if is_html:
-        return extract_main_text(body, response.charset)
-    return decode(body, response.charset, is_cut=response.is_cut).strip()
+def _extract_text(body: bytes, media_type: str, charset: str | None, *, is_cut: bool) -> str:
+    is_html = media_type in HTML_TYPES or (not media_type and body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
+    if _is_binary(body, charset) or not (is_html or _is_text_type(media_type)):
+        size = f"{'more than ' if is_cut else ''}{len(body)} bytes"
+        raise Failed(f"read error: it is not text but {media_type[:MAX_SHOWN] or 'unknown data'}, {size}")
+    return extract_main_text(body, charset) if is_html else decode(body, charset, is_cut=is_cut).strip()
 
 
-def _is_binary(response: HttpResponse) -> bool:
-    has_mark = response.body.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS))
-    is_utf16 = has_mark or (response.charset or "").startswith("utf-16")
-    return response.body.startswith(BINARY_SIGNATURES) or (b"\0" in response.body[:SAMPLE] and not is_utf16)
+def _is_binary(body: bytes, charset: str | None) -> bool:
+    is_utf16 = body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (charset or "").startswith("utf-16")
+    return body.startswith(BINARY_SIGNATURES) or (b"\0" in body[:SAMPLE] and not is_utf16)
 
 
 def _is_text_type(kind: str) -> bool:
