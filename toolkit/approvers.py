@@ -237,8 +237,9 @@ class Notebook(Console):
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person can be asked: in a kernel, whose `input()` raises where it has no front end."""
-        return self._read is not None or self._is_in_kernel
+        """Whether a person can be asked: in marimo, or in a kernel, whose `input()` raises without a front end."""
+        marimo = sys.modules.get("marimo")
+        return self._read is not None or self._is_in_kernel or (marimo is not None and marimo.running_in_notebook())
 
     @property
     def _is_in_kernel(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
@@ -902,6 +903,14 @@ def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(Denied, match="could not be completed; the tool was not run. Reason: There is no terminal"):
         decided(Notebook(write=lambda _: None))
+
+
+def test_marimo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook of marimo the field of input() is used."""
+    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+
+    assert Notebook(write=lambda _: None)(request_for()) is True
 
 
 def test_one_question_at_a_time() -> None:

@@ -22,6 +22,7 @@ from toolkit import RunHandle, Runner, Session, Tool, ToolkitError
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit.approvers import approve_all, ask_when
 from toolkit.cli.pages import Site
+from toolkit.cli.targets import may_change
 from toolkit.display.form import Form, InvalidForm
 from toolkit.display.markup import render_error
 from toolkit.serve.local import LOOPBACK
@@ -44,11 +45,6 @@ class Refused(Exception):
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-def may_change(request: ApprovalRequest) -> bool:
-    """Return whether a call is labelled write or destructive."""
-    return request.tool.settings.effect in ("write", "destructive")
 
 
 def defer_changes() -> Approver:

@@ -155,7 +155,7 @@ def _make_approver(approval: Approval) -> Approver:
         return approve_all
     console = _make_console()
     person = console if console.can_ask else _refuse_unasked
-    return person if approval is Approval.all else ask_when(person, when=_changes_something)
+    return person if approval is Approval.all else ask_when(person, when=may_change)
 
 
 def ask_if_required(request: ApprovalRequest) -> Verdict:
@@ -180,5 +180,6 @@ def _refuse_unasked(_: ApprovalRequest) -> Verdict:
     return Decision.unavailable("There is no terminal to ask at; --approve none runs such calls unasked.")
 
 
-def _changes_something(request: ApprovalRequest) -> bool:
+def may_change(request: ApprovalRequest) -> bool:
+    """Return whether a call is labelled write or destructive."""
     return request.tool.settings.effect in ("write", "destructive")

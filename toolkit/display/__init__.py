@@ -5,8 +5,7 @@ Nothing here starts a run: a stream of events comes in. Saved runs and their rep
 Files, each importing only those below it:
     cards         tools, toolboxes, runners and results as HTML
     form          a tool's parameters as an HTML form
-    page          a run as a page of its own
-    timeline      turns and calls as bars
+    page          a run as a page of its own, its turns and calls as bars
     question      a question with buttons
     terminal      a run as lines of text
     notebook      a run as HTML

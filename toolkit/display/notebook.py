@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -76,48 +76,8 @@ class Turn:
     rows: dict[str, Row] = field(default_factory=dict)
 
 
-class State(Protocol):
-    """A run as plain data: RunState."""
-
-    @property
-    def messages(self) -> tuple[Message, ...]: ...  # noqa: D102
-    @property
-    def results(self) -> tuple[ToolMessage, ...]: ...  # noqa: D102
-    @property
-    def pending(self) -> tuple[PendingApproval, ...]: ...  # noqa: D102
-    @property
-    def turns(self) -> int: ...  # noqa: D102
-    @property
-    def usage(self) -> Usage: ...  # noqa: D102
-    @property
-    def phase(self) -> str: ...  # noqa: D102
-    @property
-    def finish_reason(self) -> str: ...  # noqa: D102
-
-
-class Result(Protocol):
-    """The result of a run: RunResult."""
-
-    @property
-    def output(self) -> Any: ...  # noqa: D102
-    @property
-    def calls(self) -> tuple[ToolCallFinished, ...]: ...  # noqa: D102
-    @property
-    def responses(self) -> tuple[TurnFinished, ...]: ...  # noqa: D102
-    @property
-    def cost(self) -> float | None: ...  # noqa: D102
-    @property
-    def is_paused(self) -> bool: ...  # noqa: D102
-    @property
-    def finish_reason(self) -> str: ...  # noqa: D102
-    @property
-    def model(self) -> str: ...  # noqa: D102
-    @property
-    def state(self) -> State: ...  # noqa: D102
-
-
-def render_result(result: Result) -> str:
-    """Render a result: the answer, and below it what waits for approval and a folded timeline of the calls."""
+def render_result(result: Any) -> str:
+    """Render a RunResult: the answer, and below it what waits for approval and a folded timeline of the calls."""
     rows = {made.call.id: make_row(made) for made in result.calls}
     turns = list_turns(result.state, rows)
     paused = "" if result.output is None else str(result.output)  # what it waits for stands below
@@ -129,8 +89,8 @@ def render_result(result: Result) -> str:
     return render_card(table, run)
 
 
-def render_state(state: State) -> str:
-    """Render the state of a run: its phase, what waits for approval, and a timeline of its calls so far."""
+def render_state(state: Any) -> str:
+    """Render a RunState: its phase, what waits for approval, and a timeline of its calls so far."""
     calls = {call.id: call for each in _get_responses(state.messages) for call in each.calls}
     answers = [each for each in (*state.messages, *state.results) if isinstance(each, ToolMessage)]
     rows = {
@@ -155,8 +115,8 @@ def render_events(status: str, events: Iterable[Event], error: BaseException | N
     return render_card(render_pill(status), render_error(failure), Story(events).body)
 
 
-def render_stream(result: Result | None) -> str:
-    """Render a stream: its result, or what to do where it has not ended."""
+def render_stream(result: Any) -> str:
+    """Render a stream: its RunResult, or what to do where it has not ended, and so has none."""
     if result is not None:
         return render_result(result)
     text = "Its events are not read yet: iterate over it, or write show(stream)."
@@ -249,7 +209,7 @@ def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
     return [each for each in messages if isinstance(each, ModelResponse)]
 
 
-def list_turns(state: State, rows: Mapping[str, Row]) -> list[Turn]:
+def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     """List the run's turns; what came before them in the conversation is of earlier runs."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
     responses = _get_responses(state.messages)[-state.turns :] if state.turns else []

@@ -34,7 +34,7 @@ from toolkit._tools.results import explain_exception
 from toolkit.errors import ToolError
 from toolkit.middleware import Next
 from toolkit.models import Model, Piece
-from toolkit.testing.scripted import ScriptError, split_response
+from toolkit.testing.scripted import ScriptError, parse_arguments, split_response
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 
@@ -208,7 +208,7 @@ class Cassette:
         Raises:
             ScriptError: The call is not in the file; the message has the difference.
         """
-        asked = self._clean_texts(clean_json({"name": call.name, "arguments": _parse_arguments(call.arguments)}))
+        asked = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
         if record := self._find_record(self._calls, asked, is_live=self.mode != "replay"):
             return ToolResult.from_json(json.dumps(record["result"]))
         try:
@@ -368,13 +368,6 @@ def _read_response(record: Mapping[str, Any]) -> ModelResponse:
 
 def _write_key(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True)
-
-
-def _parse_arguments(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:  # the model wrote no JSON: the text itself is compared
-        return arguments
 
 
 def _get_end(asked: Mapping[str, Any]) -> Any:

@@ -45,6 +45,14 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **metadata)
 
 
+def parse_arguments(arguments: str) -> Any:
+    """Parse arguments that are compared; where a model has written no JSON, the text itself is."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
 def split_response(response: ModelResponse) -> Iterator[Piece]:
     """Yield a response as a stream does: its reasoning, its text word by word, then the whole."""
     if response.reasoning:

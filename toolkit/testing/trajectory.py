@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from toolkit._messages import ToolCall
 from toolkit._runner.result import RunResult
 from toolkit.events import ToolCallFinished
+from toolkit.testing.scripted import parse_arguments
 
 # A name, whatever the arguments are; or a call, as `call("add", a=1)` makes it.
 ExpectedCall: TypeAlias = str | ToolCall
@@ -108,17 +109,10 @@ def _is_match(want: ExpectedCall, made: ToolCallFinished, *, partial: bool) -> b
     ran = made.ran or made.call
     if want.name != ran.name or any(getattr(want, own) not in ("", (), getattr(ran, own)) for own in BESIDE):
         return False
-    wanted, arguments = _parse_arguments(want.arguments), _parse_arguments(ran.arguments)
+    wanted, arguments = parse_arguments(want.arguments), parse_arguments(ran.arguments)
     if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
         arguments = {name: value for name, value in arguments.items() if name in wanted}
     return _is_same(wanted, arguments)
-
-
-def _parse_arguments(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:  # the model wrote no JSON: the text itself is compared
-        return arguments
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -149,7 +143,7 @@ def _show(call: ExpectedCall | None) -> str:
         return "-"
     if isinstance(call, str):
         return call
-    arguments = _parse_arguments(call.arguments)
+    arguments = parse_arguments(call.arguments)
     beside = [f"{own}={value!r}" for own in BESIDE if (value := getattr(call, own))]
     if not isinstance(arguments, dict):
         return f"{call.name}({', '.join([call.arguments, *beside])})"
