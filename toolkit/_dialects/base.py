@@ -15,7 +15,6 @@ from typing import Any, ClassVar, TypeAlias
 
 from pydantic_core import from_json
 
-from toolkit._dialects.strict.decoders import read_json
 from toolkit._dialects.strict.plain import Note, SchemaForm
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import Rules
@@ -36,7 +35,7 @@ from toolkit._messages import (
     replace_surrogates,
 )
 from toolkit._options import is_whole
-from toolkit._schema.json_text import to_json_text
+from toolkit._schema.json_text import load_json, to_json_text
 from toolkit.errors import DefinitionError
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
@@ -217,8 +216,8 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
     if form.decoder is None and not metadata:
         return call
     try:
-        document = read_json(call.arguments)
-    except (ValueError, RecursionError):
+        document = load_json(call.arguments)
+    except ValueError:
         return call  # the tool's own validation reports it
     is_split = bool(metadata) and isinstance(document, dict)
     constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # whatever was written

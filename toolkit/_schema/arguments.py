@@ -168,11 +168,6 @@ def _repair_text(
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 
 
-def _is_about_the_call(fault: ErrorDetails) -> bool:
-    """Check whether an unknown key is one about the call itself."""
-    return fault["type"] in _UNKNOWN_KEY and len(fault["loc"]) == 1 and fault["loc"][0] in META
-
-
 def _is_refused_text(fault: ErrorDetails) -> bool:
     """Check whether text is allowed in a place, and refused for its content, such as its length."""
     is_about_content = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
@@ -186,7 +181,7 @@ def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection
     if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decode(value)) is not None:
         holder[key] = decoded
         yield f"{path or 'arguments'}: decoded from a JSON string"
-    elif _is_about_the_call(fault) and key in META:
+    elif fault["type"] in _UNKNOWN_KEY and len(fault["loc"]) == 1 and key in META:  # a key about the call itself
         del holder[key]
         yield f"{path}: overlooked"
     elif value is None and holder is document[0] and key in optional and isinstance(holder, dict):

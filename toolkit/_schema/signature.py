@@ -10,19 +10,17 @@ lends it no names.
 
 from __future__ import annotations
 
-import ast
 import collections.abc
 import inspect
 import re
 import sys
-import textwrap
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial, singledispatchmethod
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import typing_extensions
@@ -286,21 +284,11 @@ def pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] |
     return None if p.default is inspect.Parameter.empty else p.default
 
 
-def _does_nothing() -> None: ...
-
-
-async def _awaits_nothing() -> None: ...
-
-
-# Byte code of functions that do nothing; every other byte is an argument.
-_NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
-
-
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
 # The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
-_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_does_nothing)
+_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(lambda: None)
 _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
@@ -344,31 +332,6 @@ def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
     except ValueError as error:
         raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
     return inner
-
-
-def is_declaration(function: object) -> bool:
-    """Check whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
-
-    `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
-    wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
-    annotated with None is complete: it does all that it declares.
-    """
-    if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
-        return False
-    if function.__annotations__.get("return", "") in (None, "None"):
-        return False
-    try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
-    except (OSError, TypeError, SyntaxError):
-        return "return" in function.__annotations__
-    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    last = next((node.body[-1] for node in functions if node.name == function.__code__.co_name), None)
-    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
-
-
-def _is_empty(code: CodeType) -> bool:
-    """Check whether code does nothing and returns None: the last constant, behind the docstring, is what it returns."""
-    return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
 
 
 def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:

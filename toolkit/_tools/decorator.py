@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
@@ -14,7 +17,6 @@ from typing_extensions import Unpack
 from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.signature import (
     Signature,
-    is_declaration,
     read_annotations,
     resolve_annotation,
 )
@@ -188,7 +190,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     behind = find_wrapped_tool(plain)
     settings = DEFAULT_SETTINGS if behind is None else behind.settings  # what wraps a tool keeps its gates
     fields = {"name": safe_name(name), **split_options(given, name, settings)}
-    choose = _drop_function if is_declaration(plain) else _choose_handler
+    choose = _drop_function if _is_declaration(plain) else _choose_handler
     handler = choose(own, fields.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _is_classmethod=isinstance(function, classmethod), **fields)
     return staticmethod(made) if isinstance(function, staticmethod) else made
@@ -223,3 +225,38 @@ def _drop_function(interface: ToolInterface, activity: str | None) -> Handler:
     if isinstance(interface, FunctionHandler):
         refuse_private(interface.origin, [p.name for p in interface.signature.parameters if not p.is_injected])
     return without_function(interface, activity)
+
+
+def _does_nothing() -> None: ...
+
+
+async def _awaits_nothing() -> None: ...
+
+
+# Byte code of functions that do nothing; every other byte is an argument.
+_NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
+
+
+def _is_declaration(function: object) -> bool:
+    """Check whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
+
+    `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
+    wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
+    annotated with None is complete: it does all that it declares.
+    """
+    if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
+        return False
+    if function.__annotations__.get("return", "") in (None, "None"):
+        return False
+    try:
+        written = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
+    except (OSError, TypeError, SyntaxError):
+        return "return" in function.__annotations__
+    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    last = next((node.body[-1] for node in functions if node.name == function.__code__.co_name), None)
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
+
+
+def _is_empty(code: CodeType) -> bool:
+    """Check whether code does nothing and returns None: the last constant, behind the docstring, is what it returns."""
+    return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None

@@ -47,7 +47,7 @@ class TextDecoder:
         if not isinstance(document, str):
             return document
         try:
-            return read_json(document)
+            return _read_json(document)
         except (ValueError, RecursionError):
             return document
 
@@ -212,7 +212,7 @@ class TupleDecoder:
         return [*map(values.__getitem__, filled), *tail] if is_known and is_whole else document
 
 
-def read_json(text: str) -> Any:
+def _read_json(text: str) -> Any:
     """Parse JSON text as strictly as a tool parses its arguments.
 
     Raises:

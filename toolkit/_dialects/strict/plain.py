@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from pydantic_core import to_json
 
 from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with
 from toolkit._dialects.strict.rules import (
@@ -21,9 +18,6 @@ from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
 
 # Says that a property is sent under another name.
 NAME_NOTE = "sent as {!r}: the provider does not take the name"
-# The starts, in JSON text, of schemas that have annotations alone, and of some others.
-_OTHERS = "|".join(map(re.escape, sorted(ANNOTATIONS - {"description"})))
-_UNTYPED = re.compile(rf'\{{"(?:description":"(?:[^"\\]|\\.)*"(?:\}}|,"(?:{_OTHERS})")|(?:{_OTHERS})":)'.encode())
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,8 @@ def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     """Make the form of a schema that is sent as it is, but for noise, constraints as text, and names of parameters."""
     notes: dict[Note, None] = {}
     try:
-        # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
-        text = to_json(schema)
-        is_untyped = rules.needs_types and _UNTYPED.search(text)
-        if not (rules.keys or is_untyped or any(f'"{keyword}"'.encode() in text for keyword in rules.changed)):
-            return SchemaForm(schema=schema)
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
-    except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
+    except RecursionError:
         return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
     own = as_mapping(sent.get("properties"))
     keys = rules.map_keys(own)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaError, SchemaValidator
@@ -53,25 +52,6 @@ _INSIDE: Mapping[str, str] = {
 }
 _PYTHON: Mapping[str, str] = {"$": r"\Z", "(?<": "(?P<"}
 _REPEAT = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\??|\)|\||[*+?]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Search:
-    """Search by Python's engine in a text of at most `longest` characters."""
-
-    compiled: re.Pattern[str]
-    pattern: str
-    longest: int
-
-    def match(self, text: str) -> str:
-        """Return a text that matches."""
-        if len(text) > self.longest:
-            raise PydanticCustomError(
-                "pattern_length", "String should have at most {most} characters", {"most": self.longest}
-            )
-        if not self.compiled.search(text):
-            raise PydanticKnownError("string_pattern_mismatch", {"pattern": self.pattern})
-        return text
 
 
 def write_pattern(pattern: str, place: str) -> Node:
@@ -132,7 +112,17 @@ def _write_python_pattern(pattern: str, place: str) -> Node:
             "Repeat nothing inside a repetition, or leave out (?=, (?! and \\1.",
         )
     longest = int(MAX_TRIES ** (1 / (repeats + 1)))
-    function = {"type": "no-info", "function": Search(compiled, pattern, longest).match}
+
+    def match(text: str) -> str:
+        if len(text) > longest:
+            raise PydanticCustomError(
+                "pattern_length", "String should have at most {most} characters", {"most": longest}
+            )
+        if not compiled.search(text):
+            raise PydanticKnownError("string_pattern_mismatch", {"pattern": pattern})
+        return text
+
+    function = {"type": "no-info", "function": match}
     return {"type": "function-after", "function": function, "schema": {"type": "str"}}
 
 
@@ -142,9 +132,9 @@ def _count_branches(pattern: str) -> int | None:
     closed = 0  # of what stands before
     for sign in _REPEAT.findall(pattern):
         if sign[0] in "*+?{":
-            if closed and not _is_once(sign):
+            if closed and sign not in ("?", "{0,1}", "{1}"):
                 return None
-            counts[-1] += not _is_fixed(sign)
+            counts[-1] += sign[0] != "{" or "," in sign
             closed = 0
         elif sign[0] == "(":
             counts.append(0)
@@ -156,11 +146,3 @@ def _count_branches(pattern: str) -> int | None:
             counts[-1] += sign == "|"
             closed = 0
     return sum(counts)
-
-
-def _is_once(sign: str) -> bool:
-    return sign in ("?", "{0,1}", "{1}")
-
-
-def _is_fixed(sign: str) -> bool:
-    return sign[0] == "{" and "," not in sign

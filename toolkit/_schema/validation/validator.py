@@ -72,20 +72,12 @@ def _write_choice(asked: KeywordWriter) -> Node:
     choices = {
         place: {
             "type": "function-before",
-            "function": no_info(_get_value),
+            "function": no_info(lambda pair: pair[1]),
             "schema": asked.write_reference(place),
         }
         for place in asked.probed
     }
-    return {"type": "tagged-union", "discriminator": _get_place, "choices": choices}
-
-
-def _get_place(pair: tuple[str, Any]) -> str:
-    return pair[0]
-
-
-def _get_value(pair: tuple[str, Any]) -> Any:
-    return pair[1]
+    return {"type": "tagged-union", "discriminator": lambda pair: pair[0], "choices": choices}
 
 
 def _build_validator(core: Node, writer: KeywordWriter, *, is_counted: bool) -> SchemaValidator:
