@@ -195,7 +195,7 @@ def test_processes() -> None:
         digests.add(ran.stdout)
 
     assert 1 == len(digests)
-    assert {65} == {len(digest) for digest in digests}
+    assert {72} == {len(digest) for digest in digests}
 
 
 def test_made_defaults() -> None:

@@ -6,19 +6,18 @@ tool makes for each call is not part of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from toolkit._messages import ToolCall
-from toolkit._schema.json_text import load_json
+from toolkit._schema.json_text import load_json, make_digest
 from toolkit._tools.handlers import Handler
-from toolkit._tools.tool import Tool, find_instance, find_module
+from toolkit._tools.tool import Tool, find_instance, name_function
 from toolkit.errors import DefinitionError
 
 # Increased when the digest covers something else. A saved approval of another version is asked for again.
-DIGEST_VERSION = 3
+DIGEST_VERSION = 4
 
 
 def digest_call(
@@ -29,7 +28,7 @@ def digest_call(
         arguments = load_json(call.arguments)
     except ValueError:  # it is repaired before it runs, the same text always in the same way
         arguments = call.arguments
-    return _hash([run_id, call.id, digest_definition(tool), arguments, dict(imports)])
+    return make_digest([run_id, call.id, digest_definition(tool), arguments, dict(imports)])
 
 
 def digest_definition(tool: Tool[..., Any]) -> str:
@@ -39,9 +38,8 @@ def digest_definition(tool: Tool[..., Any]) -> str:
     reaches is the function that is bound to it, by its name and its activity, and the `identity` that its instance
     states, such as a directory.
     """
-    function = tool.origin.removeprefix(f"{find_module(tool)}.")
-    reach = _get_reach(tool.handler)
-    return _hash([DIGEST_VERSION, tool.name, function, tool.description, tool.parameters, tool.settings.effect, *reach])
+    definition = [tool.name, name_function(tool), tool.description, tool.parameters, tool.settings.effect]
+    return make_digest([DIGEST_VERSION, *definition, *_get_reach(tool.handler)])
 
 
 def _get_reach(handler: Handler) -> list[str | None]:
@@ -65,9 +63,3 @@ def check_identity(tool: Tool[..., Any]) -> None:
             f"{type(instance).__qualname__}.identity is a method, so approvals that wait cannot be bound to an object. "
             "Make it a @property or an attribute, whose value is a text."
         )
-
-
-def _hash(values: list[Any]) -> str:
-    import hashlib  # slower to load than this whole module
-
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -34,10 +34,9 @@ from toolkit._execution.approval import (
 from toolkit._execution.digests import digest_call
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
-from toolkit._execution.ledger import STARTED, CallRecord, Ledger
+from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
 from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
-from toolkit._execution.undo import CallNote
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text

@@ -13,16 +13,20 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
+from pydantic_core import to_json
+
 from toolkit._concurrency.backend import Backend
-from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
+from toolkit._messages import ToolCall, ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit._options import find_cutoff
-from toolkit.errors import Failed, FatalError
+from toolkit._tools.tool import Tool, name_function
+from toolkit.errors import Cancelled, Failed, FatalError, TimedOut
 from toolkit.stores.database import Layout, SQLiteStore
 
 logger = logging.getLogger("toolkit")
@@ -205,16 +209,40 @@ CHANGED = (
 )
 
 
-class UndoNote(Protocol):
-    """What a call that can be undone records in addition."""
+@dataclass(frozen=True)
+class CallNote:
+    """What the ledger keeps of a call that can be undone."""
+
+    tool: Tool[..., Any]
+    call: ToolCall
+    turn: int
+    runs: Sequence[str]
 
     def describe_call(self) -> str:
-        """Write the call as JSON, before it starts."""
-        ...
+        """Write the call as JSON."""
+        own = {"id": self.call.id, "tool": self.call.name, "function": name_function(self.tool)}
+        return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
-        """Describe its result, as plain data."""
-        ...
+        """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
+        if result.is_error:
+            return {"may_have_run": _may_have_run(result)}
+        if not self.tool._undo_plan.result:
+            return {"value": "null"}
+        returns = self.tool.handler.returns
+        try:
+            text = (returns.to_json or to_json)(result.value).decode()
+            is_kept = bool(returns.check(json.loads(text)) == result.value)
+        except Exception:  # noqa: BLE001  the user's type may raise anything
+            text, is_kept = "", False
+        if not is_kept:
+            logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
+        return {"value": text if is_kept else ""}
+
+
+def _may_have_run(result: ToolResult) -> bool:
+    """Return whether a call that failed may still have its effect: it was cut off, and its end is unknown."""
+    return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +285,7 @@ class CallRecord:
         """
         return await self._write(stage, digest or self.digest)
 
-    async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: UndoNote | None = None) -> ToolResult:
+    async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: CallNote | None = None) -> ToolResult:
         """Run the call, and record its start and its result.
 
         Args:
@@ -279,7 +307,7 @@ class CallRecord:
         await self.finish(result, note)
         return result
 
-    async def finish(self, result: ToolResult, note: UndoNote | None = None) -> None:
+    async def finish(self, result: ToolResult, note: CallNote | None = None) -> None:
         """Record the call's result, a refusal included; a failure to do so is logged."""
         more = note.describe_result(result) if note else {}
         with suppress(Failed):

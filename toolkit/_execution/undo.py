@@ -10,11 +10,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
-
-from pydantic_core import to_json
 
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
@@ -23,7 +20,7 @@ from toolkit._execution.invoke import Attempts
 from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.tool import Tool, check_deps, find_module
+from toolkit._tools.tool import Tool, check_deps, name_function
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
 logger = logging.getLogger("toolkit")
@@ -57,51 +54,10 @@ class Undo:
     exception: BaseException | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class CallNote:
-    """What the ledger keeps of a call that can be undone."""
-
-    tool: Tool[..., Any]
-    call: ToolCall
-    turn: int
-    runs: Sequence[str]
-
-    def describe_call(self) -> str:
-        """Write the call as JSON."""
-        own = {"id": self.call.id, "tool": self.call.name, "function": _name_function(self.tool)}
-        return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
-
-    def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
-        """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
-        if result.is_error:
-            return {"may_have_run": _may_have_run(result)}
-        if not self.tool._undo_plan.result:
-            return {"value": "null"}
-        returns = self.tool.handler.returns
-        try:
-            text = (returns.to_json or to_json)(result.value).decode()
-            is_kept = bool(returns.check(json.loads(text)) == result.value)
-        except Exception:  # noqa: BLE001  the user's type may raise anything
-            text, is_kept = "", False
-        if not is_kept:
-            logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
-        return {"value": text if is_kept else ""}
-
-
-def _name_function(made: Tool[..., Any]) -> str:
-    """Name the function of a tool, without its module: a function in another file is still the same."""
-    return made.origin.removeprefix(f"{find_module(made)}.")
-
-
 def _list_functions(made: Tool[..., Any]) -> list[Any]:
     """List the functions that a tool and its undo call; methods of one instance are equal, those of two are not."""
     handlers = made.handler.function_handler, take_undo(made).handler.function_handler
     return [handler and handler.function for handler in handlers]
-
-
-def _may_have_run(result: ToolResult) -> bool:
-    """Return whether a call that failed may still have its effect: it was cut off, and its end is unknown."""
-    return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
 
 
 @dataclass(frozen=True)
@@ -163,7 +119,7 @@ class Undoer:
         """Find the tools that may have made a call: several of one name may be those of different instances."""
         found: list[Tool[..., Any]] = []
         for made in self.tools:
-            is_its = made.settings.undo and (made.name, _name_function(made)) == (done.call.name, done.function)
+            is_its = made.settings.undo and (made.name, name_function(made)) == (done.call.name, done.function)
             if is_its and not any(_list_functions(made) == _list_functions(each) for each in found):
                 found.append(made)
         return found

@@ -123,6 +123,14 @@ def dump_json(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
+def make_digest(document: Any) -> str:
+    """Return the SHA-256 of plain data, such as `sha256:5c1f...`, whatever the order of its keys."""
+    import hashlib  # slower to load than this module
+
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
 def strip_fence_start(text: str) -> str:
     """Remove the start of a Markdown fence: some models wrap JSON for people to read."""
     opening = _OPENING.match(text)

@@ -11,7 +11,6 @@ a call may take.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_text import escape_confusable
+from toolkit._schema.json_text import escape_confusable, make_digest
 from toolkit._tools.options import ToolSettings
-from toolkit._tools.tool import Tool, find_module
+from toolkit._tools.tool import Tool, name_function
 from toolkit.errors import DefinitionError, FingerprintError
 
 VERSION = 1
@@ -111,12 +110,6 @@ def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
     }
     described: dict[str, Any] = json.loads(json.dumps({key: value for key, value in definition.items() if value}))
     return described
-
-
-def make_digest(definition: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of plain data, whatever the order of its keys."""
-    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
-    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
 def _read_lock(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -351,8 +344,9 @@ def make_fingerprint(tools: Iterable[Tool[..., Any]], settings: Mapping[str, Any
 
 def _digest_tool(made: Tool[..., Any]) -> str:
     definition = describe_tools([made])["tools"][made.name]
-    source = made.origin.removeprefix(f"{find_module(made)}.")
-    return make_digest({**definition, "digest": "", "source": source, "settings": _list_changed(made.settings)})
+    return make_digest(
+        {**definition, "digest": "", "source": name_function(made), "settings": _list_changed(made.settings)}
+    )
 
 
 def _list_changed(settings: ToolSettings) -> dict[str, Any]:

@@ -554,6 +554,11 @@ def find_module(made: Tool[..., Any]) -> str:
     return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
 
 
+def name_function(made: Tool[..., Any]) -> str:
+    """Name the function of a tool, without its module: a function in another file is still the same."""
+    return made.origin.removeprefix(f"{find_module(made)}.")
+
+
 def find_instance(part: Any) -> Any:
     """Return the object whose method is called, behind bindings, partials and tools; None for a plain function."""
     part = unwrap_partials(part)
