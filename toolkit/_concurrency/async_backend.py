@@ -89,7 +89,7 @@ class AsyncBackend:
                 yield item[0]
         finally:
             if lock.locked():  # abandoned while a thread iterates: the source can be closed once that has ended
-                Job(partial(step, partial(close_iterator, source)), _forget).start()
+                Job(partial(step, partial(close_iterator, source)), lambda _: None).start()
             else:
                 await leaf(partial(close_iterator, source), None)
 
@@ -270,7 +270,3 @@ class _TaskHandle(Generic[T]):
     def cancel(self) -> None:
         """Cancel its task."""
         cancel_task(self._task, self.abandoned)
-
-
-def _forget(_: object) -> None:
-    """Ignore an outcome."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import AbandonedJobs, Outcome
@@ -39,17 +39,15 @@ class Handle(Protocol[T_co]):
 
 
 class Backend(Protocol):
-    """A way to wait for sync and async leaves."""
+    """A way to wait for sync and async leaves.
 
-    @property
-    def running(self) -> list[str]:
-        """Ids of the calls whose functions are running, once for each function."""
-        ...
+    Attributes:
+        running: Ids of the calls whose functions are running, once for each function.
+        abandoned: Functions that were abandoned and are still running.
+    """
 
-    @property
-    def abandoned(self) -> AbandonedJobs:
-        """Functions that were abandoned and are still running."""
-        ...
+    running: list[str]
+    abandoned: AbandonedJobs
 
     async def call(
         self,
@@ -162,7 +160,7 @@ def is_cancelling(error: BaseException) -> bool:
     return cancelling is None or cancelling() > 0  # unknown on Python 3.10: assume that it is
 
 
-class JobEnd:
+class JobEnd(NamedTuple):
     """The end of one job, as an item of a channel.
 
     Attributes:
@@ -170,9 +168,8 @@ class JobEnd:
         number: Which of the jobs it was, from 0.
     """
 
-    def __init__(self, outcome: Outcome[Any], number: int = 0) -> None:
-        self.outcome = outcome
-        self.number = number
+    outcome: Outcome[Any]
+    number: int = 0
 
 
 async def pull(source: AsyncIterator[T]) -> tuple[T] | None:

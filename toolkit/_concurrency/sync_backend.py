@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, run_in_task
 from toolkit._concurrency.threads import (
-    LONGEST_WAIT,
     AbandonedJobs,
     Job,
     Outcome,
@@ -51,9 +49,7 @@ class SyncBackend:
     ) -> T:
         """Run one leaf and return its value."""
         if is_async:  # even if it is cancelled already: the coroutine must start to be cancelled
-            return unwrap_outcome(
-                private_loop.run(partial(_capture, partial(run_in_task, job, cancellation, self.abandoned)))
-            )
+            return _run_in_loop(partial(run_in_task, job, cancellation, self.abandoned))
         if cancellation:
             raise cancellation_error(cancellation)
         if cancellation is None or cancellation.deadline is None:
@@ -69,11 +65,13 @@ class SyncBackend:
                 async for item in source:
                     yield item
             else:
-                while (pulled := _await_in_loop(partial(pull, source), cancellation)) is not None:
+                while (
+                    pulled := _run_in_loop(partial(await_in_place, partial(pull, source), cancellation))
+                ) is not None:
                     yield pulled[0]
         finally:
             if is_async:
-                _await_in_loop(partial(close_iterator, source), None)
+                _run_in_loop(partial(close_iterator, source))
             else:
                 await close_iterator(source)
 
@@ -151,24 +149,20 @@ class _JobHandle(Generic[T]):
     def __init__(self, job: CoroutineFunction[T], abandoned: AbandonedJobs) -> None:
         self.abandoned = abandoned
         self._waits = LoopWaits()
-        self._has_ended = threading.Event()
-        self._work = Job(partial(_run_job, job, self._waits), self._end)
+        self._ends: SimpleQueue[Outcome[T]] = SimpleQueue()
+        self._work = Job(partial(_run_job, job, self._waits), self._ends.put)
         self._work.start()
 
     async def wait(self) -> T:
         """Wait for its value, on this thread."""
-        while not self._has_ended.wait(LONGEST_WAIT):
-            pass
-        return unwrap_outcome(self._outcome)
+        outcome = cast("Outcome[T]", get_item(self._ends, None))
+        self._ends.put(outcome)  # for whoever waits once more
+        return unwrap_outcome(outcome)
 
     def cancel(self) -> None:
         """Abandon its thread."""
         self.abandoned.abandon(self._work)
         end_waits([self._waits], PATIENCE)
-
-    def _end(self, outcome: Outcome[T]) -> None:
-        self._outcome = outcome
-        self._has_ended.set()
 
 
 def _run_job(job: CoroutineFunction[T], waits: LoopWaits) -> T:
@@ -195,9 +189,9 @@ def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> Non
             idle = now_idle
 
 
-def _await_in_loop(job: CoroutineFunction[T], cancellation: Cancellation | None) -> T:
+def _run_in_loop(job: CoroutineFunction[T]) -> T:
     """Run a job in the private loop and wait for it on this thread; Ctrl-C leaves no coroutine that has not started."""
-    return unwrap_outcome(private_loop.run(partial(_capture, partial(await_in_place, job, cancellation))))
+    return unwrap_outcome(private_loop.run(partial(_capture, job)))
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

@@ -11,7 +11,15 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import AbandonedJobs, Job, Outcome, cancellation_error, time_left, unwrap_outcome
+from toolkit._concurrency.threads import (
+    AbandonedJobs,
+    Job,
+    Outcome,
+    cancellation_error,
+    on_cancel,
+    time_left,
+    unwrap_outcome,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,16 +111,15 @@ async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation
     import asyncio
 
     awaiting = _Awaiting()
-    leave = cancellation.subscribe(partial(call_soon, asyncio.get_running_loop(), awaiting.cancel))
     try:
-        return await job()
+        with on_cancel(cancellation, partial(call_soon, asyncio.get_running_loop(), awaiting.cancel)):
+            return await job()
     except asyncio.CancelledError:
         if not awaiting.is_mine():
             raise
         raise cancellation_error(cancellation) from None
     finally:
         awaiting.is_over = True
-        leave()
 
 
 @coroutine
@@ -144,7 +151,7 @@ async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | 
     if task.done():
         return
     waiter: asyncio.Future[bool] = task.get_loop().create_future()
-    task.add_done_callback(partial(_settle_with, waiter))
+    task.add_done_callback(lambda _: set_result(waiter, True))  # noqa: FBT003  the value
     await wait_for(waiter, cancellation)
 
 
@@ -153,15 +160,11 @@ async def wait_for(
 ) -> T | None:
     """Wait for a future's value; None when the time is up or the wait is cancelled."""
     loop, left = waiter.get_loop(), time_left(cancellation, seconds)
-    timer = loop.call_later(left, _settle_without, waiter) if left is not None else None
-    leave = (
-        cancellation.subscribe(lambda: call_soon(loop, _settle_without, waiter)) if cancellation is not None else None
-    )
+    timer = loop.call_later(left, set_result, waiter, None) if left is not None else None
     try:
-        return await waiter
+        with on_cancel(cancellation, partial(call_soon, loop, set_result, waiter, None)):
+            return await waiter
     finally:
-        if leave:
-            leave()
         if timer:
             timer.cancel()
 
@@ -189,7 +192,7 @@ def _has_value(task: asyncio.Task[Any]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-def set_result(future: asyncio.Future[T], value: T) -> None:
+def set_result(future: asyncio.Future[Any], value: Any) -> None:
     """Set a future's result, unless it is done."""
     if not future.done():
         future.set_result(value)
@@ -215,14 +218,6 @@ class _Awaiting:
         """Return whether only this wait was cancelled, not the task; takes the cancellation back."""
         uncancel = getattr(self._task, "uncancel", int)
         return self._is_cancelled and uncancel() <= self._before
-
-
-def _settle_with(future: asyncio.Future[bool], _: object) -> None:
-    set_result(future, True)  # noqa: FBT003  the value
-
-
-def _settle_without(future: asyncio.Future[Any]) -> None:
-    set_result(future, None)
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
