@@ -154,27 +154,24 @@ async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, ca
         outcome = error.kind if isinstance(error, ToolError) else type(error).__name__
         raise
     finally:
-        record = {"outcome": outcome, "seconds": round(time.perf_counter() - began, 6)}
-        _write_record(write, call, call_next, record)
+        try:
+            write(_make_record(call, call_next.context, outcome, time.perf_counter() - began))
+        except (Exception, SystemExit):
+            logger.exception("The audit record of the call %s could not be written.", call.id)
     return result
 
 
-def _write_record(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next, ended: AuditRecord) -> None:
-    try:
-        write({**_describe_call(call, call_next), **ended})
-    except (Exception, SystemExit):
-        logger.exception("The audit record of the call %s could not be written.", call.id)
-
-
-def _describe_call(call: ToolCall, call_next: Next) -> dict[str, Any]:
+def _make_record(call: ToolCall, context: ToolContext[Any], outcome: str, seconds: float) -> AuditRecord:
     import hashlib  # it takes longer to load than all of this package, and few runs are audited
 
     return {
         "at": datetime.now(timezone.utc).isoformat(),
-        "run": call_next.context.run_id,
-        "call": call.id or call_next.context.call_id,
+        "run": context.run_id,
+        "call": call.id or context.call_id,
         "tool": call.name[:100],
         "arguments": hashlib.sha256(identify(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
+        "outcome": outcome,
+        "seconds": round(seconds, 6),
     }
 
 

@@ -192,7 +192,7 @@ def test_invalid_options(options: dict[str, Any]) -> None:
     """An invalid option is refused by name when the store is made."""
     ((name, value),) = options.items()
 
-    with pytest.raises(DefinitionError, match=f"^{name}={value!r} is not a "):
+    with pytest.raises(DefinitionError, match=f"^{name}={value!r} is not "):
         SQLiteKnowledge(**{"path": ":memory:", **options})
 
 

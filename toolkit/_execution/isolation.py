@@ -72,9 +72,9 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
             reply = child.receive(context.emit)
     finally:
         child.close()
-    if isinstance(reply, _MainScriptError):
-        raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
-    if isinstance(reply, _LostResult):
+    if isinstance(reply, _Fault):
+        if not reply.has_run:
+            raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
         raise Failed(LOST.format(tool.name)) from pickle.PicklingError(
             f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason} "
             "Let it give what pickles: plain data, or of classes at the top of a module."
@@ -275,20 +275,14 @@ def _locate_main_script(tool: Tool[..., Any]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class _MainScriptError:
-    """The main script cannot be run again in the child."""
+class _Fault:
+    """What a child sends instead of an outcome: the main script cannot be run, or the return value does not pickle."""
 
     reason: str
+    has_run: bool
 
 
-@dataclass(frozen=True)
-class _LostResult:
-    """The tool has run, and its return value does not pickle."""
-
-    reason: str
-
-
-_Reply: TypeAlias = RemoteOutcome | _MainScriptError | _LostResult
+_Reply: TypeAlias = RemoteOutcome | _Fault
 
 
 class _Child:
@@ -385,10 +379,10 @@ def serve() -> None:
     reply = _run_main_script(requests) or _run_call(requests, emit)
     _, error = capture_outcome(lambda: send(reply))
     if error:
-        send(_LostResult(str(error)))
+        send(_Fault(str(error), has_run=True))
 
 
-def _run_main_script(requests: IO[bytes]) -> _MainScriptError | None:
+def _run_main_script(requests: IO[bytes]) -> _Fault | None:
     """Run the main script again under another name, if the call needs it."""
     location, error = pickle.load(requests), None  # noqa: S301  of the parent's making
     if location is not None:
@@ -396,7 +390,7 @@ def _run_main_script(requests: IO[bytes]) -> _MainScriptError | None:
 
         error = capture_outcome(lambda: prepare(location))[1]
     del os.environ[PREPARING]
-    return _MainScriptError(str(error)) if error else None
+    return _Fault(str(error), has_run=False) if error else None
 
 
 def _run_call(requests: IO[bytes], emit: Callable[[str | None, Any], object]) -> RemoteOutcome:

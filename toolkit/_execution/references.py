@@ -50,15 +50,15 @@ class Plan:
     Attributes:
         order: Positions of all calls: each behind those that it waits for, in call order otherwise.
         needs: For each call, those whose results it refers to or imports.
-        after: For each call, those that must end before it, the last one first: its needs, and earlier calls that store
+        after: For each call, those that must end before it: its needs, and those before it in the order that store
             their result in the same place.
-        circular: Calls that wait for themselves, with the calls in between.
+        circular: Calls that refer to themselves, by way of others.
     """
 
     order: Sequence[int]
     needs: Needs
-    after: Mapping[int, Sequence[int]]
-    circular: Needs
+    after: Needs
+    circular: Collection[int]
 
 
 def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
@@ -77,8 +77,7 @@ def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collecti
     referenced = [() if paths is None else find_references(call.arguments) for call, paths in zip(calls, imported)]
     writers = _Writers(output_paths)
     needs = {place: writers.find(_iter_paths(call, referenced[place])) - {place} for place, call in enumerate(calls)}
-    caught = _find_circular(needs)
-    circular = {place: needs[place] & caught for place in sorted(caught)}
+    circular = _find_circular(needs)
     free = {place: set() if place in circular else others for place, others in needs.items()}
     wider = _add_imports(free, [writers.find(_iter_paths(call, paths or ())) for call, paths in zip(calls, imported)])
     order = sort_by_needs(wider)
@@ -185,16 +184,12 @@ def _add_imports(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
     }
 
 
-def _find_predecessors(
-    order: Sequence[int], needs: Needs, output_paths: Sequence[Path | None]
-) -> dict[int, Sequence[int]]:
+def _find_predecessors(order: Sequence[int], needs: Needs, output_paths: Sequence[Path | None]) -> Needs:
     writers = _Writers()
-    after: dict[int, Sequence[int]] = {}
-    rank = {place: number for number, place in enumerate(order)}
+    after: dict[int, Collection[int]] = {}
     for place in order:
         path = output_paths[place]
-        others = {*needs[place], *writers.find([path] if path else ())}
-        after[place] = sorted(others, key=rank.__getitem__, reverse=True)  # who waits for the last one is woken once
+        after[place] = {*needs[place], *writers.find([path] if path else ())}
         writers.add(place, path)
     return after
 
@@ -250,7 +245,7 @@ RunCall: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
 # JSON that few texts look like, by what stands for it in the types of a tool; see `_types`.
 _TYPE_NAMES: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
 _DEFAULT_TYPES = ("string", "object", "array")
-MAX_NAMED = 100  # characters of paths in an error
+MAX_NAMED = 100  # characters of a path in an error
 
 
 class Blocked(ToolError):
@@ -379,7 +374,8 @@ class Dependencies:
             ToolError: One of them has none.
         """
         if place in self.plan.circular:
-            raise InvalidArguments(self._describe_circle(place))
+            path = shorten(repr(call.output_path), MAX_NAMED)
+            raise InvalidArguments(f"{path} needs itself, by way of other calls: leave a reference out.")
         for other in sorted(self.plan.needs[place]):
             self._require_result(place, other)
         arguments = substitute(call.arguments, lambda paths: self._find_value(paths, place))
@@ -393,14 +389,6 @@ class Dependencies:
                 return self.shared.get(path, instance)
         needed = (parse_output_path(self.all_calls[other]) for other in self.plan.needs[place])
         raise missing_value(f" {OR} ".join(paths), sorted({*self.before.paths(instance), *needed}))
-
-    def _describe_circle(self, place: int) -> str:
-        own, *others = (
-            shorten(repr(self.all_calls[other].output_path), MAX_NAMED)
-            for other in (place, *sorted(self.plan.circular[place]))
-        )
-        waits = f"{own} waits for {shorten(' and '.join(others), MAX_NAMED)}"
-        return f"by way of other calls they refer to this call's own result: {waits}. Leave a reference out."
 
     def _require_result(self, place: int, needed_place: int) -> None:
         other, result = self.all_calls[needed_place], self.results.get(needed_place)

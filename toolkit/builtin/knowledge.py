@@ -36,7 +36,7 @@ from toolkit.builtin.files.workspace import Workspace
 from toolkit.errors import DefinitionError, Failed
 from toolkit.sources.retrievers import Prefetch
 from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
-from toolkit.stores.embeddings import embed_texts, get_model_name, validate_embed
+from toolkit.stores.embeddings import embed_texts, get_model_name
 from toolkit.stores.knowledge import KNOWLEDGE
 
 Kind: TypeAlias = Literal["fact", "preference", "instruction", "note", "decision"]
@@ -397,7 +397,7 @@ def _store_document(document: Document, store: KnowledgeStore, embed: Embed) -> 
     return len(chunks)
 
 
-def validate_store(store: object, embed: object) -> None:
+def validate_store(store: object, embed: Embed) -> None:
     """Check a store and an embedding function before they are used.
 
     Raises:
@@ -405,7 +405,7 @@ def validate_store(store: object, embed: object) -> None:
     """
     if not isinstance(store, KnowledgeStore):
         raise DefinitionError(f"store={store!r} is not a store: pass a SQLiteKnowledge, or an object with its methods.")
-    validate_embed(embed)
+    check_sync_function("embed", embed)
 
 
 def compute_digest(*parts: str) -> str:

@@ -31,6 +31,7 @@ from weakref import WeakSet
 
 from typing_extensions import Self
 
+from toolkit._guards.options import check_type
 from toolkit._options import is_number
 from toolkit.errors import DefinitionError, StoreError
 
@@ -181,8 +182,7 @@ class SQLiteStore:
 
 
 def _validate(path: object, timeout: object) -> None:
-    if not isinstance(path, (str, os.PathLike)):
-        raise DefinitionError(f"path={path!r:.100} is not a path of a file, such as 'store.db'.")
+    check_type("path", path, str, os.PathLike)
     if not is_number(timeout) or not 0 <= timeout <= MAX_TIMEOUT:
         raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
 

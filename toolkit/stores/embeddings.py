@@ -52,18 +52,6 @@ def get_model_name(embed: Embed) -> str:
     return str(getattr(embed, "model", ""))
 
 
-def validate_embed(embed: object) -> None:
-    """Check that a value can be called as an embedding function.
-
-    Raises:
-        DefinitionError: It is not a function, or an asynchronous one.
-    """
-    if not callable(embed):
-        raise DefinitionError(f"embed={embed!r} is not a function of a list of texts.")
-    if is_async(embed):
-        raise DefinitionError(f"embed={embed!r} is asynchronous: give a function that returns the embeddings.")
-
-
 def embed_texts(embed: Embed, texts: Sequence[str]) -> list[Sequence[float]]:
     """Embed texts, 64 at a time.
 

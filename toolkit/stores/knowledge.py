@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from typing_extensions import Self, override
 
 from toolkit._concurrency.threads import check_cancelled
+from toolkit._guards.options import check_function
 from toolkit.errors import DefinitionError, StoreError
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
@@ -166,8 +167,7 @@ class SQLiteKnowledge(SQLiteStore):
     def __init__(
         self, path: str | os.PathLike[str], *, timeout: float = 30.0, clock: Callable[[], float] = time.time
     ) -> None:
-        if not callable(clock):
-            raise DefinitionError(f"clock={clock!r:.100} is not a function that returns seconds.")
+        check_function("clock", clock)
         super().__init__(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close
@@ -358,9 +358,5 @@ def _make_numpy_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]
 def _make_plain_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]:
     form = struct.Struct(f"<{len(query) // 4}f")
     numbers = form.unpack(query)
-    product: Callable[..., float] = getattr(math, "sumprod", _sum_products)  # of Python 3.12
+    product: Callable[..., float] = getattr(math, "sumprod", lambda *pair: math.fsum(map(mul, *pair)))  # of Python 3.12
     return lambda batch: [product(numbers, form.unpack(embedding)) for embedding in batch]
-
-
-def _sum_products(one: Sequence[float], other: Sequence[float]) -> float:
-    return math.fsum(map(mul, one, other))
