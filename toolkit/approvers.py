@@ -9,6 +9,8 @@ import json
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -180,48 +182,38 @@ class ApprovalQueue:
         """
         with self._lock:
             question = self._open.pop(call_id, None)
-        if question is None or not question.settle(verdict):
-            raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
+        try:
+            if question is None or question.cancellation or question.loop.is_closed():
+                raise InvalidStateError  # noqa: TRY301  as if somebody had answered
+            question.verdict.set_result(verdict)
+        except InvalidStateError:
+            raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.") from None
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Add a call to the queue, and wait for the answer."""
-        question = _WaitingCall(request.to_pending(), request.context.cancellation)
+        import asyncio
+
+        question = _WaitingCall(request.to_pending(), request.context.cancellation, asyncio.get_running_loop())
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
                 raise ApprovalError(f"A call {request.call.id!r} is in this queue already.")
         try:
             request.announce()
-            return await question.verdict
+            return await asyncio.wrap_future(question.verdict)
         finally:
             with self._lock:
                 if self._open.get(request.call.id) is question:
                     del self._open[request.call.id]
 
 
+@dataclass(frozen=True)
 class _WaitingCall:
     """A call in the queue, with the future of its answer; `cancellation` ends the wait."""
 
-    def __init__(self, pending: PendingApproval, cancellation: Cancellation) -> None:
-        import asyncio
-
-        self.pending = pending
-        self.cancellation = cancellation
-        self._loop = asyncio.get_running_loop()
-        self.verdict: asyncio.Future[Verdict] = self._loop.create_future()
-
-    def settle(self, verdict: Verdict) -> bool:
-        """Set the answer; False if nothing waits for it any more."""
-        if self.cancellation or self.verdict.done():
-            return False
-        try:
-            self._loop.call_soon_threadsafe(self._settle, verdict)
-        except RuntimeError:  # the loop is closed
-            return False
-        return True
-
-    def _settle(self, verdict: Verdict) -> None:
-        if not self.verdict.done():
-            self.verdict.set_result(verdict)
+    pending: PendingApproval
+    cancellation: Cancellation
+    loop: asyncio.AbstractEventLoop
+    verdict: Future[Verdict] = field(default_factory=Future)
 
 
 class Notebook(Console):

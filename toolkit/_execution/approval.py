@@ -14,7 +14,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Backend, call_function
@@ -170,15 +171,15 @@ class ApprovalRequest:
 
 async def _ask(
     gate: Callable[..., Any],
-    make_question: Callable[[ToolContext[Any]], tuple[Any, ...]],
-    context: ToolContext[Any],
+    request: ApprovalRequest,
     backend: Backend,
     timeout: float | None,
+    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda own: (own,),
 ) -> Any:
     """Call a gate, and return its answer.
 
     It has `timeout` seconds, by default as long as the run takes. Without them a sync gate runs on the calling thread.
-    Its arguments are made with a context that is cancelled once no answer is awaited any more.
+    Its arguments are made of the request with a context that is cancelled once no answer is awaited any more.
 
     Raises:
         Denied: The gate raised it.
@@ -186,11 +187,12 @@ async def _ask(
         Late: There was no answer in time.
         TimedOut, Cancelled: The run ended first.
     """
+    context = request.context
     with Cancellation(timeout, parent=context.cancellation) as cancellation:
         failure, answer = None, None
         try:
-            question = make_question(replace(context, cancellation=cancellation))
-            answer = await call_function(gate, question, backend, cancellation)
+            own = replace(request, context=replace(context, cancellation=cancellation))
+            answer = await call_function(gate, list_arguments(own), backend, cancellation)
         except Exception as error:  # noqa: BLE001  it refuses the call
             failure = error
         if cancellation.reason == DEADLINE and not context.cancellation:
@@ -234,15 +236,12 @@ async def authorize(
     """
     if authorizer is None:
         return
-    tool = request.tool
     try:
-        verdict: object = await _ask(
-            authorizer, lambda own: (tool, request.arguments, own), request.context, backend, timeout
-        )
+        verdict: object = await _ask(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
     except Late:
-        raise Late(FAILED.format(tool.name, "it was not answered in time")) from None
+        raise Late(FAILED.format(request.name, "it was not answered in time")) from None
     except Unanswered as failure:
-        raise Unanswered(FAILED.format(tool.name, "it failed")) from failure.__cause__
+        raise Unanswered(FAILED.format(request.name, "it failed")) from failure.__cause__
     except Denied as refusal:
         raise Denied(DENIED + _format_reason(str(refusal))) from refusal.__cause__
     if type(verdict) not in (bool, Deny):
@@ -381,7 +380,7 @@ async def _is_required(request: ApprovalRequest, backend: Backend, timeout: floa
     if not callable(rule):
         return rule
     try:
-        return await _ask(rule, partial(_address, request), request.context, backend, timeout) is not False
+        return await _ask(rule, request, backend, timeout) is not False
     except Denied:
         return True
 
@@ -390,7 +389,7 @@ async def _get_decision(
     approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
 ) -> Decision:
     try:
-        verdict = await _ask(approver, partial(_address, request), request.context, backend, timeout)
+        verdict = await _ask(approver, request, backend, timeout)
     except Late:
         raise Late(f"Tool approval timed out after {timeout:g} s.") from None
     except Unanswered as failure:
@@ -402,10 +401,6 @@ async def _get_decision(
         logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
         raise Unanswered(INCOMPLETE)
     return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
-
-
-def _address(request: ApprovalRequest, context: ToolContext[Any]) -> tuple[ApprovalRequest]:
-    return (replace(request, context=context),)
 
 
 class RecordedDecisions:
