@@ -413,6 +413,11 @@ def may_refer(tool: Tool[..., Any] | None) -> bool:
     return tool is not None and OUTPUT_PATH in tool._meta
 
 
+def may_any_refer(tools: Tools) -> bool:
+    """Return whether calls of some of the tools may refer to others."""
+    return any(map(may_refer, tools.values()))
+
+
 def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
     """List the shared values that a call imports; None if it may not refer to the results of others."""
     if tool is None or not may_refer(tool):
@@ -432,7 +437,7 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     A result that was truncated for the model is lost.
     """
     shared = SharedValues.of(given)
-    if shared is given or not any(map(may_refer, tools.values())):
+    if shared is given or not may_any_refer(tools):
         return shared
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     responses = [message for message in messages if isinstance(message, ModelResponse)]
