@@ -345,6 +345,8 @@ class Toolbox:
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of this toolbox's settings, by which two processes can be compared.
 
+        Of a sub-agent it has the declaration alone; `Runner.fingerprint` has its tools, too.
+
         Raises:
             DefinitionError: A tool cannot be described to a model.
         """

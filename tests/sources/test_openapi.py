@@ -295,12 +295,12 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"include": [5]}, r"include=\[5\] is not a list of texts"),
         (GET, {"headers": "X: 1"}, "headers= maps names"),
         (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is not a name of a header"),
-        (GET, {"auth": ("me",)}, "a user and password"),
+        (GET, {"auth": ("me", "k")}, "goes into client="),
         (GET, {"client": httpx2.AsyncClient(params={"v": "1"})}, "client= has params"),
         (GET, {"timeout": "5"}, "^openapi_tools: timeout='5'"),
         (None, {}, "no NoneType, but data"),
         (b"{}", {}, "no bytes, but data"),
-        (GET, {"auth": "s3cret"}, "^auth= is keys by names of security schemes"),
+        (GET, {"auth": "s3cret"}, "^auth= maps names of security schemes to keys"),
         (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter has that name.*exclude=\\['x'\\]"),
         (operation({}, path="@evil.example/"), {}, "begins with '/'"),
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
@@ -576,8 +576,8 @@ def test_keys_in_no_text() -> None:
 
 
 def test_auth_of_the_client(server: Server) -> None:
-    """Whatever the HTTP client accepts as `auth` is accepted too."""
-    call(make_tool(GET, base_url=server.base_url, auth=("me", "k")))
+    """The auth of the caller's client is that of each request."""
+    call(make_tool(GET, base_url=server.base_url, client=httpx2.AsyncClient(auth=("me", "k"))))
 
     assert "Basic bWU6aw==" == server.requests[0].headers["authorization"]
 

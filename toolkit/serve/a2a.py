@@ -136,23 +136,9 @@ def make_app(
         raise DefinitionError("token= is not a word of ASCII characters.")  # it is a secret, so it is not shown
 
     def make_card(address: str) -> AgentCard:
-        card = AgentCard(
-            name=name,
-            description=description,
-            version=version,
-            capabilities=AgentCapabilities(streaming=True),
-            supported_interfaces=[
-                AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=each) for each in VERSIONS
-            ],
-            default_input_modes=["text/plain", "application/json", "image/*", "application/pdf"],
-            default_output_modes=["text/plain"],
-            skills=_list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)],
-        )
-        if token is not None:
-            bearer = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
-            card.security_schemes["bearer"].CopyFrom(bearer)
-            card.security_requirements.append(SecurityRequirement(schemes={"bearer": StringList()}))
-        return card
+        listed = _list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)]
+        about = {"name": name, "description": description, "version": version, "skills": listed}
+        return _make_card(address, about, has_token=token is not None)
 
     async def show_card(request: Request) -> JSONResponse:
         card = agent_card_to_dict(make_card(url or f"{request.base_url}"))
@@ -193,6 +179,23 @@ def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:
     host, port = parse_address(http)
     app = make_app(runner, **{"hosts": LOOPBACK, **options})
     uvicorn.run(app, host=host, port=port, log_level="warning", ws="none")
+
+
+def _make_card(address: str, about: Mapping[str, Any], *, has_token: bool) -> AgentCard:
+    card = AgentCard(
+        **about,
+        capabilities=AgentCapabilities(streaming=True),
+        supported_interfaces=[
+            AgentInterface(url=address, protocol_binding="JSONRPC", protocol_version=each) for each in VERSIONS
+        ],
+        default_input_modes=["text/plain", "application/json", "image/*", "application/pdf"],
+        default_output_modes=["text/plain"],
+    )
+    if has_token:
+        bearer = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
+        card.security_schemes["bearer"].CopyFrom(bearer)
+        card.security_requirements.append(SecurityRequirement(schemes={"bearer": StringList()}))
+    return card
 
 
 def _list_tools(runner: Runner) -> list[AgentSkill]:

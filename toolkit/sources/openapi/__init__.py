@@ -48,7 +48,6 @@ from toolkit.sources.openapi.document import (
 )
 from toolkit.sources.openapi.inputs import make_inputs
 from toolkit.sources.openapi.request import (
-    Auth,
     RequestBuilder,
     Security,
     check_name,
@@ -81,7 +80,7 @@ def openapi_tools(
     deprecated: bool = False,
     prefix: str = "",
     headers: Mapping[str, str] | None = None,
-    auth: Auth | None = None,
+    auth: Mapping[str, str] | None = None,
     client: httpx2.AsyncClient | None = None,
     max_bytes: int = MAX_BYTES,
     **options: Unpack[ToolOptions],
@@ -101,9 +100,10 @@ def openapi_tools(
         deprecated: Whether to offer operations that the document calls deprecated.
         prefix: Put before each name, with two underscores.
         headers: Sent with each request, such as a key; a model cannot set a header of these names.
-        auth: Keys by the names of the document's security schemes, which say where they go; or an auth of httpx2.
-        client: Sends the requests, and stays open: for proxies, certificates, or connections that are kept alive. It
-            belongs to one event loop. By default each request has a connection of its own, to the server alone.
+        auth: Keys by the names of the document's security schemes, which say where they go.
+        client: Sends the requests, and stays open: for proxies, certificates, its own `auth`, or connections that are
+            kept alive. It belongs to one event loop. By default each request has a connection of its own, to the
+            server alone.
         max_bytes: Bytes of a response that are read; a longer one is cut, with a note.
         **options: Options of each tool. `effect` and `idempotent` follow the method, `timeout` is 30 seconds.
 
@@ -119,7 +119,7 @@ def openapi_tools(
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
     security = load_security(source, root, auth)
-    sender = _Sender(client, None if isinstance(auth, Mapping) else auth, options.get("timeout", TIMEOUT), max_bytes)
+    sender = _Sender(client, options.get("timeout", TIMEOUT), max_bytes)
     base = None if base_url is None else check_server_url(check_type("base_url", base_url, str))
     service = _Service(source, root, base, _check_headers({} if headers is None else headers), security, sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))
@@ -226,14 +226,12 @@ class _Sender:
 
     Attributes:
         client: The caller's client.
-        auth: The caller's auth for all requests.
         timeout: Seconds for a request.
         max_bytes: Bytes of a response that are read.
         transports: For each origin, the way to this server alone.
     """
 
     client: httpx2.AsyncClient | None
-    auth: httpx2.Auth | tuple[str, str] | None = field(repr=False)
     timeout: float | None
     max_bytes: int
     transports: dict[object, AsyncTransport] = field(default_factory=dict, repr=False)
@@ -245,8 +243,6 @@ class _Sender:
             )
         if self.client is not None and self.client.params:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
-        if not (isinstance(self.auth, (httpx2.Auth, type(None))) or _is_pair(self.auth)):
-            raise DefinitionError("auth= is keys by names of security schemes, a user and password, or httpx2.Auth.")
         check_whole("max_bytes", self.max_bytes)
 
     def add_server(self, base_url: str) -> None:
@@ -287,19 +283,14 @@ class _Sender:
 
     async def _follow_redirects(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and follow redirects that change neither origin nor method, and have no user in the URL."""
-        auth: Any = {} if self.auth is None else {"auth": self.auth}
         for _ in range(MAX_REDIRECTS):
-            response = await client.send(request, stream=True, follow_redirects=False, **auth)
+            response = await client.send(request, stream=True, follow_redirects=False)
             following = response.next_request
             if following is None or _is_elsewhere(request, following):
                 return response
             await response.aclose()
             request = following
-        return await client.send(request, stream=True, follow_redirects=False, **auth)
-
-
-def _is_pair(auth: Any) -> bool:
-    return isinstance(auth, tuple) and len(auth) == 2 and all(isinstance(each, str) for each in auth)
+        return await client.send(request, stream=True, follow_redirects=False)
 
 
 def _is_elsewhere(request: httpx2.Request, following: httpx2.Request) -> bool:

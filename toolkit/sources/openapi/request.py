@@ -9,10 +9,8 @@ import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote, unquote
-
-import httpx2
 
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.sources.openapi.inputs import Inputs, Parameter
@@ -26,8 +24,6 @@ TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
 # Characters of it that are not encoded (RFC 3986, section 3.3), besides letters, digits and `-._~`.
 SAFE = "/%!$&'()*+,;=:@"
-# Keys by the names of the document's security schemes, or an auth of the HTTP client for all requests.
-Auth: TypeAlias = Mapping[str, str] | httpx2.Auth | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -186,14 +182,16 @@ class Security:
         return [names for names in listed if names and names.keys() <= self.placements.keys()]
 
 
-def load_security(source: Source, root: Root, auth: Auth | None) -> Security:
+def load_security(source: Source, root: Root, auth: Mapping[str, str] | None) -> Security:
     """Parse the security schemes, and check the keys.
 
     Raises:
         DefinitionError: A key has no scheme, or cannot be sent.
     """
     parts = root.components.schemes
-    secrets = dict(auth) if isinstance(auth, Mapping) else {}
+    if not isinstance(auth, (Mapping, type(None))):
+        raise DefinitionError("auth= maps names of security schemes to keys. An auth of httpx2 goes into client=.")
+    secrets = dict(auth or {})
     for name, secret in secrets.items():
         if name not in parts:
             known = ", ".join(parts) or "none"
