@@ -345,6 +345,8 @@ def _write_part(part: Part) -> str:
 
 def escape_hidden(text: str) -> str:
     """Escape what a model would read in a text of another program, and a person would not see."""
+    if text.isascii() and text.isprintable() and "<|" not in text:  # as most are
+        return text
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "|" else r"\u007c", text)
 
 
@@ -354,8 +356,8 @@ def _clean(schema: Any) -> Any:
     Raises:
         DefinitionError: Something is hidden in another text, such as a name.
     """
-    if isinstance(schema, str) and _HIDDEN.search(schema):
-        raise DefinitionError(f"its schema has characters that nobody sees: {escape_hidden(schema)[:MAX_TITLE]}.")
+    if isinstance(schema, str) and (shown := escape_hidden(schema)) != schema:
+        raise DefinitionError(f"its schema has characters that nobody sees: {shown[:MAX_TITLE]}.")
     if isinstance(schema, list):
         return [*map(_clean, schema)]
     if not isinstance(schema, Mapping):

@@ -252,7 +252,7 @@ class MCP(RemoteSource):
 
     async def aget_prompt(self, name: str, /, **arguments: str) -> list[Message]:
         """Do what `get_prompt` does, in the running event loop."""
-        result = await self._ask(lambda session: session.get_prompt(name, arguments))
+        result = await self._ask(lambda session: session.client.get_prompt(name, arguments))
         return make_messages(result.messages)
 
     def list_resources(self) -> list[types.Resource | types.ResourceTemplate]:
@@ -279,7 +279,7 @@ class MCP(RemoteSource):
 
     async def aread_resource(self, uri: str) -> list[str | Image | File]:
         """Do what `read_resource` does, in the running event loop."""
-        result = await self._ask(lambda session: session.read_resource(uri))
+        result = await self._ask(lambda session: session.client.read_resource(uri))
         return [*map(read_contents, result.contents)]
 
     async def _ask(self, request: Callable[[Session], Awaitable[T]]) -> T:

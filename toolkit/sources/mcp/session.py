@@ -94,6 +94,11 @@ class Session:
         self._process = os.getpid()
 
     @property
+    def client(self) -> Client:
+        """The client of the mcp package, once it has connected."""
+        return self._client.result()
+
+    @property
     def has_ended(self) -> bool:
         """Whether no call can be made any more."""
         is_over = self._closing.is_set() or self._owner is None or self._owner.done()
@@ -189,15 +194,7 @@ class Session:
 
     async def list_all(self, *kinds: str) -> list[Any]:
         """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number."""
-        return [each for kind in kinds for each in await self._list(self._client.result(), kind)]
-
-    async def read_resource(self, uri: str) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._client.result().read_resource(uri)
-
-    async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
-        """Get the messages of a prompt."""
-        return await self._client.result().get_prompt(name, arguments)
+        return [each for kind in kinds for each in await self._list(self.client, kind)]
 
     async def _list(self, client: Client, kind: str) -> list[Any]:
         listed, cursor = list[Any](), None
@@ -222,7 +219,7 @@ class Session:
             MCPError: The server refused, did not answer in time, or is gone.
             ValueError: Its answer is not a result.
         """
-        session, running = self._client.result().session, _RunningCall(context, sampling=sampling)
+        session, running = self.client.session, _RunningCall(context, sampling=sampling)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
