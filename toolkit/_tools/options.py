@@ -377,21 +377,19 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     if not given:
         return {"settings": settings}
     chosen = {name: value for name, value in given.items() if name in ToolSettings.__dataclass_fields__}
+    meta: Mapping[str, Any] = {}
     try:
         _check_values(given)
-        meta = {} if _META_OPTIONS.isdisjoint(given) else _make_meta_fields(given)
+        if not _META_OPTIONS.isdisjoint(given):
+            from toolkit._tools.scope import make_meta_fields  # slow to load, and few tools have any
+
+            meta = make_meta_fields(given)
         if chosen:
             settings = settings.tighten(chosen)
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
     own = {name: value for name, value in given.items() if name not in chosen and name not in _DERIVED}
     return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **meta}
-
-
-def _make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    from toolkit._tools.scope import make_meta_fields  # slow to load, and few tools have any
-
-    return make_meta_fields(given)
 
 
 def _check_values(given: Mapping[str, Any]) -> None:

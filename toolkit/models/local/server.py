@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from toolkit.errors import NoModelError
 
@@ -105,7 +105,7 @@ def _read_report(process: subprocess.Popen[str]) -> dict[str, str]:
     watchdog = threading.Timer(START_SECONDS, process.kill)
     watchdog.start()
     try:
-        line = _require_pipe(process.stdout).readline()
+        line = process.stdout.readline() if process.stdout else ""
     finally:
         watchdog.cancel()
     report: dict[str, str] = json.loads(line or '{"error": "its process died or hung at the start"}')
@@ -113,16 +113,11 @@ def _read_report(process: subprocess.Popen[str]) -> dict[str, str]:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    _require_pipe(process.stdin).close()
-    _require_pipe(process.stdout).close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _require_pipe(stream: IO[str] | None) -> IO[str]:
-    if stream is None:
-        raise RuntimeError("the server's process has no pipes")
-    return stream
