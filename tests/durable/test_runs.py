@@ -402,7 +402,7 @@ def test_messages(durable: Durable) -> None:
 
 
 def test_events(durable: Durable) -> None:
-    """A reader sees a response while it arrives, then whole messages, approvals and the end."""
+    """A reader sees a response while it arrives, then whole messages, approvals and the end; a later one the rest."""
 
     async def go() -> Any:
         go_on = asyncio.Event()
@@ -429,9 +429,9 @@ def test_events(durable: Durable) -> None:
                     await run.approve(event.approval.call.id)
                 elif isinstance(event, TextDelta):
                     go_on.set()
-            return seen
+            return seen, [event async for event in run.events(offset=3)]
 
-    seen = asyncio.run(go())
+    seen, rest = asyncio.run(go())
     texts = [event.text for event in seen if isinstance(event, TextDelta)]
 
     assert ["The rest ", "is paid."] == texts
@@ -445,6 +445,7 @@ def test_events(durable: Durable) -> None:
         "TurnFinished",
         "RunFinished",
     ] == [type(event).__name__ for event in seen]
+    assert [TextDelta("The rest is paid."), *seen[-2:]] == rest
 
 
 def test_ids(durable: Durable) -> None:

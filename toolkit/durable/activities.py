@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import Token
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -18,7 +17,6 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
-from typing_extensions import Self
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext, discard
@@ -128,7 +126,8 @@ class Activities:
 
     async def _call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
         delegation = _Delegation(wire.ChildAnswer(**step.answer) if step.answer else None)
-        with _translated(), self._inside(step.path, step.runs_above) as factory, delegation:
+        delegate.set(delegation.run)
+        with _translated(), self._inside(step.path, step.runs_above) as factory:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
@@ -180,20 +179,19 @@ class Activities:
 
     @contextmanager
     def _inside(self, path: Sequence[str], run_ids: Sequence[str] = ()) -> Iterator[RunFactory]:
-        """Give what creates the runs of a sub-agent; those of the block are bound by the gates of all runs above."""
-        factory, above = self.runner._factory, list[tuple[Run[Any], Token[Any]]]()
+        """Give what creates the runs of a sub-agent, bound from here on by the gates of all runs above."""
+        factory, above = self.runner._factory, list[Run[Any]]()
         try:
             for name, run_id in zip_longest(path, run_ids, fillvalue=""):
                 run = self._create_run(factory, name)
                 run.conversation.run_id = run_id
-                call = ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend())
-                above.append((run, parent_call.set(call)))
+                above.append(run)
+                parent_call.set(ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend()))
                 agent: Any = find_instance(run.caller.tools[name])
                 factory = agent.runner
             yield factory
         finally:
-            for run, token in reversed(above):
-                parent_call.reset(token)
+            for run in reversed(above):
                 run.leave()
 
     def _make_plan(self, factory: RunFactory, own: Fingerprint) -> wire.Plan:
@@ -341,14 +339,7 @@ class _Delegation:
         self._answer = answer
         self.task: str | None = None
 
-    def __enter__(self) -> Self:
-        self._token = delegate.set(self._run)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        delegate.reset(self._token)
-
-    def _run(self, agent: SubAgent, task: str, parent: ParentCall) -> Any:
+    def run(self, agent: SubAgent, task: str, parent: ParentCall) -> Any:
         """Return the answer.
 
         Raises:
@@ -381,9 +372,7 @@ def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event], task
     usage = _subtract(state.usage, before.usage)
     if state.pending:
         (waiting,) = state.pending
-        imports = list(waiting.call.imports)
-        pending = {**vars(waiting), "call": {**vars(waiting.call), "imports": imports}}
-        return wire.CallOutcome(pending=pending, task=task, usage=usage)
+        return wire.CallOutcome(pending=asdict(waiting), task=task, usage=usage)
     message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
     whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
     return wire.CallOutcome(
@@ -452,22 +441,21 @@ def _subtract(after: Usage, before: Usage) -> dict[str, int]:
     return {name: count - vars(before)[name] for name, count in vars(after).items()}
 
 
-class _translated:  # noqa: N801  a context manager, used as a function
-    """Turns exceptions into failures of an activity: all are final, but those of a model's server that may recover."""
-
-    def __enter__(self) -> None:
-        """Enter the block."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
-        if error is None or not isinstance(error, Exception) or isinstance(error, ApplicationError):
-            return
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn exceptions into failures of an activity: all are final, but those of a model's server that may recover."""
+    try:
+        yield
+    except ApplicationError:
+        raise
+    except Exception as error:
         is_transient = isinstance(error, ModelError) and (
             error.status is None or error.status in TRANSIENT or error.status >= 500
         )
         if isinstance(error, ToolkitError):
             text = str(error)
         else:  # what the application's own exceptions say is not for the server's history
-            logger.error("A step of a durable run failed.", exc_info=error)
+            logger.exception("A step of a durable run failed.")
             text = f"{type(error).__name__} was raised; the worker's log has it."
         raise ApplicationError(text, type=_name_error(error), non_retryable=not is_transient) from None
 

@@ -29,7 +29,6 @@ from toolkit._execution.approval import Decision, Verdict
 from toolkit._messages import (
     Message,
     ModelResponse,
-    ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
@@ -218,8 +217,7 @@ class DurableRun:
                 await self.result()
             except errors.ToolkitError as error:
                 data["note"] = str(error)
-        calls = [(each, ToolCall.from_dict(each["call"])) for each in data["pending"]]
-        pending = [PendingApproval(**{**each, "call": call}) for each, call in calls]
+        pending = [wire.load_pending(each) for each in data["pending"]]
         for child in data.pop("children"):
             with suppress(RunNotFoundError):  # it starts now
                 pending += (await DurableRun(self._client, child).status()).pending
@@ -234,46 +232,41 @@ class DurableRun:
         Raises:
             ValueError: The run has fewer messages than that.
         """
-        if (await self.status()).messages < offset:
-            raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
-        is_over = False
-        while not is_over:
-            is_over = (await self.status()).phase == "finished"
-            for message in await self._read(offset):
+        async for _, messages in self._follow(offset):
+            for message in messages:
                 yield message
-                offset += 1
-            if not is_over:
-                await asyncio.sleep(LOOK)
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Give what happens in the run, from its beginning to its end; any number of readers may do so.
+    async def events(self, offset: int = 0) -> AsyncIterator[Event]:
+        """Give what happens in the run, to its end; any number of readers may do so.
 
         These are whole messages, as `MessageAdded`, `TurnFinished` and `ResultsAdded`; `ApprovalNeeded` and
         `RunFinished`; and, from a worker with `streams=True`, `TextDelta` for a response that arrives. Deltas may be
         lost, with a worker or by a reader that comes later: the response is whole in its `TurnFinished`.
 
+        Args:
+            offset: How many of the first messages are left out: those that were read before.
+
         Raises:
             RunError: The run failed, as in `result`.
+            ValueError: The run has fewer messages than that.
         """
-        offset, turn, shown, asked, is_over = 0, 0, "", set[str](), False
-        while not is_over:
-            status = await self.status()
-            is_over = status.phase == "finished"
-            for message in await self._read(offset):
+        earlier = (await self._read(0))[:offset] if offset else ()
+        turn, shown, asked = sum(isinstance(each, ModelResponse) for each in earlier), "", set[str]()
+        async for status, messages in self._follow(offset):
+            for message in messages:
                 for event in _tell(message, turn, shown):
                     yield event
-                offset += 1
                 if isinstance(message, ModelResponse):
                     turn, shown = turn + 1, ""
             for waiting in status.pending:
                 if waiting.digest not in asked:
                     yield ApprovalNeeded(waiting)
             asked |= {waiting.digest for waiting in status.pending}
-            if not is_over:
+            offset += len(messages)
+            if status.phase != "finished":
                 for delta in _continue(shown, text := await self._peek(offset)):
                     yield delta
                     shown = text
-                await asyncio.sleep(LOOK)
         result = await self.result()
         yield RunFinished(output=write_output(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
@@ -326,6 +319,19 @@ class DurableRun:
             if not await self._is_running():
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
+
+    async def _follow(self, offset: int) -> AsyncIterator[tuple[RunStatus, Sequence[Message]]]:
+        """Look at the run again and again until it has ended: where it is, and its new messages."""
+        while True:
+            status = await self.status()
+            if status.messages < offset:
+                raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
+            messages = await self._read(offset)
+            yield status, messages
+            if status.phase == "finished":
+                return
+            offset += len(messages)
+            await asyncio.sleep(LOOK)
 
     async def _read(self, offset: int) -> list[Message]:
         with _translated(self.id):

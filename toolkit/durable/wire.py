@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.events import FinishReason
+from toolkit._messages import ToolCall
+from toolkit.events import FinishReason, PendingApproval
 
 # Names by which the server knows them. A change would leave running runs without a worker.
 WORKFLOW = "toolkit.run"
@@ -236,3 +237,8 @@ class RunOutcome:
     model: str
     unread: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
+
+
+def load_pending(data: Mapping[str, Any]) -> PendingApproval:
+    """Read a pending call that was sent as the dict of its fields."""
+    return PendingApproval(**{**data, "call": ToolCall.from_dict(data["call"])})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -155,7 +155,7 @@ class RunWorkflow:
             "finish_reason": state.finish_reason if state else "",
             "usage": vars(state.usage) if state else {},
             "messages": len(state.messages) if state else 0,
-            "pending": [_dump_pending(waiting) for waiting in self._pending.values()],
+            "pending": [asdict(waiting) for waiting in self._pending.values()],
             "children": list(self._children),
             "note": self._note,
         }
@@ -289,7 +289,7 @@ class RunWorkflow:
             for name, count in outcome.calls_by_tool.items():
                 for _ in range(count):
                     conversation.count_call(name, 0)
-        asked = [_load_pending(each.pending) for each in outcomes if each.pending]
+        asked = [wire.load_pending(each.pending) for each in outcomes if each.pending]
         pending, answers = [*waiting.values(), *asked], self._answers
         for each in asked:
             self._decided.pop(each.call.id, None)  # it has changed, and is asked about again
@@ -327,7 +327,7 @@ class RunWorkflow:
             if end.answer is None:
                 message = message_to_dict(refuse_call(call, end.why))
                 return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
-            waiting = _load_pending(outcome.pending)
+            waiting = wire.load_pending(outcome.pending or {})
             approved, own = {"approved": True}, _make_call_state(state, waiting.call, waiting)
             foreign = sorted({*foreign, *end.foreign})
             step = replace(step, state=own, decision=approved, answer=vars(end.answer), foreign=foreign)
@@ -497,14 +497,6 @@ def _load_result(data: Any) -> ToolMessage:
     if not isinstance(message, ToolMessage):
         raise ApplicationError("An activity returned something else than a result.", non_retryable=True)
     return message
-
-
-def _dump_pending(waiting: PendingApproval) -> dict[str, Any]:
-    return {**vars(waiting), "call": {**vars(waiting.call), "imports": list(waiting.call.imports)}}
-
-
-def _load_pending(data: Any) -> PendingApproval:
-    return PendingApproval(**{**data, "call": ToolCall.from_dict(data["call"])})
 
 
 def _translate(error: ActivityError) -> BaseException:
