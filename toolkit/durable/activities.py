@@ -33,7 +33,7 @@ from toolkit._runner.run_factory import RunFactory
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit._runner.sub_agent import FAILED, SubAgent, delegate, walk_tools
-from toolkit._runner.tool_calls import ParentCall, parent_call
+from toolkit._runner.tool_calls import ParentCall, ToolCaller, parent_call
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.definitions import Fingerprint
 from toolkit._tools.tool import find_instance
@@ -133,32 +133,8 @@ class Activities:
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
             run = self._create_run(factory, state, decisions=decisions)
-            caller = run.caller
-            caller.dispatcher.foreign.update(step.foreign)
-            made = caller.tools.get(call.name)
-            # The calls of a sub-agent that runs elsewhere are recorded there.
-            is_elsewhere = made is not None and getattr(find_instance(made), "may_delegate", False)
-            is_own = factory.options.get("ledger") is not None
-            recorder = caller if is_own or (parent := parent_call.get()) is None else parent.caller
-            ledger = None if is_elsewhere else _share(recorder.dispatcher)
-            is_recorded = ledger is not None and (is_own or (made is not None and bool(made.settings.undo)))
-            is_suspect = activity.info().attempt > 1 and not is_elsewhere and not is_recorded
-            gates = caller.dispatcher.approvers
-            above = [_Decided(gate, call.id, has_passed=step.answer is not None) for gate in gates[1:]]
-            available = caller.available if step.available is None else frozenset(step.available)
-            # What is cut from a result is lost: another worker may be asked for it.
-            caller.dispatcher = replace(
-                caller.dispatcher,
-                approvers=(*gates[:1], *above) if decisions else gates,
-                ledger=ledger if is_own else None,
-                undo_ledger=ledger,
-                runs_above=()
-                if recorder is caller
-                else (*recorder.dispatcher.runs_above, recorder.conversation.run_id),
-                suspects=(call.id,) if is_suspect else (),
-                available=available,
-                overflow=None,
-            )
+            has_ledger = factory.options.get("ledger") is not None
+            run.caller.dispatcher = _make_dispatcher(run.caller, call, step, has_ledger=has_ledger)
             events, halt = await self._perform(run)
         if halt is not None:
             return wire.CallOutcome(halt=halt, usage=_subtract(run.conversation.state.usage, state.usage))
@@ -365,6 +341,39 @@ class _Delegation:
                 state=caller.conversation.state,
             )
         )
+
+
+def _make_dispatcher(caller: ToolCaller, call: ToolCall, step: wire.CallStep, *, has_ledger: bool) -> Dispatcher:
+    """Make what stands before the call of a step.
+
+    Args:
+        caller: Executes the calls of the run.
+        call: The call.
+        step: The step.
+        has_ledger: Whether the run's own runner has a ledger; else the one above may have one, for `undo`.
+    """
+    dispatcher, made = caller.dispatcher, caller.tools.get(call.name)
+    dispatcher.foreign.update(step.foreign)
+    gates = dispatcher.approvers
+    if step.decision is not None:
+        gates = (gates[0], *[_Decided(gate, call.id, has_passed=step.answer is not None) for gate in gates[1:]])
+    parent = None if has_ledger else parent_call.get()
+    recorder = parent.caller if parent else caller
+    # The calls of a sub-agent that runs elsewhere are recorded there.
+    is_elsewhere = made is not None and getattr(find_instance(made), "may_delegate", False)
+    ledger = None if is_elsewhere else _share(recorder.dispatcher)
+    is_recorded = ledger is not None and (has_ledger or (made is not None and made.settings.undo is not None))
+    is_suspect = activity.info().attempt > 1 and not is_elsewhere and not is_recorded
+    return replace(
+        dispatcher,
+        approvers=gates,
+        ledger=ledger if has_ledger else None,
+        undo_ledger=ledger,
+        runs_above=(*recorder.dispatcher.runs_above, recorder.conversation.run_id) if parent else (),
+        suspects=(call.id,) if is_suspect else (),
+        available=caller.available if step.available is None else frozenset(step.available),
+        overflow=None,  # what is cut from a result is lost: another worker may be asked for it
+    )
 
 
 def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event], task: str | None) -> wire.CallOutcome:

@@ -377,12 +377,7 @@ class RunWorkflow:
                 timer = asyncio.get_running_loop().call_later(seconds, stop)
             outcome = await child
         except ChildWorkflowError as error:
-            if is_cancelled_exception(error):
-                return _ChildEnd(why=why)
-            if isinstance(error.cause, ApplicationError) and error.cause.type == "FatalError":
-                raise ApplicationError(error.cause.message, type="FatalError", non_retryable=True) from error
-            why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-            return _ChildEnd(wire.ChildAnswer(error=why))
+            return _ChildEnd(why=why) if is_cancelled_exception(error) else _translate_child(error)
         finally:
             self._children.remove(child_id)
             if timer is not None:
@@ -466,6 +461,15 @@ class RunWorkflow:
                 decided=[*self._decided.values()],
             )
         )
+
+
+def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
+    """Translate the failure of a sub-agent's run: an error that the model above reads, unless it ends that run, too."""
+    if not isinstance(cause := error.cause, ApplicationError):
+        return _ChildEnd(wire.ChildAnswer(error=str(cause)))
+    if cause.type == "FatalError":
+        raise ApplicationError(cause.message, type="FatalError", non_retryable=True) from error
+    return _ChildEnd(wire.ChildAnswer(error=cause.message))
 
 
 def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
