@@ -15,6 +15,7 @@ from typing import Any, Literal
 from temporalio.client import (
     Client,
     RPCError,
+    WorkflowExecutionDescription,
     WorkflowFailureError,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
@@ -210,7 +211,7 @@ class DurableRun:
             RunNotFoundError: The server has deleted the run.
         """
         is_running = await self._is_running()
-        data = await self._look()
+        data = await self._query(wire.STATUS)
         if not is_running and data["phase"] != "finished":
             data |= {"phase": "finished", "finish_reason": "error", "pending": [], "children": []}
             try:
@@ -286,7 +287,7 @@ class DurableRun:
             with _translated(self.id):
                 await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
-            for child in (await self._look())["children"]:
+            for child in (await self._query(wire.STATUS))["children"]:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):
                     return await DurableRun(self._client, child).approve(call_id, decision)
             raise _make_error(failure.cause) from None
@@ -334,30 +335,27 @@ class DurableRun:
             await asyncio.sleep(LOOK)
 
     async def _read(self, offset: int) -> list[Message]:
-        with _translated(self.id):
-            found: list[dict[str, Any]] = await self._handle.query(wire.MESSAGES, offset, rpc_timeout=LOOK_TIMEOUT)
-        return [message_from_dict(data) for data in found]
+        return [message_from_dict(data) for data in await self._query(wire.MESSAGES, offset)]
 
     async def _peek(self, offset: int) -> str:
         """Return the text of the response that arrives after so many messages; empty where none is known."""
-        with _translated(self.id):
-            description = await self._handle.describe()
-        for pending in description.raw_description.pending_activities:
+        for pending in (await self._describe()).raw_description.pending_activities:
             if pending.activity_type.name == wire.MODEL and pending.HasField("heartbeat_details"):
                 details = await self._client.data_converter.decode(pending.heartbeat_details.payloads)
                 if details[:1] == [offset]:
                     return str(details[1])
         return ""
 
-    async def _look(self) -> dict[str, Any]:
+    async def _query(self, name: str, *arguments: Any) -> Any:
         with _translated(self.id):
-            data: dict[str, Any] = await self._handle.query(wire.STATUS, rpc_timeout=LOOK_TIMEOUT)
-        return data
+            return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
+
+    async def _describe(self) -> WorkflowExecutionDescription:
+        with _translated(self.id):
+            return await self._handle.describe()
 
     async def _is_running(self) -> bool:
-        with _translated(self.id):
-            description = await self._handle.describe()
-        return description.close_time is None
+        return (await self._describe()).close_time is None
 
     def __repr__(self) -> str:
         return f"<DurableRun {self.id}>"
