@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -124,17 +125,13 @@ def _find_folder() -> Path:
 
 
 def _find_file() -> Path | None:
-    """Find the file, and make its folder; None where no conversation is to be kept."""
+    """Find the file, and make its folder, if that can be; None where no conversation is to be kept."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         return Path(given).expanduser() if given.strip() else None
-    folder = _find_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        print(f"toolkit: this conversation is not saved: {error}", file=sys.stderr)
-        return None
-    return folder / "sessions.db"
+    with suppress(OSError):
+        _find_folder().mkdir(parents=True, exist_ok=True)
+    return _find_folder() / "sessions.db"
 
 
 def _make_name(target: str, names: Iterable[str]) -> str:
