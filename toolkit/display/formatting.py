@@ -34,7 +34,6 @@ _COLOURS: Mapping[str, str] = {
     "Retry": "33",
     "Approval": "33",
     "Answer": "1",
-    "Model": "2",
 }
 
 
