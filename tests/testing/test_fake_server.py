@@ -687,11 +687,14 @@ BAD_SCHEMAS = {
         {**closed(a={"$ref": "#/$defs/N", "description": "d"}), "$defs": {"N": TEXT}},
         "'$ref' cannot have keywords beside it: description",
     ),
-    "11 levels": (nested(11), "11 levels of nesting exceed the limit of 10"),
-    "1001 values": (closed(a={"enum": [str(n) for n in range(1001)]}), "at most 1000 enum values"),
-    "5001 properties": (closed(**{f"p{n}": TEXT for n in range(5001)}), "at most 5000 object properties"),
-    "long values": (closed(a={"enum": [f"{n:0>60}" for n in range(251)]}), "15000 characters in an 'enum' of more"),
-    "long names": (closed(**{"n" * 120_001: TEXT}), "at most 120000 characters in names"),
+    "11 levels": (nested(11), "11 levels of objects, where the provider takes 10"),
+    "1001 values": (closed(a={"enum": [str(n) for n in range(1001)]}), "1001 values in enumerations, where"),
+    "5001 properties": (closed(**{f"p{n}": TEXT for n in range(5001)}), "5001 properties, where"),
+    "long values": (
+        closed(a={"enum": [f"{n:0>60}" for n in range(251)]}),
+        "15060 characters in one enumeration, where",
+    ),
+    "long names": (closed(**{"n" * 120_001: TEXT}), "120001 characters in names and values"),
 }
 
 

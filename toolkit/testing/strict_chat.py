@@ -3,9 +3,9 @@
 Each check is a generator of faults and only the first fault is ever read, so a check relies on those before it
 (`_check_pairing` gets messages that `_check_messages` has found well formed). Keep that order when you add one.
 
-Rules and limits of schemas: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas, read in
+Rules of schemas: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas, read in
 November 2026. What that page leaves open follows the API's answers: a reference has no keywords beside it, and a
-keyword that is not listed is refused.
+keyword that is not listed is refused. The sizes are those of the dialects.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NoReturn
+
+from toolkit._dialects.strict.rules import STRICT, find_excess
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -260,12 +261,6 @@ TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 DEFINING = ("type", "anyOf", "$ref", "enum", "const")
 NAMED = ("properties", "$defs", "definitions")
-MAX_PROPERTIES = 5000
-MAX_DEPTH = 10  # objects inside objects
-MAX_NAMES = 120_000  # characters in names of properties and definitions and in values of enum and const
-MAX_ENUM_VALUES = 1000  # in the whole schema
-MAX_ENUM_TEXT = 15_000  # characters in one enum, where it has more than LONG_ENUM values
-LONG_ENUM = 250
 
 Path = tuple[str, ...]
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
@@ -275,34 +270,25 @@ def find_schema_faults(schema: Any) -> Iterator[str]:
     """Find the faults of a schema: where, in OpenAI's notation, and which keyword."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         yield "the root must have type 'object', and no 'anyOf'"
-    for path, depth, node in _list_nodes(schema):
-        yield from (f"In context={path}, {text}" for text in _check_node(node, depth, schema))
-    yield from _check_limits([node for _, _, node in _list_nodes(schema)])
+    for path, node in _list_nodes(schema):
+        yield from (f"In context={path}, {text}" for check in _CHECKS for text in check(node, schema))
+    if excess := find_excess(schema, STRICT.limits):
+        yield excess
 
 
-def _list_nodes(node: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, int, Any]]:
-    """Yield every schema in a schema, itself included, with its path and the number of objects around it."""
-    depth += isinstance(node, dict) and "properties" in node
-    yield path, depth, node
-    for step, above, inner in _list_inner(node, depth):
-        yield from _list_nodes(inner, (*path, *step), above)
+def _list_nodes(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every schema in a schema, itself included, with its path."""
+    yield path, node
+    for step, inner in _list_inner(node):
+        yield from _list_nodes(inner, (*path, *step))
 
 
-def _list_inner(node: Mapping[str, Any], depth: int) -> Iterator[tuple[Path, int, Any]]:
+def _list_inner(node: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     for keyword in NAMED:
-        for name, inner in node.get(keyword, {}).items():
-            yield (keyword, name), depth if keyword == "properties" else 0, inner
-    for index, way in enumerate(node.get("anyOf", ())):
-        yield ("anyOf", str(index)), depth, way
+        yield from (((keyword, name), inner) for name, inner in node.get(keyword, {}).items())
+    yield from ((("anyOf", str(index)), way) for index, way in enumerate(node.get("anyOf", ())))
     if "items" in node:
-        yield ("items",), depth, node["items"]
-
-
-def _check_node(node: Any, depth: int, root: Any) -> Iterator[str]:
-    for check in _CHECKS:
-        yield from check(node, root)
-    if depth > MAX_DEPTH:
-        yield f"{depth} levels of nesting exceed the limit of {MAX_DEPTH}"
+        yield ("items",), node["items"]
 
 
 def _check_shape(node: Any, _: Any) -> Iterator[str]:
@@ -367,34 +353,3 @@ def _check_reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterat
 
 
 _CHECKS = (_check_shape, _check_keywords, _check_types, _check_texts, _check_reference)
-
-
-def _check_limits(nodes: list[dict[str, Any]]) -> Iterator[str]:
-    measured = ((measure(nodes), limit, what) for measure, limit, what in _LIMITS)
-    yield from (f"expected at most {limit} {what}" for size, limit, what in measured if size > limit)
-
-
-def _list_enums(nodes: list[dict[str, Any]]) -> list[list[Any]]:
-    return [node["enum"] for node in nodes if "enum" in node]
-
-
-def _count_characters(nodes: list[dict[str, Any]]) -> int:
-    names = [name for node in nodes for keyword in NAMED for name in node.get(keyword, {})]
-    constants = [node["const"] for node in nodes if "const" in node]
-    return len("".join(map(str, chain(names, constants, *_list_enums(nodes)))))
-
-
-def _find_longest_enum(nodes: list[dict[str, Any]]) -> int:
-    return max((len("".join(map(str, enum))) for enum in _list_enums(nodes) if len(enum) > LONG_ENUM), default=0)
-
-
-_LIMITS: tuple[tuple[Callable[[list[dict[str, Any]]], int], int, str], ...] = (
-    (
-        lambda nodes: sum(len(node.get("properties", {})) for node in nodes),
-        MAX_PROPERTIES,
-        "object properties in total",
-    ),
-    (lambda nodes: sum(map(len, _list_enums(nodes))), MAX_ENUM_VALUES, "enum values in total"),
-    (_count_characters, MAX_NAMES, "characters in names and enum values in total"),
-    (_find_longest_enum, MAX_ENUM_TEXT, f"characters in an 'enum' of more than {LONG_ENUM} values"),
-)
