@@ -333,7 +333,7 @@ class Conversation:
 
     def _finish_or_retry(self, response: ModelResponse) -> None:
         self.refusals = ()
-        # Servers have many words for a complete response.
+        # Servers have many finish reasons for a complete response.
         state, reason = self._state, CUT.get(response.finish_reason) or ("stop" if response.text.strip() else "empty")
         if state.is_last_turn:
             self._state = state.replace(phase="finished")

@@ -27,7 +27,6 @@ from toolkit._messages import (
     Message,
     ModelRequest,
     ModelResponse,
-    ToolMessage,
     ToolResult,
     ToolSpec,
     write_output,
@@ -468,18 +467,13 @@ class Run(Generic[T]):
         finally:
             self.calls |= turn.finished
             caller.end_turn()
-        messages = self._add_results(turn)
-        if messages and self.caller.request.streams:
-            yield ResultsAdded(turn=step.turn, messages=tuple(messages))
-
-    def _add_results(self, turn: Turn) -> Sequence[ToolMessage]:
-        """Add the results of a turn to the conversation, and end the run where one of them does."""
-        if (error := turn.error) is not None:
-            self.conversation.add_results(turn.messages, turn.pending)
-            raise error
-        return self.conversation.end_turn(
-            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=self.caller.find_answer
+        messages = self.conversation.end_turn(
+            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=caller.find_answer
         )
+        if (error := turn.error) is not None:
+            raise error
+        if messages and caller.request.streams:
+            yield ResultsAdded(turn=step.turn, messages=tuple(messages))
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, since the user has added a message or the answer is not of the output type."""

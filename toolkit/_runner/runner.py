@@ -164,7 +164,7 @@ class Runner(Controls):
             shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
                 toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
                 several runs can share it.
-            allowed_tools: As for the Runner, in place of its own; kept in the state.
+            allowed_tools: As for the Runner, in place of its own; part of the state.
 
         Raises:
             DefinitionError: `output_type` has no JSON form.
