@@ -174,10 +174,11 @@ class TypeWriter:
 
     def complete(self) -> Sequence[Node]:
         """Generate the core schemas that are missing, together, and return all definitions."""
-        generated = generate_fields({str(number): kind for number, (kind, _) in enumerate(self.unknown)}, {})
-        for (_, core), made in zip(self.unknown, generated.cores.values()):
-            core |= made["schema"]
-        self.add({}, generated.definitions)
+        if self.unknown:
+            generated = generate_fields({str(number): kind for number, (kind, _) in enumerate(self.unknown)}, {})
+            for (_, core), made in zip(self.unknown, generated.cores.values()):
+                core |= made["schema"]
+            self.add({}, generated.definitions)
         return list(self.core_definitions.values())
 
 
@@ -396,8 +397,7 @@ def _adapt_value(key: str, value: Any) -> Any:
 
 
 def _adapt_literal(core: dict[str, Any]) -> dict[str, Any]:
-    kinds = {type(value) for value in core["expected"]}
-    if not any(issubclass(kind, (Enum, bytes)) for kind in kinds):
+    if not [value for value in core["expected"] if isinstance(value, (Enum, bytes))]:
         return core
     parts = groupby(core["expected"], type)
     return {**core, "type": "union", "choices": [_write_literals(kind, list(values)) for kind, values in parts]}
