@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import sys
@@ -46,6 +47,7 @@ BROKEN = {
     "hidden": "<p><div style='display:none'>x" * 30_000,
     "styles": "<p style='" + "display " * 130_000 + "'>",
     "style-zeros": "<p style='opacity:" + "0" * 500_000 + "!'>",
+    "style-digits": "<p style='left:-" + "9" * 500_000 + "!'>",
     "style-comments": "<p style='" + "/*" * 250_000 + "'>",
 }
 
@@ -80,6 +82,9 @@ def test_declaration() -> None:
         ([b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nold"], "old"),
         (http("h\u00e9".encode("latin-1"), "Content-Type: text/plain; charset=iso-8859-1"), "h\u00e9"),
         (http(b"nope", status="404 Not Found"), "HTTP 404 from {url}"),
+        (http(b"nope", status="999 Request Denied"), "HTTP 999 from {url}"),
+        (http(b"x", "Content-Type: image/png", "Content-Type: text/plain"), "x"),
+        (http(b"<p>x", "Content-Type: text/html", "Content-Type: text/html"), "x"),
         (http(gzip.compress(b"x"), "Content-Encoding: GZIP"), "x"),
         (http(b"x", "Content-Encoding: "), "x"),
         (http(zlib.compress(b"a")[2:-4], "Content-Encoding: deflate"), "a"),
@@ -299,6 +304,8 @@ def test_main_text() -> None:
         "style='color:red;opacity: 0.0'",
         "style='content-visibility:hidden'",
         "style='color:transparent'",
+        "style='position:absolute;left:-9999px'",
+        "style='text-indent: -999em'",
         "style='opacity:0%'",
         "style='display:none!important'",
         "popover",
@@ -321,6 +328,8 @@ def test_hidden_text(hiding: str) -> None:
         "style='--font-size:0'",
         "style='left:-1px'",
         "style='transform:scale(0.9)'",
+        "style='margin-left:-100'",
+        "style='left:-10px'",
         "style='font:10px/1 a'",
         "style='background:url(display:none)'",
         "class=hidden",
@@ -371,6 +380,18 @@ def test_charsets_of_html(data: bytes, charset: str | None, text: str) -> None:
     assert text == extract_main_text(data, charset)
 
 
+def test_unknown_charsets() -> None:
+    """An unknown charset is not looked up, since Python caches every name."""
+    requests: list[str] = []
+    search: Any = requests.append
+    codecs.register(search)
+    decode(b"h\xe9", "no-such-charset")
+    decode(b"h\xe9", "a" * 60_000)
+    codecs.unregister(search)
+
+    assert [] == requests
+
+
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, the tool is refused, with the command that installs it."""
     result = PathFinder.find_spec
@@ -386,6 +407,12 @@ def test_cut_characters() -> None:
     """A page that is cut in the middle of a character is UTF-8 all the same."""
     with Origin(lambda _: http("h\u00e9\u20ac".encode(), "Content-Type: text/plain")) as origin:
         assert "h\u00e9\n... (truncated)" == fetch_text(origin, max_bytes=5)
+
+
+def test_cut_characters_of_html() -> None:
+    """HTML without a charset that is cut in the middle of a character is UTF-8 all the same."""
+    with Origin(lambda _: http("<p>h\u00e9\u20ac".encode(), "Content-Type: text/html")) as origin:
+        assert "h\u00e9\n... (truncated)" == fetch_text(origin, max_bytes=8)
 
 
 def test_timeout() -> None:

@@ -29,6 +29,7 @@ TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+FIRST_ERROR_STATUS = 400  # 999 is one, too: some sites send it to programs
 USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 
 # Encodings that can be decompressed up to a size. Others, and bodies compressed twice, are not read.
@@ -104,7 +105,7 @@ class HttpClient:
             raise Failed(f"invalid URL: {error}") from None
         with self._limit(cancellation) as limit:
             response = self._follow(start, limit)
-        if response.is_error:
+        if response.status_code >= FIRST_ERROR_STATUS:
             raise Failed(f"HTTP {response.status_code} from {str(response.url)[:MAX_SHOWN]}")
         return response
 
@@ -178,6 +179,8 @@ class HttpClient:
             data, is_cut = _take_bytes(response.iter_stream(), self._max_bytes)
             body, has_more = _decompress(data, encoding, self._max_bytes)
         headers.pop("content-encoding", None)
+        if types := headers.get_list("content-type"):
+            headers["content-type"] = types[-1]  # of several, browsers take the last
         extensions = {"is_cut": is_cut or has_more}
         return httpx2.Response(response.status, headers=headers, content=body, request=request, extensions=extensions)
 

@@ -54,6 +54,8 @@ TEXT_TYPES = frozenset(
 SAMPLE = 1024  # bytes
 # First bytes of binary formats that may have no zero byte in the sample, whatever the server calls them.
 BINARY_SIGNATURES = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b")
+# A last character of several bytes in UTF-8, which may be incomplete.
+_LAST_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,3}\Z")
 _BYTE_ORDER_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
 
 # Elements that are hidden by an attribute, and content for browsers that lack a feature.
@@ -61,7 +63,9 @@ HIDDEN_ELEMENTS = "[hidden], [aria-hidden=true i], [popover], template, datalist
 FALLBACK_ELEMENTS = "noframes, noembed, iframe, object, audio, video, canvas"
 _HIDING_STYLE = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|(?:content-)?visibility\s*:\s*(?:hidden|collapse)|color\s*:\s*transparent"
-    r"|(?:opacity|font-size)\s*:\s*(?:0+(?:\.0*)?|\.0+)(?:%|[a-z]{1,4})?)\s*(?:!\s*important\s*)?(?:;|$)",
+    r"|(?:opacity|font-size)\s*:\s*(?:0+(?:\.0*)?|\.0+)(?:%|[a-z]{1,4})?"
+    r"|(?:(?:margin-)?(?:left|top)|right|text-indent)\s*:\s*-\d{3,}(?:\.\d+)?(?:%|[a-z]{1,4}))"
+    r"\s*(?:!\s*important\s*)?(?:;|$)",
     re.IGNORECASE,
 )
 
@@ -212,7 +216,9 @@ def _extract_text(body: bytes, media_type: str, charset: str | None, *, is_cut: 
     if _is_binary(body, charset) or not (is_html or _is_text_type(media_type)):
         size = f"{'more than ' if is_cut else ''}{len(body)} bytes"
         raise Failed(f"read error: it is not text but {media_type[:MAX_SHOWN] or 'unknown data'}, {size}")
-    return extract_main_text(body, charset) if is_html else decode(body, charset, is_cut=is_cut).strip()
+    if not is_html:
+        return decode(body, charset, is_cut=is_cut).strip()
+    return extract_main_text(_LAST_CHARACTER.sub(b"", body) if is_cut else body, charset)
 
 
 def _is_binary(body: bytes, charset: str | None) -> bool:
@@ -229,13 +235,15 @@ def decode(data: bytes, charset: str | None, *, is_cut: bool = False) -> str:
 
     Bytes that cannot be decoded become U+FFFD; with `is_cut`, a part of a last character is left out.
     """
-    import turbohtml.detect  # noqa: F401  registers the charsets of the web as codecs
+    import turbohtml.detect  # registers the charsets of the web as codecs
 
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    with suppress(LookupError, ValueError):  # there is no such charset
-        return data.decode(f"whatwg-{charset}", "replace")
+    if charset is not None:
+        with suppress(LookupError):  # there is no such charset; Python's own search would keep its name for ever
+            known = turbohtml.parse(b"", encoding=charset).encoding
+            return data.decode(f"whatwg-{known}", "replace")
     with suppress(UnicodeDecodeError):
         return getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
     return data.decode("cp1252", "replace")

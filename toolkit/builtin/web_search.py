@@ -31,7 +31,7 @@ from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
-from toolkit._guards.http_client import HttpClient
+from toolkit._guards.http_client import FIRST_ERROR_STATUS, HttpClient
 from toolkit._guards.options import check_seconds
 from toolkit._guards.service import check_base_url, strip_markup
 from toolkit._messages import ToolResult
@@ -199,7 +199,7 @@ class _Engine:
         text = response.content.decode("utf-8", "replace")
         if len(self._key) >= MIN_MASKED_KEY:
             text = text.replace(self._key, "***")
-        if response.is_error:
+        if response.status_code >= FIRST_ERROR_STATUS:
             raise Failed(f"{self.name} API {response.status_code}: {' '.join(text.split())[:MAX_ERROR]}")
         try:
             return _get_objects(json.loads(text), *self.results)
