@@ -400,6 +400,20 @@ def test_attachments(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "plan.pdf" == plan["file"]["filename"]
 
 
+def test_attachment_from_a_pipe(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is piped in is attached by `-a -`; in a terminal that is refused."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"+ green")))
+    with FakeServer([reply.text("Good.")]) as server:
+        assert 0 == main(["run", "tools.py", "Review.", "-a", "-", "--base-url", server.base_url, "-m", "m"])
+    assert "Review.\n[file stdin]\n+ green" == server.requests[0].body["messages"][-1]["content"]
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert 2 == main(["run", "tools.py", "Review.", "-a", "-", "-m", "m"])
+    assert "pipe a file in, or name one" in capsys.readouterr().err
+
+
 def test_settings_of_a_request(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys of the request are numbers where they are JSON, and else texts; a model may call the named tools alone."""
     with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("No.")]) as server:

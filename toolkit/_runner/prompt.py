@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from toolkit._guards.media import detect_image
 from toolkit._messages import File, Image, UserMessage
@@ -54,7 +54,7 @@ def make_user_message(given: UserInput) -> UserMessage:
 
 def _read_part(part: Any) -> str | Image | File:
     if isinstance(part, Path):
-        return _read_file(part)
+        return read_file(part)
     if isinstance(part, dict):
         raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
     if is_table(part):
@@ -76,8 +76,17 @@ def _write_table(table: Any) -> str:
     return text
 
 
-def _read_file(path: Path) -> str | Image | File:
-    data = _read_bytes(path)
+def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File:
+    """Read a picture, a PDF or a text file, or an open stream of that name.
+
+    Raises:
+        ValueError: It is too large, or of another type.
+        OSError: It cannot be read.
+    """
+    with stream or _open(path) as file:
+        data = file.read(MAX_MEDIA + 1)
+    if len(data) > MAX_MEDIA:
+        raise ValueError(f"The prompt's file {path} is larger than {MAX_MEDIA // 2**20} MiB.")
     if media_type := detect_image(data):
         return Image(data, media_type)
     if data.startswith(b"%PDF-"):
@@ -96,7 +105,7 @@ def _read_file(path: Path) -> str | Image | File:
     return f"[file {path.name}]\n{text}"
 
 
-def _read_bytes(path: Path) -> bytes:
+def _open(path: Path) -> IO[bytes]:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -106,8 +115,4 @@ def _read_bytes(path: Path) -> bytes:
         raise IsADirectoryError(f"The prompt's {path} is a directory: list the files to send.")
     if not stat.S_ISREG(mode):
         raise OSError(f"The prompt's {path} is not a regular file.")
-    with path.open("rb") as file:
-        data = file.read(MAX_MEDIA + 1)
-    if len(data) > MAX_MEDIA:
-        raise ValueError(f"The prompt's file {path} is larger than {MAX_MEDIA // 2**20} MiB.")
-    return data
+    return path.open("rb")

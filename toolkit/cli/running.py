@@ -13,9 +13,9 @@ import typer
 
 from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError
 from toolkit._execution.approval import Decision
-from toolkit._messages import UserMessage, write_output
+from toolkit._messages import File, Image, UserMessage, write_output
 from toolkit._runner.output import build_output
-from toolkit._runner.prompt import make_user_message
+from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
 from toolkit.cli.conversations import open_session, print_conversations, read_template, write_template
 from toolkit.cli.options import (
@@ -61,7 +61,8 @@ def run(
     session: SessionName = None,
     goes_on: Continue = False,
     attach: Annotated[
-        list[Path] | None, typer.Option("--attach", "-a", metavar="FILE", help="A picture, PDF or text file.")
+        list[Path] | None,
+        typer.Option("--attach", "-a", metavar="FILE", help="A picture, PDF or text file; - is standard input."),
     ] = None,
     schema: Annotated[
         str | None, typer.Option("--schema", help="JSON Schema of the answer: a file, or the JSON itself.")
@@ -172,10 +173,16 @@ def _complete_prompt(prompt: str | None, saved: str | None) -> str:
 
 def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
     try:
-        return make_user_message([prompt, *files])
+        return make_user_message([prompt, *(_read_pipe() if str(file) == "-" else file for file in files)])
     except (ValueError, OSError) as error:
         reason = str(error).partition(" File(")[0]  # what a program may send beyond that
         raise typer.BadParameter(reason, param_hint="--attach") from None
+
+
+def _read_pipe() -> str | Image | File:
+    if sys.stdin.isatty():
+        raise ValueError("pipe a file in, or name one")
+    return read_file(Path("stdin"), sys.stdin.buffer)
 
 
 def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
