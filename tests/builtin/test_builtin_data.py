@@ -98,7 +98,7 @@ def test_parse_limit() -> None:
         ('[{"a": ' + "9" * 10_000 + "}]", None, "json parse error: number out of range"),
         ('a\n"' + "x" * 200_000, None, "csv parse error: field larger than field limit"),
         ("," * 100_000, None, "csv parse error: two columns have one name"),
-        ('{"a": 1}\n{"a": NaN}', "jsonl", "json parse error: "),
+        ('{"a": 1}\n{"a": NaN}', "jsonl", "json parse error: record 2: "),
         ('{"a": 1}\n\n[2]', "jsonl", "json parse error: record 2 is not an object"),
     ],
     ids=["empty", "format", "number", "text", "cut", "nan", "deep", "digits", "cell", "columns", "line", "record"],

@@ -416,6 +416,16 @@ def test_line_ends(box: Toolbox, place: Path, data: bytes, old: str, new: str, c
     assert changed == (place / "text").read_bytes()
 
 
+def test_edit_of_mixed_line_ends(box: Toolbox, place: Path) -> None:
+    """Lines that end differently are not replaced together, and the answer says so."""
+    (place / "text").write_bytes(b"a\r\nb\nc\n")
+    expected = (
+        "old_text not found in text.\n\nSome of these lines end in LF, others in CR LF: replace one line at a time."
+    )
+
+    assert expected == text(box, "edit_file", path="text", old_text="a\nb\nc", new_text="x")
+
+
 def test_line_ends_everywhere(box: Toolbox, place: Path) -> None:
     """The lines around an edit have their old ends, wherever it is."""
     chance = random.Random(1)  # noqa: S311  the same files each time
@@ -816,6 +826,14 @@ def test_search_of_an_unreadable_file(box: Toolbox, place: Path, path: str, mess
     assert "No matches found for 'KEY'" == text(box, "search", pattern="KEY")
 
 
+def test_search_of_a_long_binary_file(box: Toolbox, place: Path) -> None:
+    """A file that is binary after its first lines has no match at all."""
+    (place / "data").write_bytes(b"KEY\n" * 50_000 + b"\xff")
+
+    assert "it is binary, or text that is not UTF-8" in text(box, "search", pattern="KEY", path="data")
+    assert "No matches found for 'KEY'" == text(box, "search", pattern="KEY")
+
+
 def test_secrets_behind_links(place: Path) -> None:
     """A link's name hides no secret."""
     (place / ".env").write_text("password")
@@ -941,6 +959,18 @@ def test_entries_are_bounded(place: Path) -> None:
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
         list(workspace.walk_files(".", 9, bool))
+
+
+def test_entries_of_one_directory(place: Path) -> None:
+    """A walk stops within a directory that has too many entries, whatever they are."""
+    for number in range(9):
+        (place / f"link{number}").symlink_to("nowhere")
+    visited: list[None] = []
+    walk = Workspace(Root(place), max_entries=3).walk_files(".", 9, lambda: visited.append(None))
+
+    with pytest.raises(OSError, match="more than 3 entries; look further down"):
+        list(walk)
+    assert 4 == len(visited)
 
 
 def test_deep_trees(box: Toolbox, place: Path) -> None:

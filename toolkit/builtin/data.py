@@ -223,14 +223,15 @@ def parse_jsonl(content: str) -> Iterator[Row]:
     Raises:
         Failed: A line is not an object.
     """
-    yield from _require_objects(map(_parse_value, filter(str.strip, io.StringIO(content))))
+    lines = enumerate(filter(str.strip, io.StringIO(content)), 1)
+    yield from _require_objects(_parse_value(line, f"record {number}: ") for number, line in lines)
 
 
-def _parse_value(text: str) -> Any:
+def _parse_value(text: str, place: str = "") -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise Failed(f"json parse error: {error}") from error
+        raise Failed(f"json parse error: {place}{error}") from error
 
 
 def _require_objects(values: Iterable[Any]) -> Iterator[Row]:

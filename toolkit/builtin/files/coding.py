@@ -46,6 +46,7 @@ REPETITIONS = 10
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
 EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
+MIXED_ENDS = "Some of these lines end in LF, others in CR LF: replace one line at a time."
 ADVICE = " Use offset/limit for partial reads."
 OUTSIDE_MESSAGES: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(("absolute", "traversal", "link"), "path '{}' is outside the allowed directories")
@@ -217,14 +218,17 @@ class CodingTools:
     ) -> Iterator[str]:
         """Yield the matches of a file; one that cannot be read as text has none, unless the model named it."""
         check()
+        hits: list[str] = []
         try:
             for number, line in enumerate(self._read_lines(name), 1):
                 check()
-                if matches(line):
-                    yield f"{escape_name(name)}:{number}:{clip_line(line)}"
+                if len(hits) < MAX_MATCHES and matches(line):
+                    hits.append(f"{escape_name(name)}:{number}:{clip_line(line)}")
         except OSError:
             if self._workspace.root.split(path) == self._workspace.root.split(name):
                 raise
+            return
+        yield from hits
 
     def _read_lines(self, name: str) -> Iterator[str]:
         with self._workspace.open_file(name) as file:
@@ -262,7 +266,8 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     counts = {form: text.count(form) for form in ([crlf] if has_crlf else [plain, crlf])}
     found = next((form for form, count in counts.items() if count), None)
     if found is None:
-        raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
+        is_mixed = plain in text.replace("\r\n", "\n")
+        raise Failed(f"old_text not found in {path}.\n\n{MIXED_ENDS if is_mixed else _suggest_match(text, old)}")
     start = text.find(found)
     overlaps = text.find(found, start + 1) >= 0  # as `aa` in `aaa`
     if overlaps or sum(counts.values()) > 1:

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from functools import partial
 from heapq import nsmallest
 from io import BufferedReader
+from itertools import islice
 from types import MappingProxyType
 
 from toolkit._concurrency.cancellation import Cancellation
@@ -150,7 +151,7 @@ class Workspace:
         root: The directory.
         private: Paths that are not read.
         guarded: Paths that are changed only with approval.
-        max_entries: Files and directories that a walk finds before it fails; so many take about a second.
+        max_entries: Entries of directories that a walk visits before it fails; so many take about a second.
         max_hashed: Bytes; a larger file has no hash, so none can be expected of it.
     """
 
@@ -238,12 +239,12 @@ class Workspace:
         pending, count = [(start, depth)], 0
         while pending:
             directory, left = pending.pop()
-            entries = self._list_directory(directory, check, is_start=directory == start)
+            entries = self._list_directory(directory, check, self.max_entries - count, is_start=directory == start)
             count += len(entries)
             if count > self.max_entries:
                 raise OSError(errno.E2BIG, f"more than {self.max_entries} entries; look further down")
-            yield from (name for name, is_file in entries if is_file)
-            pending += [(name, left - 1) for name, is_file in reversed(entries) if not is_file and left > 1]
+            yield from (name for name, kind in entries if kind == "file")
+            pending += [(name, left - 1) for name, kind in reversed(entries) if kind == "directory" and left > 1]
 
     def _is_file(self, path: str) -> bool:
         opened = self.root.open(path)
@@ -252,15 +253,17 @@ class Workspace:
         finally:
             os.close(opened)
 
-    def _list_directory(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
-        """List a directory's files and directories as sorted paths, each with whether it is a file."""
-        entries: list[tuple[str, bool]] = []
+    def _list_directory(
+        self, directory: str, check: Callable[[], object], most: int, *, is_start: bool
+    ) -> list[tuple[str, str]]:
+        """List up to `most` + 1 entries of a directory as sorted paths, each with "file", "directory" or ""."""
+        entries: list[tuple[str, str]] = []
         try:
-            for entry in self.list_entries(directory):
+            for entry in islice(self.list_entries(directory), most + 1):
                 check()
-                is_file = entry.is_file(follow_symlinks=False)
-                if is_file or (entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)):
-                    entries.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
+                is_directory = entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
+                kind = "file" if entry.is_file(follow_symlinks=False) else "directory" if is_directory else ""
+                entries.append((f"{directory}/{entry.name}".lstrip("/"), kind))
         except OSError:
             # A directory further down may have been removed or closed meanwhile, or its path is too long.
             if is_start:
