@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import traceback
 from functools import cache
 from importlib import import_module
 from inspect import isabstract, isclass
@@ -12,11 +13,13 @@ from typing import get_args, get_origin
 
 import pytest
 
-from toolkit import Toolbox
+from toolkit import Runner, Toolbox, tool
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import DialectName
+from toolkit.testing import ScriptedModel, call
 
 PACKAGE = Path(__file__).parent.parent / "toolkit"
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
 
 # From top to bottom. A room may import what stands below it, or beside it in its own row.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -146,6 +149,30 @@ def test_no_circles(parts: int) -> None:
         return goal in fresh or any(reaches(target, goal, seen) for target in fresh)
 
     assert [] == [module for module in graph if reaches(module, module, {module})]
+
+
+def test_page_of_the_layers() -> None:
+    """The page for contributors has these layers, and names files that exist."""
+    layers, _ = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    named = re.findall(r"`([\w/]+\.py)`", PAGE.read_text(encoding="utf-8"))
+
+    assert [" · ".join(row) for row in LAYERS] == layers.splitlines()
+    assert [] == [name for name in named if not any(path.match(name) for path in [*FILES, Path(__file__)])]
+
+
+def test_page_of_the_path_of_a_call() -> None:
+    """The page for contributors lists the frames between `run` and a tool's function."""
+    _, path = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+    @tool
+    def list_frames() -> list[str]:
+        """List the frames above."""
+        files = [(Path(frame.filename), frame.name) for frame in traceback.extract_stack()]
+        return [f"{file.name} {name}" for file, name in files if file.is_relative_to(PACKAGE)]
+
+    result = Runner([list_frames], model=ScriptedModel([call("list_frames"), "Done."])).run("Go.")
+
+    assert [" ".join(line.split()[:2]) for line in path.splitlines()] == result.calls[0].result.value
 
 
 def test_no_module_level_state() -> None:
