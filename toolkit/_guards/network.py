@@ -171,8 +171,9 @@ def parse_exemption(allowed: Allowed) -> Exemption:
         raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
     with suppress(ValueError):
         return Exemption(ip_network(allowed))
+    is_place = {*"/@?#"}.isdisjoint(str(allowed)) and not str(allowed).endswith(":")  # which would mean every port
     try:
-        url = httpx2.URL(f"tcp://{allowed}" if {*"/@?#"}.isdisjoint(str(allowed)) else "")
+        url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
     except httpx2.InvalidURL:
         url = httpx2.URL()
     host, port = url.raw_host.decode("ascii").rstrip("."), None if url.port is None else _check_port(url.port)
@@ -218,8 +219,8 @@ class Dialer:
     """Opens connections to public addresses, and to what is allowed besides.
 
     Args:
-        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
-            their addresses are; each at every port, or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
+        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, or host
+            names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
         ports: Allowed ports of public addresses.
         resolve: Looks up names.
         connect: Connects to an address that was checked; it gets no other.

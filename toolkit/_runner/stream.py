@@ -174,6 +174,7 @@ class RunHandle(Controls, Generic[T]):
         self._changed = threading.Condition()
         self._end = Future[RunResult[T]]()
         self._end.set_running_or_notify_cancel()  # who waits for it may be cancelled, and it goes on
+        self._end.add_done_callback(self._notify)
         thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
 
@@ -240,12 +241,13 @@ class RunHandle(Controls, Generic[T]):
         try:
             with RunStream(self._run) as stream:
                 for event in stream:
-                    with self._changed:
-                        self._events.append(event)
-                        self._changed.notify_all()
+                    self._events.append(event)
+                    self._notify()
             self._end.set_result(stream.result)
         except BaseException as error:  # noqa: BLE001  raised again by `result`
             self._end.set_exception(error)
+
+    def _notify(self, *_: object) -> None:
         with self._changed:
             self._changed.notify_all()
 

@@ -168,6 +168,8 @@ _OBJECTS = frozenset(
         *("default", "const", "example", "examples", "discriminator"),
     }
 )
+# Keywords by which an object is known as a schema.
+_MARKS = ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf", "properties")
 
 
 def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,4 +206,4 @@ def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
 
 def _is_parameter(key: str, value: Any) -> bool:
     is_keyword = key in _OBJECTS or key.startswith(("$", "x-"))
-    return key in META or (isinstance(value, dict) and not is_keyword and not value.keys().isdisjoint(("type", "$ref")))
+    return key in META or (isinstance(value, dict) and not is_keyword and not value.keys().isdisjoint(_MARKS))

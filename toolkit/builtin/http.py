@@ -76,8 +76,8 @@ class WebOptions(TypedDict, total=False):
     Attributes:
         timeout: Seconds for a whole page, lookups and redirects included; 15 by default, a day at most.
         max_bytes: Bytes that are read, before and after decompression; 1 MiB by default.
-        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
-            their addresses are; each at every port, or at one (`"127.0.0.1:8080"`).
+        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, or host
+            names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`).
         ports: Allowed ports of public addresses; 80 and 443 by default.
         user_agent: The value of the header User-Agent.
         ssl_context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
