@@ -64,7 +64,8 @@ def test_search() -> None:
     """The pages of an engine's results are read, and the nearest pieces returned with their sources."""
 
     def answer(head: bytes) -> Iterable[bytes]:
-        tea = {"title": "Tea", "url": f"{origin.url}/tea", "description": "All of <strong>tea</strong> &amp; more"}
+        about_tea = "All of <strong>tea</strong> &amp; more if 1 < 2 > 0"
+        tea = {"title": "Tea", "url": f"{origin.url}/tea", "description": about_tea}
         fox = {"title": "Foxes", "url": f"{origin.url}/fox", "description": ""}
         pages = {b"/fox": html(FOX + "</p><p>Too short."), b"/tea": html(TEA)}
         return pages.get(head.split()[1]) or brave_answer(tea, fox)
@@ -77,7 +78,7 @@ def test_search() -> None:
 
     assert (
         f"[1] (score: 1.00) Foxes\n{FOX} Too short.\n\n"
-        f"[2] (score: 0.01) Tea\nAll of tea & more\n\n"
+        f"[2] (score: 0.01) Tea\nAll of tea & more if 1 < 2 > 0\n\n"
         f"[3] (score: 0.01) Tea\n{TEA}\n\n"
         f"Sources:\n- Foxes ({origin.url}/fox)\n- Tea ({origin.url}/tea)"
     ) == text

@@ -25,7 +25,7 @@ TIMEOUT = 10.0  # seconds
 MAX_TEXT = 2000  # characters
 # Invisible, and yet part of how Persian, the scripts of India and emoji are written.
 JOINERS = "\u200c\u200d\ufe0f"
-_TAG = re.compile(r"<[^<>]*>")
+_TAG = re.compile(r"<[a-zA-Z/!?][^<>]*>")
 
 T = TypeVar("T")
 
