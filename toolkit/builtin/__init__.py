@@ -12,24 +12,24 @@ A new tool needs its own module, its name in the two lists below, a section of d
 
 Files, each importing only those below it:
 
-    shell         commands, and the tools of an agent that works on a project
-    knowledge     texts for later conversations, found by meaning
-    schedule      actions that run later
-    files         files of one directory
-    code          a program of the model's that calls tools
-    plan          many calls in one, and what makes calls of other tools
-    ask_user      questions to the user
-    web_search    search engines, and reading what they find
-    provider      tools that the model's provider executes
-    http          web pages
-    samples       small tools for examples and tests
-    data          tables: parse, filter, aggregate
-    arithmetic    expressions
-    shared_state  texts that several agents share
-    small         the current time, random integers
-    todo          a model's list of tasks
-    weather       Open-Meteo
-    wikipedia     Wikipedia
+    shell            commands, and the tools of an agent that works on a project
+    knowledge        texts for later conversations, found by meaning
+    schedule         actions that run later
+    files            files of one directory
+    code             a program of the model's that calls tools
+    plan             many calls in one, and what makes calls of other tools
+    ask_user         questions to the user
+    web_search       search engines, and reading what they find
+    provider         tools that the model's provider executes
+    http             web pages
+    samples          small tools for examples and tests
+    data             tables: parse, filter, aggregate
+    arithmetic       expressions
+    shared_state     texts that several agents share
+    time_and_random  the current time, random integers
+    todo             a model's list of tasks
+    weather          Open-Meteo
+    wikipedia        Wikipedia
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN as DEFAULT_HIDDEN
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
     from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
-    from toolkit.builtin.small import current_time as current_time
-    from toolkit.builtin.small import current_time_tool as current_time_tool
-    from toolkit.builtin.small import random_tool as random_tool
+    from toolkit.builtin.time_and_random import current_time as current_time
+    from toolkit.builtin.time_and_random import current_time_tool as current_time_tool
+    from toolkit.builtin.time_and_random import random_tool as random_tool
     from toolkit.builtin.todo import Todos as Todos
     from toolkit.builtin.todo import todo_tool as todo_tool
     from toolkit.builtin.weather import weather_tool as weather_tool
@@ -122,7 +122,7 @@ _HOMES = {
     "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
-    "toolkit.builtin.small": ("current_time", "current_time_tool", "random_tool"),
+    "toolkit.builtin.time_and_random": ("current_time", "current_time_tool", "random_tool"),
     "toolkit.builtin.todo": ("Todos", "todo_tool"),
     "toolkit.builtin.weather": ("weather_tool",),
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
