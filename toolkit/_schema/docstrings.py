@@ -339,6 +339,17 @@ def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[list[str], 
     body = "\n".join([*section.lines[1:], ""])
     if section.style == "google" and not section.indent and _WELL_FORMED.fullmatch(body):
         return [body], ""
+    before, entries = _split_entries(section, parameters)
+    rewritten = [
+        _write_entry(entry.names, ["" if _is_type(section, entry, texts) else entry.text, *texts])
+        for entry, texts in entries
+    ]
+    is_about_all = section.style == "numpy" or (entries and section.kind == "parameters")
+    return rewritten, _fold(_dedent(["", *before])) if is_about_all and any(before) else ""
+
+
+def _split_entries(section: _Section, parameters: frozenset[str]) -> tuple[list[str], list[tuple[_Entry, list[str]]]]:
+    """Split a section's lines into those before its entries, and the entries with the lines below each."""
     lines = _join_types(section.lines[1:])
     matches = [_match_entry(section, line, parameters) if line else None for line in lines]
     level = next((entry.depth for entry in matches if entry), _depth(lines[0]) if lines else 0)
@@ -349,21 +360,16 @@ def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[list[str], 
     above = ""
     for line, entry in zip(lines, matches):
         if entry is None and missing and _depth(line) == level and (not above or above[-1] in ".:;!?)"):
-            words = _WITHOUT_COLON.match(line)
-            if words and words[1] in missing:
-                entry = _Entry([words[1]], level, has_bullet=False, type="?", mark=" ", text=words[2])
+            match = _WITHOUT_COLON.match(line)
+            if match and match[1] in missing:
+                entry = _Entry([match[1]], level, has_bullet=False, type="?", mark=" ", text=match[2])
         # A deeper entry is text (the keys of a dict), unless it is all there is about a parameter.
         if entry and (entry.depth <= level or (entry.mark and missing.issuperset(entry.names))):
             entries.append((entry, []))
         else:
             (entries[-1][1] if entries else before).append(line)
         above = line
-    rewritten = [
-        _write_entry(entry.names, ["" if _is_type(section, entry, texts) else entry.text, *texts])
-        for entry, texts in entries
-    ]
-    is_about_all = section.style == "numpy" or (entries and section.kind == "parameters")
-    return rewritten, _fold(_dedent(["", *before])) if is_about_all and any(before) else ""
+    return before, entries
 
 
 def _write_entry(names: Sequence[str], lines: Sequence[str]) -> str:
