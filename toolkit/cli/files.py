@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -38,16 +39,9 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     if name:
         return _as_toolbox(_get_member(module, name, place))
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    if not all_functions:
-        for kind in (Runner, Toolbox):
-            named = {name: value for name, value in values.items() if isinstance(value, kind)}
-            if len(named) > 1:
-                raise DefinitionError(
-                    f"{place} has several {kind.__name__} objects. Choose one: "
-                    f"{', '.join(f'{place}:{name}' for name in named)}."
-                )
-            if named:
-                return next(iter(named.values()))
+    made = None if all_functions else _find_only(Runner, values, place) or _find_only(Toolbox, values, place)
+    if made is not None:
+        return made
     functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
     tools = {id(value): value for value in values.values() if isinstance(value, Tool)}
     found = [*tools.values(), *(functions.values() if all_functions else ())]
@@ -55,6 +49,14 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
         names = TAKE_ALL.format(names=", ".join(functions)) if functions and not all_functions else ""
         raise DefinitionError(NO_TOOLS.format(place=place, functions=names))
     return Toolbox(found)
+
+
+def _find_only(kind: type[T], values: Mapping[str, object], place: str) -> T | None:
+    found = {name: value for name, value in values.items() if isinstance(value, kind)}
+    if len(found) > 1:
+        choices = ", ".join(f"{place}:{name}" for name in found)
+        raise DefinitionError(f"{place} has several {kind.__name__} objects. Choose one: {choices}.")
+    return next(iter(found.values()), None)
 
 
 def find_toolbox(target: str) -> str:
