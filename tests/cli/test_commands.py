@@ -306,6 +306,13 @@ def test_file_that_cannot_be_imported(files: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"toolkit: {message}")
 
 
+def test_call_with_options_in_place_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a target has one tool, and its name is missing in front of its options, the error has it."""
+    assert 2 == main(["call", "tools.py:get_weather", "--city", "Jakarta"])
+
+    assert "Invalid value for TOOL: put it before its options: get_weather" in capsys.readouterr().err
+
+
 def test_call_without_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a tool's name, the tools are listed."""
     assert 2 == main(["call", "tools.py"])

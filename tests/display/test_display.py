@@ -94,7 +94,7 @@ def test_result_of_the_run_is_given() -> None:
 
 def test_show_takes_a_stream() -> None:
     """What is no stream of the plain kind is refused by name; the message says what to write."""
-    wanted = r"this is a {}\. Write show\(runner\.stream\(prompt\)\)"
+    wanted = r"write show\(runner\.stream\(prompt\)\) or .* This is of type {}\."
     with pytest.raises(TypeError, match=wanted.format("RunResult")):
         show(Runner(model=ScriptedModel(["Hello."])).run("Hi!"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=wanted.format("AsyncRunStream")):
@@ -314,5 +314,5 @@ def test_async_run_is_shown() -> None:
 
 def test_ashow_takes_an_async_stream() -> None:
     """A plain stream is refused by name; the message says what to write."""
-    with pytest.raises(TypeError, match=r"this is a RunStream\. Write await ashow\(runner\.astream\(prompt\)\)"):
+    with pytest.raises(TypeError, match=r"or await ashow\(runner\.astream\(prompt\)\)\. This is of type RunStream\."):
         asyncio.run(ashow(Runner(model=ScriptedModel(["Hello."])).stream("x")))  # type: ignore[arg-type]

@@ -170,6 +170,17 @@ def test_nothing_says_which() -> None:
     )
 
 
+def test_embedded_without_its_extra() -> None:
+    """Where the embedded model is chosen, and the extra is not installed, the error has the command alone."""
+    script = (
+        "import sys; sys.modules['xllamacpp'] = None\nfrom toolkit import Runner\nRunner(model='embedded').run('x')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    needs = 'NoModelError: The embedded model needs an extra: pip install "function-toolkit[local]".'
+    assert ran.stderr.rstrip().endswith(needs)
+
+
 def test_name_alone() -> None:
     """A name does not say where the model is; the embedded one is not taken for it."""
     expected = "model='gpt-5' .* OPENAI_API_KEY is not set.\n.*\n.*the environment.*\n.*the embedded.*\n.*in a shell"

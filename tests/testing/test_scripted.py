@@ -121,8 +121,29 @@ def test_script_that_is_too_short() -> None:
     """One request more than there are replies is an error that shows what was asked."""
     model = ScriptedModel(["Hi."])
     completed(model)
-    with pytest.raises(ScriptError, match=r"has 1 replies, and there is one more request: UserMessage\(text='x'"):
+    with pytest.raises(ScriptError, match=r"left \(1 used\), and there is one more request: UserMessage\(text='x'"):
         completed(model)
+
+
+@pytest.mark.parametrize("wrong", [5, {"role": "assistant"}, [5], ["a", "b"]])
+def test_reply_that_is_none(wrong: Any) -> None:
+    """What is no reply is refused with the list of what is one."""
+    with pytest.raises(ScriptError, match="A reply is a text, calls such as"):
+        completed(ScriptedModel([wrong]))
+
+
+def test_call_of_a_tool() -> None:
+    """A call takes the name of a tool, not the tool."""
+    with pytest.raises(TypeError, match="takes a tool's name"):
+        call(len)  # type: ignore[arg-type]
+
+
+def test_model_as_a_client() -> None:
+    """A model in place of a client, and a class in place of a model, are refused with what to write."""
+    with pytest.raises(TypeError, match="is a Model: write model="):
+        Runner(client=ScriptedModel(["Hi."]))
+    with pytest.raises(TypeError, match="neither a model's name nor a Model"):
+        Runner(model=ScriptedModel)  # type: ignore[arg-type]
 
 
 def test_script_that_is_too_long() -> None:

@@ -34,6 +34,7 @@ from toolkit import (
 )
 from toolkit.approvers import approve_all, defer
 from toolkit.builtin import memory_tool
+from toolkit.sources.a2a import A2A
 from toolkit.sources.retrievers import retriever_tool
 from toolkit.testing import ScriptedModel
 
@@ -609,6 +610,7 @@ def test_object() -> None:
     ("item", "reason"),
     [
         (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
+        (A2A, r"The tools of A2A need an instance: write A2A\(\.\.\.\)"),
         (
             object(),
             "is not a tool. Pass a function; an object with methods that are decorated with @tool; or one with",

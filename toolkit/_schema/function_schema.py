@@ -284,7 +284,7 @@ class ParameterSchema(ArgumentSchema):
         cores = {p.name: by_name[p.name].core for p in self.offered if p.name in by_name}
         definitions = writer.complete()
         for p in self.offered:
-            if p.kind is inspect.Parameter.VAR_KEYWORD:
+            if p.kind is inspect.Parameter.VAR_KEYWORD and p.name in cores:
                 core = cores[p.name]
                 cores[p.name] = {**core, "schema": _refuse_taken(core["schema"], self.list_taken())}
         return build_object_validator(cores, definitions)

@@ -63,7 +63,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return item.current_tools()
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
-    if methods and item is owner:
+    if item is owner and (methods or isinstance(item, ToolSource)):
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
         return [made for name in methods for made in list_tools(getattr(item, name))]

@@ -84,7 +84,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
         Answer    Hello.
     """
     if not hasattr(stream, "__enter__"):
-        raise _make_stream_error(stream, "show(runner.stream(prompt))")
+        raise _make_stream_error(stream)
     with stream:
         for _ in _follow(stream, _start_transcript(question, out)):
             pass
@@ -103,7 +103,7 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
         TypeError: It is not a stream.
     """
     if not hasattr(stream, "__aenter__"):
-        raise _make_stream_error(stream, "await ashow(runner.astream(prompt))")
+        raise _make_stream_error(stream)
     async with stream:
         async for _ in _afollow(stream, _start_transcript(question, out)):
             pass
@@ -192,8 +192,9 @@ class Transcript:
         return text if self._call_count == 1 else f"{shorten(format_call(call), MAX_CALL)}: {text}"
 
 
-def _make_stream_error(value: object, remedy: str) -> TypeError:
-    return TypeError(f"A run is printed while it happens, and this is a {type(value).__name__}. Write {remedy}.")
+def _make_stream_error(value: object) -> TypeError:
+    ways = "show(runner.stream(prompt)) or await ashow(runner.astream(prompt))"
+    return TypeError(f"A run is printed while it happens: write {ways}. This is of type {type(value).__name__}.")
 
 
 def _note_cell(result: R) -> R:

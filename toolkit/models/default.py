@@ -96,6 +96,8 @@ class ModelChoice:
             raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
         if ismodule(self.client):
             raise TypeError(f"client={self.client!r} is a module: write client={self.client.__name__}.OpenAI().")
+        if isinstance(self.client, Model):
+            raise TypeError(f"client={self.client!r:.100} is a Model: write model=..., without client=.")
         if isinstance(self.client, (str, type)):
             raise TypeError(
                 f"client={self.client!r} is not a client: write client=OpenAI(...), or base_url= and api_key=."
@@ -205,7 +207,8 @@ class ModelChoice:
             source = f"model={self.name!r}" if self.name else f"TOOLKIT_MODEL={self._get_name()!r}"
             raise NoModelError(f"{source} names a model, but not its server: OPENAI_API_KEY is not set.\n{WAYS}")
         if find_spec("xllamacpp") is None:
-            raise NoModelError(f"{NO_MODEL} {WAYS}")
+            needs = 'The embedded model needs an extra: pip install "function-toolkit[local]".'
+            raise NoModelError(needs if self._get_name() else f"{NO_MODEL} {WAYS}")
         if self.api != "chat":
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
         from toolkit.models.local import embedded_model

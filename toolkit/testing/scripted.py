@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
@@ -40,7 +40,12 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     """Make a call for a script: `call("add", a=1, b=2)`.
 
     Metadata such as `_reasoningForCall="why"` goes into the call's fields, not its arguments.
+
+    Raises:
+        TypeError: The name is no text, such as a tool.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"call() takes a tool's name, such as call('add', a=1), not {name!r:.100}.")
     own, metadata = split_meta(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
     return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **metadata)
 
@@ -80,8 +85,8 @@ class ScriptedModel:
     """
 
     script: Iterable[ModelReply] | Callable[[ModelRequest], ModelReply]
-    name: str = "scripted"
-    is_async: bool = False
+    name: str = field(default="scripted", kw_only=True)
+    is_async: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.requests: list[ModelRequest] = []
@@ -129,7 +134,8 @@ class ScriptedModel:
             return self.script  # type: ignore[return-value]  # the script is a function, which is a reply
         if self._used == len(self._replies):
             raise ScriptError(
-                f"The script has {self._used} replies, and there is one more request: {request.messages[-1]!r}"
+                f"No reply of the script is left ({self._used} used), and there is one more request: "
+                f"{request.messages[-1]!r}"
             )
         self._used += 1
         return self._replies[self._used - 1]
@@ -143,5 +149,10 @@ class ScriptedModel:
             return ModelResponse(text=reply, finish_reason="stop", usage=Usage(requests=1), model=self.name)
         if callable(reply):
             return self._make_response(reply(request), request)
-        calls = (reply,) if isinstance(reply, ToolCall) else tuple(reply)
-        return ModelResponse(calls=calls, finish_reason="tool_calls", usage=Usage(requests=1), model=self.name)
+        calls = (reply,) if isinstance(reply, ToolCall) else reply
+        if not isinstance(calls, Sequence) or not all(isinstance(each, ToolCall) for each in calls):
+            raise ScriptError(
+                "A reply is a text, calls such as [call('add', a=1)], a ModelResponse, an exception, or a function "
+                f"that returns one of these, not {reply!r:.200}."
+            )
+        return ModelResponse(calls=tuple(calls), finish_reason="tool_calls", usage=Usage(requests=1), model=self.name)
