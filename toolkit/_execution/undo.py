@@ -98,8 +98,8 @@ class Undoer:
             StoreError: The ledger cannot be read or written.
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
-        begun = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
-        await self._call(lambda: self.ledger.write(begun))
+        started = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
+        await self._call(lambda: self.ledger.write(started))
         entries = await self._call(lambda: self.ledger.read(self._recorded_as))
         found = _list_done(entries, self.run_id)
         for each in found:

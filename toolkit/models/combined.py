@@ -85,14 +85,14 @@ class FallbackModel:
             ModelError: None of the models answered; or the answer of one broke off after its first piece.
         """
         for number, model in enumerate(self.models):
-            has_begun = False
+            has_started = False
             pieces = model.stream(self._make_request(request, number))
             try:
                 async for piece in pieces:
-                    has_begun = True
+                    has_started = True
                     yield piece
             except ModelError as error:
-                if has_begun:
+                if has_started:
                     raise
                 self._pass_on(error, request, number)
             else:

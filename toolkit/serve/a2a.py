@@ -308,8 +308,8 @@ class _Executor(AgentExecutor):
         updater = TaskUpdater(event_queue, context.task_id, task.context_id if task else context.context_id)
         if task is None:
             status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
-            begun = Task(id=updater.task_id, context_id=updater.context_id, status=status, history=[message])
-            await event_queue.enqueue_event(begun)
+            started = Task(id=updater.task_id, context_id=updater.context_id, status=status, history=[message])
+            await event_queue.enqueue_event(started)
         conversation = self._find_conversation(context, updater.context_id)
         async with conversation.lock:
             await updater.start_work()
