@@ -172,7 +172,8 @@ SEARCHED = """
     crash recovery; resume; notebook; shell; command line; sub-agents; handoff; memory; RAG; embeddings; long
     conversations; context window; guardrails; middleware; hooks; OpenTelemetry; security; JSON Schema;
     docstrings; strict mode; fallback; proxies; migrating; compared; examples; pytest; dry run; code mode; web
-    search; ledger; errors; limits
+    search; ledger; errors; limits; system prompt; pydantic model; enum; optional arguments; dependency injection;
+    persist a chat; max iterations; parallel tool calls; cache; Responses API; tracing
 """
 
 
