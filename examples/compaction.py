@@ -7,7 +7,7 @@ summarised. The model is scripted, so that the example runs anywhere.
 from collections.abc import Sequence
 
 from toolkit import Runner, tool
-from toolkit.compaction import Compaction, estimate_tokens
+from toolkit.middleware import Compaction, estimate_tokens
 from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 

@@ -163,7 +163,7 @@ def test_telemetry(durable: Durable) -> None:
     from temporalio.client import Client
     from temporalio.contrib.opentelemetry import TracingInterceptor
 
-    from toolkit.telemetry import Telemetry
+    from toolkit.middleware import Telemetry
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -35,6 +35,7 @@ from toolkit._execution.digests import digest_call
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
+from toolkit._execution.middleware import Middleware, compose
 from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult
@@ -54,7 +55,6 @@ from toolkit.errors import (
     ToolError,
     UnknownTool,
 )
-from toolkit.middleware import Middleware, compose
 
 logger = logging.getLogger("toolkit")
 

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from toolkit._dialects.catalog import API, RunDialectName
 from toolkit._execution.approval import Approver, Authorizer, Verdict
 from toolkit._execution.ledger import Ledger
+from toolkit._execution.middleware import Middleware
 from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
@@ -25,7 +26,6 @@ from toolkit._runner.session import Session
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
-from toolkit.middleware import Middleware
 from toolkit.models import Model
 
 # Keys of a request that the Runner decides on, and those that are not part of its body.

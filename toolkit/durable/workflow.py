@@ -223,7 +223,7 @@ class RunWorkflow:
         if (size := len(state.encode())) > plan.max_bytes:
             raise ApplicationError(
                 f"The conversation has {size:,} bytes, and a step may have {plan.max_bytes:,}: shorten it with a hook "
-                "such as toolkit.compaction.Compaction, or give client and worker an external storage and a larger "
+                "such as toolkit.middleware.Compaction, or give client and worker an external storage and a larger "
                 "max_bytes=.",
                 type="RunError",
                 non_retryable=True,

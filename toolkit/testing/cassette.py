@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from typing_extensions import Self
 
 from toolkit._concurrency.backend import close_iterator
+from toolkit._execution.middleware import Next
 from toolkit._guards.redaction import make_cleaner
 from toolkit._messages import (
     Message,
@@ -32,7 +33,6 @@ from toolkit._messages import (
 from toolkit._runner.state import check_fields
 from toolkit._tools.results import explain_exception
 from toolkit.errors import ToolError
-from toolkit.middleware import Next
 from toolkit.models import Model, Piece
 from toolkit.testing.scripted import ScriptError, parse_arguments, split_response
 

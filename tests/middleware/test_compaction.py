@@ -15,7 +15,7 @@ from tests.properties import examples
 from tests.ways import arun, astream, run, stream
 from toolkit import File, Image, Runner, RunResult, RunState, ToolCall, Usage, tool
 from toolkit.approvers import defer
-from toolkit.compaction import Compaction, estimate_tokens
+from toolkit.middleware import Compaction, estimate_tokens
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from toolkit import ModelError, Runner, ToolError, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import RunFinished
+from toolkit.middleware import Telemetry
 from toolkit.models import ModelResponse
-from toolkit.telemetry import Telemetry
 from toolkit.testing import ScriptedModel, call
 
 

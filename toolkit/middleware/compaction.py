@@ -27,8 +27,6 @@ from toolkit._messages import (
 )
 from toolkit._options import is_whole
 
-__all__ = ["Compaction", "estimate_tokens"]
-
 logger = logging.getLogger("toolkit")
 
 # A function of messages that are left out, sync or async, which returns a text in their place.

@@ -10,19 +10,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry import metrics, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
 from toolkit._execution.approval import Deferred
+from toolkit._execution.middleware import Next
 from toolkit._messages import ModelResponse, ToolCall, ToolResult
 from toolkit.errors import ToolError
 from toolkit.events import Event, RunFinished, RunStarted, TurnFinished, TurnStarted
-from toolkit.middleware import Next
-
-try:
-    from opentelemetry import metrics, trace
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
-except ImportError as error:
-    raise ImportError('Telemetry needs an extra: pip install "function-toolkit[otel]".') from error
-
-__all__ = ["Telemetry"]
 
 MAX_NAME = 100  # characters of a tool's name: the model may have made it up
 

@@ -1,0 +1,84 @@
+"""Audit: a record of each call."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from toolkit._concurrency.backend import is_async
+from toolkit._context import ToolContext
+from toolkit._execution.middleware import Middleware, Next
+from toolkit._messages import ToolCall, ToolResult
+from toolkit.errors import ToolError
+from toolkit.middleware.per_run import identify
+
+logger = logging.getLogger("toolkit")
+
+AuditRecord: TypeAlias = Mapping[str, Any]
+
+
+def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
+    """Create a middleware that writes one record per call once it has ended; put it first, so that it sees all calls.
+
+    A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
+    characters), `arguments` (SHA-256 of their value, in hexadecimal), `outcome` (`ok`; the kind of an error result,
+    such as `denied`; or the name of the exception that paused or ended the run, such as `Deferred`) and `seconds`. An
+    exception while writing is logged, and the call goes on.
+
+    Args:
+        write: Takes a record, on the thread of the call; it must not block an event loop for long. Or a path: each
+            record is appended to that file as a line of JSON.
+
+    Raises:
+        OSError: The file cannot be written.
+        TypeError: `write` is a coroutine function.
+    """
+    if callable(write):
+        if is_async(write):
+            raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
+        return partial(_audit_call, write)
+    _append_line(write, "")
+    return partial(_audit_call, lambda record: _append_line(write, json.dumps(record) + "\n"))
+
+
+async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next) -> ToolResult:
+    began = time.perf_counter()
+    outcome = "ok"
+    try:
+        result = await call_next(call)
+        outcome = (result.kind or "failed") if result.is_error else "ok"
+    except BaseException as error:
+        outcome = error.kind if isinstance(error, ToolError) else type(error).__name__
+        raise
+    finally:
+        try:
+            write(_make_record(call, call_next.context, outcome, time.perf_counter() - began))
+        except (Exception, SystemExit):
+            logger.exception("The audit record of the call %s could not be written.", call.id)
+    return result
+
+
+def _make_record(call: ToolCall, context: ToolContext[Any], outcome: str, seconds: float) -> AuditRecord:
+    import hashlib  # it takes longer to load than all of this package, and few runs are audited
+
+    return {
+        "at": datetime.now(timezone.utc).isoformat(),
+        "run": context.run_id,
+        "call": call.id or context.call_id,
+        "tool": call.name[:100],
+        "arguments": hashlib.sha256(identify(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
+        "outcome": outcome,
+        "seconds": round(seconds, 6),
+    }
+
+
+def _append_line(path: str | os.PathLike[str], line: str) -> None:
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(line)
