@@ -196,6 +196,28 @@ def test_star(package: ModuleType) -> None:
     assert set(vars(package)["__all__"]) == scope.keys() - {"__builtins__"}
 
 
+@pytest.mark.parametrize(
+    ("package", "name", "home"),
+    [
+        ("toolkit", "Console", "toolkit.approvers"),
+        ("toolkit", "ScriptedModel", "toolkit.testing"),
+        ("toolkit", "MCP", "toolkit.sources.mcp"),
+        ("toolkit.testing", "Runner", "toolkit"),
+    ],
+)
+def test_name_of_another_module(package: str, name: str, home: str) -> None:
+    """Where a public name is imported from another module than its own, the error says which one has it."""
+    with pytest.raises(ImportError, match=f"{name} is in {home}: write from {home} import {name}."):
+        exec(f"from {package} import {name}")  # noqa: S102
+
+
+def test_unknown_name() -> None:
+    """A name that no module has is an ordinary AttributeError, as is that of a module which is not loaded."""
+    assert not hasattr(toolkit, "Toolbx")
+    assert not hasattr(toolkit, "compile")
+    exec("from toolkit import serve")  # noqa: S102  which has a function of this name, too
+
+
 def test_dir() -> None:
     """Completion offers the public names before they are loaded."""
     assert set(ALL) <= set(dir(toolkit))

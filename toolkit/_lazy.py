@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import MappingProxyType
 
@@ -24,6 +25,8 @@ def lazy_names(
     def load(name: str) -> object:
         home = next((home for home, there in homes.items() if name in there), None)
         if home is None:
+            if not name.startswith("_") and (other := _find_home(name, str(scope["__name__"]))):
+                raise ImportError(f"{name} is in {other}: write from {other} import {name}.")
             raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
         try:
             module = import_module(home)
@@ -36,6 +39,23 @@ def lazy_names(
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names
+
+
+def _find_home(name: str, asked: str) -> str:
+    """Find the public module with a name that another one was asked for; "" without one, or for a module's own."""
+    from importlib.util import find_spec  # for mistakes alone
+    from pathlib import Path
+
+    if find_spec(f"{asked}.{name}"):
+        return ""
+    root = Path(__file__).parent
+    for file in sorted(root.rglob("*.py"), key=lambda file: (len(file.parts), file)):
+        place = ".".join(file.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+        if "._" not in place and f'"{name}"' in file.read_text("utf-8"):
+            with suppress(ImportError):  # of an extra
+                if name in getattr(import_module(place), "__all__", ()):
+                    return place
+    return ""
 
 
 def render_html(value: object, renderer: str) -> str:
