@@ -378,6 +378,8 @@ def _translate_errors(path: Path, timeout: float) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        if "unable to open" in str(error) and not path.parent.is_dir():
+            raise StoreError(f"{path.name} cannot be made: there is no directory {path.parent}. Make it.") from error
         template = next((advice for part, advice in _ADVICE.items() if part in str(error)), "{error}")
         advice = template.format(name=path.name, timeout=timeout, error=error)
         raise StoreError(f"{path.name} cannot be used: {advice}.") from error
