@@ -56,9 +56,7 @@ WAYS = """Pass or set one of these:
   - in a shell:          toolkit ... --base-url URL --model NAME
   - in Python:           Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")"""
 FALLBACK = """toolkit: no model is configured, so the embedded one answers: {name}, a small model on this machine.
-It calls a tool labelled write or destructive only with approve=... or model="embedded".
-For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=;
-in a shell --base-url or --model."""
+Calls of tools labelled write or destructive need approval. For another model set OPENAI_API_KEY or OPENAI_BASE_URL."""
 
 
 @dataclass
