@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -219,6 +220,59 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--words <list[str]> [once per item]" in " ".join(capsys.readouterr().out.split())
 
 
+NESTED = """
+from __future__ import annotations
+from typing import Any, Literal
+from pydantic import BaseModel
+
+
+class Person(BaseModel):
+    name: str
+    role: Literal["reader", "author"] = "reader"
+    friends: list[Person] | None = None
+
+
+def enter(person: Person, at: tuple[int, str], counts: dict[str, int], notes: Any) -> None: ...
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '--person JSON {"name": string, "role"?: "reader" | "author", "friends"?: [{"name": string, ',
+        "--at JSON [integer, string] [required]",
+        "--counts JSON {...: integer} [required]",
+        "--notes JSON [required]",
+    ],
+)
+def test_help_of_an_object(files: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    """The help of a parameter that takes JSON names the members, optional ones with a question mark."""
+    write(files / "nested.py", NESTED)
+    assert 0 == main(["call", "nested.py", "--all", "enter", "--help"])
+
+    assert line in " ".join(capsys.readouterr().out.split())
+
+
+def test_code_in_place_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All public functions of code on the command line are tools."""
+    code = "import json\ndef double(x: int):\n    return 2 * x\ndef _hidden(): ..."
+    assert 0 == main(["call", code, "double", "--x", "4"])
+    assert 0 == main(["list", code])
+
+    assert "8\ndouble(x: int)\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [[], ["--a2a"]], ids=["MCP", "A2A"])
+def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    """Where the port is taken, that is said, and no address is."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert 1 == main(["serve", "tools.py", "--http", port, *option])
+
+    sentence = f"toolkit: Port {port} cannot be used: Address already in use. Name another one with --http; "
+    assert capsys.readouterr().err.startswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -235,6 +289,10 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["call", "tools.py", "get_weather", "San Jose"], 2, "write its parameter in front: --city 'San Jose'"),
         (["list", "nothing"], 1, "There is no module 'nothing'. There is: tools.py"),
         (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
+        (["call", "def double(x): return 2 * x", "duoble", "--x", "2"], 1, "did you mean 'double'?"),
+        (["list", "import json"], 1, "The code has no tools."),
+        (["run", "tools.py", "Hi", "--approve", "nobody"], 2, "'--approve': 'nobody' is not one of"),
+        (["serve", "tools.py", "--http", "many"], 1, "'many' is not a port: write '8000'"),
         (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
         (["list", "tools.txt"], 1, "'tools.txt' is not a Python file"),
         (["lock", "tools.py"], 1, "There is no file tools.lock.json. If the tools are right, write it: "),
@@ -443,6 +501,23 @@ def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], is_
         assert 0 == main(["run", "tools.py", "Weather?", *options])
 
     assert '{"degrees": 21}\n' == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "printed"),
+    [
+        ("Here:\n\n```python\nx = 1\n\ny = 2\n```\nOr:\n```\nz\n```", "x = 1\n\ny = 2\n"),
+        ("~~~~\n~~~\n~~~~", "~~~\n"),
+        ("Write `x`.", "Write `x`.\n"),
+    ],
+    ids=["first of two", "fence in a block", "no block"],
+)
+def test_extract(files: Path, capsys: pytest.CaptureFixture[str], answer: str, printed: str) -> None:
+    """With --extract the first code block of the answer is printed, without its fences; without one, the answer."""
+    with FakeServer([reply.text(answer)]) as server:
+        assert 0 == main(["run", "tools.py", "Write x.", "-x", "--base-url", server.base_url, "-m", "m"])
+
+    assert printed == capsys.readouterr().out
 
 
 def test_json_of_a_run_that_fails(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

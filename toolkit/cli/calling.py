@@ -20,6 +20,7 @@ from toolkit.cli.options import (
     HELP,
     AllFunctions,
     Called,
+    Command,
     Dialect,
     LockFile,
     Name,
@@ -63,7 +64,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         print(result.text)
 
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    command.command(context_settings={"help_option_names": HELP})(make_command(chosen, print_result))
+    command.command(cls=Command, context_settings={"help_option_names": HELP})(make_command(chosen, print_result))
     command(context.args, prog_name=f"toolkit call {file} {tool}")
 
 

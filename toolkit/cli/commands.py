@@ -9,7 +9,7 @@ import typer
 
 from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
-from toolkit.cli.options import HELP, report_errors
+from toolkit.cli.options import HELP, Command, report_errors
 from toolkit.cli.running import chat, logs, resume, run
 from toolkit.cli.serving import demo, inspect, serve, worker
 
@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
     "call": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 }
 for name, command in COMMANDS.items():
-    app.command(name, context_settings=SETTINGS.get(name))(report_errors(command))
+    app.command(name, cls=Command, context_settings=SETTINGS.get(name))(report_errors(command))
 
 
 def run_command(arguments: Sequence[str]) -> int:

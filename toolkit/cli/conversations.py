@@ -16,6 +16,7 @@ from toolkit import Session, SQLiteSession
 from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_text import escape_invisible
+from toolkit.cli.files import get_stem
 from toolkit.display import Transcript
 from toolkit.errors import StoreError, ToolkitError
 
@@ -136,8 +137,7 @@ def _find_file() -> Path | None:
 
 def _make_name(target: str, names: Iterable[str]) -> str:
     """Make a name of the file with the tools and the time, such as tools-20261123-1405."""
-    stem = Path(target.partition(":")[0]).stem or "tools"
-    base = f"{stem}-{datetime.now().astimezone():%Y%m%d-%H%M}"
+    base = f"{get_stem(target)}-{datetime.now().astimezone():%Y%m%d-%H%M}"
     taken, number, name = {*names}, 1, base
     while name in taken:
         number += 1

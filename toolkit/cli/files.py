@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from toolkit._schema.error_messages import suggest
 from toolkit.errors import DefinitionError
 
 T = TypeVar("T")
+# Code in place of a file, and the name of the module that it becomes.
+CODE, CODE_NAME = re.compile(r"\s*(@|(def|async def|from|import)\s)"), "functions"
 NO_TOOLS = "{place} has no tools. Decorate a function with @tool{functions}."
 TAKE_ALL = ", or take its functions as they are with --all: {names}"
 
@@ -24,7 +27,8 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     """Import a file or module, and return its Runner, its Toolbox, or a toolbox of its tools.
 
     Args:
-        target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`.
+        target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`; or code, all functions of
+            which are tools: `def add(a: int, b: int): return a + b`.
         all_functions: Take the tools and the public functions that are defined there, and nothing else.
         instead: Kinds of values, such as prompts, with any of which a file without tools is an empty toolbox.
 
@@ -34,8 +38,11 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
         Exception: The file raised it.
     """
     place, name = _split_name(target)
-    is_module = all(part.isidentifier() for part in place.split(".")) and not _is_other_file(Path(place))
-    module = _import_file(Path(place)) if place.endswith(".py") or not is_module else _import_module(place)
+    if CODE.match(target):
+        place, name, all_functions = "The code", "", True
+        module = _run_code(target)
+    else:
+        module = _import(place)
     if name:
         return _as_toolbox(_get_member(module, name, place))
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
@@ -73,10 +80,20 @@ def find_values(target: str, kind: type[T]) -> dict[str, T]:
     return {name: value for name, value in values if isinstance(value, kind) and not name.startswith("_")}
 
 
+def get_stem(target: str) -> str:
+    """Return the name of a file or module: `tools` of `tools.py:box`."""
+    return CODE_NAME if CODE.match(target) else Path(_split_name(target)[0]).stem
+
+
 def _split_name(target: str) -> tuple[str, str]:
     r"""Split `tools.py:box`; the colon of `C:\tools.py` belongs to the path."""
     place, colon, name = target.rpartition(":")
     return (place, name) if colon and place and name.isidentifier() else (target, "")
+
+
+def _import(place: str) -> ModuleType:
+    is_module = all(part.isidentifier() for part in place.split(".")) and not _is_other_file(Path(place))
+    return _import_file(Path(place)) if place.endswith(".py") or not is_module else _import_module(place)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -96,6 +113,13 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def _run_code(code: str) -> ModuleType:
+    module = ModuleType(CODE_NAME)
+    sys.modules[module.__name__] = module
+    exec(compile(code, f"<{CODE_NAME}>", "exec"), vars(module))  # noqa: S102  a person has typed it
     return module
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_args
 
 import typer
+from typer.core import TyperCommand
+from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
@@ -27,7 +29,9 @@ class Approval(str, Enum):
     none = "none"
 
 
-Target = Annotated[str, typer.Argument(metavar="FILE", help="tools.py, package.module, or with a name: tools.py:box")]
+Target = Annotated[
+    str, typer.Argument(metavar="FILE", help="tools.py, package.module, tools.py:box, or code: 'def ...'")
+]
 AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's functions as they are, undecorated too.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's name, or 'embedded'.")]
 Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
@@ -81,6 +85,18 @@ def _check_dialect(name: str) -> str:
 
 
 Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.", callback=_check_dialect)]
+
+
+class Command(TyperCommand):
+    """A command whose errors about options leave out the kind of exception, which newer versions of Typer write."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
 
 
 def report_errors(function: Callable[..., None]) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +44,7 @@ ENDS: Mapping[str, str] = {
     "halted": "A hook of the Runner ended the run.",
     "cancelled": "The run was cancelled.",
 }
+CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n`]*\n(?P<code>.*?)\n?^(?P=fence)", re.MULTILINE | re.DOTALL)
 # Where the prompt of a template takes that of the command line.
 INPUT = "$input"
 ONE_TOOL = "A single tool is called by: toolkit call {file} TOOL"
@@ -69,6 +71,9 @@ def run(
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    extract: Annotated[
+        bool, typer.Option("--extract", "-x", help="Print the first code block of the answer alone, if it has one.")
+    ] = False,
     usage: ShowUsage = False,
     template: UsedTemplate = None,
     save: Annotated[
@@ -93,7 +98,7 @@ def run(
         session=open_session(file, session, continues=goes_on),
         allowed_tools=tools or None,
     )
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet, extract=extract), file, runner, usage=usage)
 
 
 @takes_runner()
@@ -205,9 +210,9 @@ def _read_schema(text: str) -> dict[str, Any]:
     return found
 
 
-def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
+def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool, extract: bool = False) -> RunResult[Any]:
     if not (as_json or quiet):
-        return _show(stream, is_terminal=sys.stdout.isatty())
+        return _show(stream, is_terminal=sys.stdout.isatty() and not extract, extract=extract)
     try:
         with stream:
             for event in stream:
@@ -217,17 +222,17 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
         if as_json:
             _print_json({"type": "error", "exception": type(error).__name__, "message": str(error)})
         raise
-    return stream.result if as_json else _print_answer(stream.result)
+    return stream.result if as_json else _print_answer(stream.result, extract=extract)
 
 
-def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
+def _show(stream: RunStream[Any], *, is_terminal: bool, extract: bool = False) -> RunResult[Any]:
     """Print a run while it happens; in a pipe the answer alone goes to standard output, the rest to standard error."""
     hidden = () if is_terminal else (TextDelta, RunFinished)
     shown = (_forget_end(each) for each in stream if not isinstance(each, hidden))
     with stream:
         for _ in follow(shown, sys.stdout if is_terminal else sys.stderr):
             pass
-    return stream.result if is_terminal else _print_answer(stream.result)
+    return stream.result if is_terminal else _print_answer(stream.result, extract=extract)
 
 
 def _forget_end(event: Event) -> Event:
@@ -239,9 +244,11 @@ def _print_json(data: Mapping[str, Any]) -> None:
     print(json.dumps(data, ensure_ascii=False), flush=True)
 
 
-def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
+def _print_answer(result: RunResult[Any], *, extract: bool) -> RunResult[Any]:
     if result.output not in (None, ""):
-        print(write_output(result.output))
+        text = write_output(result.output)
+        block = CODE_BLOCK.search(text) if extract else None
+        print(block["code"] if block else text)
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 from toolkit import Runner
 from toolkit.cli.demonstration import demo as run_demo
-from toolkit.cli.files import find_values
+from toolkit.cli.files import find_values, get_stem
 from toolkit.cli.inspecting import Inspector, defer_changes
 from toolkit.cli.options import AllFunctions, Model, Server, Target, fail
 from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
@@ -75,9 +76,8 @@ def serve(
     for tool in (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)):
         refuse_deps(tool)
     if http is not None:
-        host, port = parse_address(http)
-        print(f"http://{host}:{port}/mcp", file=sys.stderr)
-    name = Path(file.partition(":")[0]).stem
+        http = _announce(http, "/mcp")
+    name = get_stem(file)
     mcp.serve(toolbox, http=http, name=name, prompts=prompts, resources=resources)
 
 
@@ -87,9 +87,20 @@ def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
         from toolkit.serve import a2a
     except ImportError as error:
         fail(error)
-    host, port = parse_address(http or a2a.PORT)
-    print(f"http://{host}:{port}", file=sys.stderr)
-    a2a.serve(runner, http=f"{host}:{port}", name=Path(file.partition(":")[0]).stem)
+    a2a.serve(runner, http=_announce(http or a2a.PORT), name=get_stem(file))
+
+
+def _announce(http: str, path: str = "") -> str:
+    """Print the address of a server, and return it; port 0 becomes a free one."""
+    host, port = parse_address(http)
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            address = f"{f'[{host}]' if ':' in host else host}:{probe.getsockname()[1]}"
+    except OSError as error:
+        reason = str(error.strerror).partition(" (")[0]
+        fail(f"Port {port} cannot be used: {reason}. Name another one with --http; 0 takes a free one.")
+    print(f"http://{address}{path}", file=sys.stderr)
+    return address
 
 
 def worker(

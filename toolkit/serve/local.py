@@ -16,7 +16,7 @@ def parse_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or LOOPBACK[0]
     if not port.isdecimal() or int(port) > 65_535:
-        raise DefinitionError(f"http={address!r} is not a port: write http='8000' or http='127.0.0.1:8000'.")
+        raise DefinitionError(f"{address!r} is not a port: write '8000' or '127.0.0.1:8000'.")
     if host not in LOOPBACK:
         raise DefinitionError(
             f"http={address!r} is not of this machine, and anybody could call what is served. Run or mount the app, "
