@@ -31,7 +31,7 @@ from toolkit.durable import ClaimCheck, PayloadDirectory, Worker
 from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 
-STEPS = ("toolkit.open", "toolkit.model", "toolkit.call")
+STEPS = ("toolkit.open", "toolkit.model", "toolkit.authorize", "toolkit.call")
 # Points at which a worker is killed; those of the ledger need one. The first ones say most.
 POINTS = (
     *("after effect of book", "after stage started", "in the sub-agent", "continue as new", "after toolkit.call"),

@@ -81,6 +81,8 @@ class Dispatcher:
         started: Calls that have reached their tools, as they ran, by id.
         foreign: Names of the tools with `trust="foreign"` that the run, or one inside or around it, has called.
         count: Counts a call that another call makes, by its tool and position; returns why it is one too many, or "".
+        hold: Gets each call that has passed its gates; it then waits, as for a decision, and does not run.
+        passed: Digest of a call that has passed its gates before: unless it has changed, none of them is asked again.
     """
 
     tools: Mapping[str, Tool[..., Any]]
@@ -101,6 +103,8 @@ class Dispatcher:
     started: dict[str, ToolCall] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
     count: Callable[[str, int], str] = lambda *_: ""
+    hold: Callable[[ApprovalRequest], None] | None = None
+    passed: str = ""
 
     async def dispatch(
         self, call: ToolCall, context: ToolContext[Any], backend: Backend, emit: Emit = discard
@@ -147,8 +151,9 @@ class Dispatcher:
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
-        own = tool.settings
-        return own.approve is not False or own.authorize is not None or bool(self.authorizers or self.approvers)
+        own, is_held = tool.settings, self.hold is not None
+        has_own = own.approve is not False or own.authorize is not None
+        return has_own or is_held or bool(self.authorizers or self.approvers)
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Return whether a call may emit events before its result."""
@@ -271,6 +276,8 @@ class _CallPipeline:
         """Authorize and approve a call; returns the arguments to run with, and the call, as an approver changed it."""
         dispatcher = self.dispatcher
         request = self._make_request(tool, arguments, call)
+        if dispatcher.passed and dispatcher.passed == request.digest:
+            return arguments, call
         await self._authorize(request)
         for approver in dispatcher.approvers or (None,):
             decision = await approve(
@@ -281,6 +288,9 @@ class _CallPipeline:
                 arguments, _ = tool._invocation.parser.parse(call.arguments)
                 request = self._make_request(tool, arguments, call)
                 await self._authorize(request)
+        if dispatcher.hold is not None:
+            dispatcher.hold(request)
+            raise Deferred(request.to_pending())
         return arguments, call
 
     def _make_request(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> ApprovalRequest:

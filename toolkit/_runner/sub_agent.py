@@ -46,8 +46,8 @@ TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
 HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"
 
-# Runs a sub-agent on a task, for a driver that keeps conversations itself; gets also the call.
-Delegate: TypeAlias = "Callable[[SubAgent, str, ParentCall], Any]"
+# Returns the answer of a sub-agent that a driver has run elsewhere; gets also the call.
+Delegate: TypeAlias = "Callable[[SubAgent, ParentCall], Any]"
 delegate: ContextVar[Delegate | None] = ContextVar("delegate", default=None)
 
 
@@ -124,8 +124,8 @@ class SubAgent:
         parent = parent_call.get()
         if parent is not None and parent.caller.depth > self.max_depth:
             raise Failed(TOO_DEEP.format(self.max_depth))
-        if parent is not None and self.may_delegate and (run_elsewhere := delegate.get()) is not None:
-            return run_elsewhere(self, arguments[self._arg], parent)
+        if parent is not None and (find_answer := delegate.get()) is not None:
+            return find_answer(self, parent)
         request = RunRequest(
             prompt=arguments[self._arg],
             messages=[*self._list_earlier(parent)] if self.handoff and parent else (),
@@ -155,6 +155,11 @@ class SubAgent:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error
         return self.get_answer(require_result(run.result), cancellation)
+
+    def get_task(self, arguments: Mapping[str, Any]) -> str:
+        """Return the task in the arguments of a call."""
+        task: str = arguments[self._arg]
+        return task
 
     def make_call(self, name: str, message: UserMessage) -> ToolCall:
         """Make the call that passes a message of the user on."""

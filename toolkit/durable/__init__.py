@@ -2,8 +2,8 @@
 
     from toolkit.durable import DurableRunner, Worker
 
-The workflow of a run does what the run's conversation says. Each call of the model and each call of a tool is an
-activity. It needs the extra `temporal`; a ledger in PostgreSQL needs the extra `postgres`.
+The workflow of a run does what the run's conversation says. Each call of the model, the gates of a call, and each call
+of a tool are activities. It needs the extra `temporal`; a ledger in PostgreSQL needs the extra `postgres`.
 
 Files, each importing only those below it:
 

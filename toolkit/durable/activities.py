@@ -19,13 +19,14 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Deferred, Verdict
+from toolkit._context import discard
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import LONGEST_PAUSE
 from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Batched
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict
+from toolkit._runner.hooks import notify
 from toolkit._runner.options import Prompt, RunRequest
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
@@ -39,13 +40,13 @@ from toolkit._tools.definitions import Fingerprint
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.errors import Failed, FingerprintError, Halt, ModelError, ToolkitError
-from toolkit.events import Event, TextDelta, ToolCallFinished, TurnFinished
+from toolkit.events import Event, TextDelta, ToolCallFinished, ToolCallStarted, TurnFinished
 
 logger = logging.getLogger("toolkit")
 
 # HTTP statuses of a model's server after which the same request may succeed.
 TRANSIENT = frozenset({408, 409, 425, 429})
-# Seconds that a call may take beyond its timeouts, for its gates and its result.
+# Seconds that a call, or its gates, may take beyond their timeouts.
 SLACK = 30.0
 # Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
 STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
@@ -96,7 +97,8 @@ class Activities:
             run = self._create_run(factory, question.prompt or None, **options)
             state = run.conversation.state.replace(run_id=step.run_id)
             run.leave()
-        return wire.Opened(plan=self._make_plan(factory, own), state=state.to_json())
+            plan = self._make_plan(factory, own, run.caller)
+        return wire.Opened(plan=plan, state=state.to_json())
 
     @activity.defn(name=wire.MODEL)
     async def call_model(self, given: Any) -> Mapping[str, Any]:
@@ -119,14 +121,20 @@ class Activities:
             halt=halt,
         )
 
+    @activity.defn(name=wire.AUTHORIZE)
+    async def authorize(self, given: Any) -> Mapping[str, Any]:
+        """Ask the gates about one call, which does not run; the history has what they have passed."""
+        return vars(await self._call_tool(wire.CallStep(**given), _Hold()))
+
     @activity.defn(name=wire.CALL)
     async def call_tool(self, given: Any) -> Mapping[str, Any]:
-        """Run one call with its gates; one that another attempt has started is not repeated if its tool may not be."""
+        """Run one call; one that another attempt has started is not repeated if its tool may not be."""
         return vars(await self._call_tool(wire.CallStep(**given)))
 
-    async def _call_tool(self, step: wire.CallStep) -> wire.CallOutcome:
-        delegation = _Delegation(wire.ChildAnswer(**step.answer) if step.answer else None)
-        delegate.set(delegation.run)
+    async def _call_tool(self, step: wire.CallStep, hold: _Hold | None = None) -> wire.CallOutcome:
+        """Run one call, or hold it once it has passed its gates."""
+        if step.answer:
+            delegate.set(partial(_get_answer, wire.ChildAnswer(**step.answer)))
         with _translated(), self._inside(step.path, step.runs_above) as factory:
             self._check(step.fingerprint)
             state = RunState.from_json(step.state)
@@ -134,11 +142,22 @@ class Activities:
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
             run = self._create_run(factory, state, decisions=decisions)
             has_ledger = factory.options.get("ledger") is not None
-            run.caller.dispatcher = _make_dispatcher(run.caller, call, step, has_ledger=has_ledger)
+            run.caller.dispatcher = _make_dispatcher(run.caller, call, step, hold, has_ledger=has_ledger)
+            observers = run.caller.observers
+            if hold is not None:
+                run.caller.observers = ()
             events, halt = await self._perform(run)
+            if hold is not None:
+                for event in hold.select(events):
+                    notify(observers, event, state.run_id)
         if halt is not None:
             return wire.CallOutcome(halt=halt, usage=_subtract(run.conversation.state.usage, state.usage))
-        outcome = _make_outcome(run, state, events, delegation.task)
+        if hold is not None and hold.request is not None:
+            usage = _subtract(run.conversation.state.usage, state.usage)
+            return wire.CallOutcome(
+                pending=asdict(hold.request.to_pending()), has_passed=True, task=hold.task, usage=usage
+            )
+        outcome = _make_outcome(run, state, events)
         if outcome.message and (size := len(str(outcome.message).encode())) > self.max_bytes:
             text = TOO_LARGE.format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
@@ -148,7 +167,7 @@ class Activities:
     @property
     def all(self) -> Sequence[Any]:
         """The activities, for a worker."""
-        return [self.open, self.call_model, self.call_tool]
+        return [self.open, self.call_model, self.authorize, self.call_tool]
 
     def _create_run(self, factory: RunFactory, prompt: Prompt, **options: Any) -> Run[Any]:
         return factory.create(RunRequest(prompt=prompt, output_type=str, deps=self.deps, **options))
@@ -170,7 +189,7 @@ class Activities:
             for run in reversed(above):
                 run.leave()
 
-    def _make_plan(self, factory: RunFactory, own: Fingerprint) -> wire.Plan:
+    def _make_plan(self, factory: RunFactory, own: Fingerprint, caller: ToolCaller) -> wire.Plan:
         options = factory.options
         order = options.get("order", "parallel")
         return wire.Plan(
@@ -183,20 +202,27 @@ class Activities:
             heartbeat=self.heartbeat,
             attempts=self.attempts,
             max_bytes=self.max_bytes,
-            tools={made.name: self._plan_tool(made, factory) for made in factory.toolbox},
+            tools={made.name: self._plan_tool(made, factory, caller.dispatcher) for made in caller.tools.values()},
         )
 
-    def _plan_tool(self, made: AnyTool, factory: RunFactory) -> wire.ToolPlan:
-        """Plan a tool's calls; their longest time is that of the attempts, the pauses between them, and the gates."""
-        settings, seconds, approval_timeout = made.settings, None, factory.options.get("approval_timeout")
+    def _plan_tool(self, made: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
+        """Plan a tool's calls; their longest time is that of the attempts and of the pauses between them."""
+        settings, seconds, gate_seconds = made.settings, None, None
         limits = [each for each in (settings.timeout, factory.limits.max_seconds) if each is not None]
-        is_gated = settings.approve is not False or settings.authorize is not None
-        if settings.timeout is not None and not (is_gated and approval_timeout is None):
+        if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
-            seconds = (settings.retries + 1) * settings.timeout + pauses + (approval_timeout or 0.0) + SLACK
-        queue = self.tool_queues.get(made.name, "")
-        timeout = min(limits, default=None)
-        return wire.ToolPlan(runs_alone=settings.runs_alone, seconds=seconds, timeout=timeout, task_queue=queue)
+            seconds = (settings.retries + 1) * settings.timeout + pauses + SLACK
+        if dispatcher.approval_timeout is not None:  # each is asked, and its tool's own rules; arguments may change
+            count = len(dispatcher.authorizers) + len(dispatcher.approvers) + 2
+            gate_seconds = 2 * count * dispatcher.approval_timeout + SLACK
+        return wire.ToolPlan(
+            runs_alone=settings.runs_alone,
+            is_gated=dispatcher.is_gated(made) or _find_agent(made) is not None,
+            gate_seconds=gate_seconds,
+            seconds=seconds,
+            timeout=min(limits, default=None),
+            task_queue=self.tool_queues.get(made.name, ""),
+        )
 
     def _check(self, fingerprint: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
@@ -279,22 +305,15 @@ class Activities:
 
 @dataclass(frozen=True)
 class _Decided:
-    """An approver of a run above, for a call that the client has approved: that is its answer where it would defer.
-
-    Attributes:
-        has_passed: Whether it has approved the call already, and is not asked again.
-    """
+    """An approver of a run above, for a call that the client has approved: that is its answer where it would defer."""
 
     approver: Approver
     call_id: str
-    has_passed: bool
 
     def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        if request.call.id != self.call_id:
-            return self.approver(request)
-        if self.has_passed:
-            return True
         verdict = self.approver(request)
+        if request.call.id != self.call_id:
+            return verdict
         return self._wait(verdict) if isinstance(verdict, Awaitable) else self._decide(verdict)
 
     async def _wait(self, verdict: Awaitable[Verdict]) -> Verdict:
@@ -304,66 +323,83 @@ class _Decided:
         return True if isinstance(verdict, Decision) and verdict.refusal == "defer" else verdict
 
 
-class _Delegation:
-    """Runs a sub-agent elsewhere: its call ends with its task at first, and once there is an answer, with that.
+class _Hold:
+    """Holds a call that has passed its gates, so that it does not run.
 
     Attributes:
-        task: The task, once it is known.
+        request: The call as it has passed; None before.
     """
 
-    def __init__(self, answer: wire.ChildAnswer | None) -> None:
-        self._answer = answer
-        self.task: str | None = None
+    request: ApprovalRequest | None = None
 
-    def run(self, agent: SubAgent, task: str, parent: ParentCall) -> Any:
-        """Return the answer.
+    def __call__(self, request: ApprovalRequest) -> None:
+        """Take the call."""
+        self.request = request
 
-        Raises:
-            Deferred: There is none yet. The gates are not asked again once there is.
-        """
-        answer, caller = self._answer, parent.caller
-        if answer is None:
-            self.task = task
-            caller.observers = ()  # it is no approval that the call waits for
-            call = caller.dispatcher.started.get(parent.call.id, parent.call)
-            context = ToolContext(deps=None, run_id=caller.conversation.run_id)
-            raise Deferred(ApprovalRequest(caller.tools[call.name], {}, context, call).to_pending())
-        if answer.error:
-            raise Failed(FAILED.format(answer.error))
-        return agent.get_answer(
-            RunResult(
-                output=answer.output,
-                finish_reason=answer.finish_reason,
-                messages=(),
-                calls=(),
-                usage=Usage(),
-                model="",
-                state=caller.conversation.state,
-            )
+    @property
+    def task(self) -> str | None:
+        """The task, where the call is that of a sub-agent."""
+        agent = self.request and _find_agent(self.request.tool)
+        return agent.get_task(self.request.arguments) if agent and self.request else None
+
+    def select(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return what hooks see of the step: a call that has passed starts later, but for that of a sub-agent."""
+        if self.request is None:
+            return events
+        return [event for event in events if self.task is not None and isinstance(event, ToolCallStarted)]
+
+
+def _find_agent(made: AnyTool) -> SubAgent | None:
+    """Return the sub-agent that a tool runs, if that may be a workflow of its own."""
+    agent = find_instance(made)
+    return agent if isinstance(agent, SubAgent) and agent.may_delegate else None
+
+
+def _get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) -> Any:
+    """Return the answer of a sub-agent that ran as a workflow of its own.
+
+    Raises:
+        Failed: It has failed.
+    """
+    if answer.error:
+        raise Failed(FAILED.format(answer.error))
+    return agent.get_answer(
+        RunResult(
+            output=answer.output,
+            finish_reason=answer.finish_reason,
+            messages=(),
+            calls=(),
+            usage=Usage(),
+            model="",
+            state=parent.caller.conversation.state,
         )
+    )
 
 
-def _make_dispatcher(caller: ToolCaller, call: ToolCall, step: wire.CallStep, *, has_ledger: bool) -> Dispatcher:
+def _make_dispatcher(
+    caller: ToolCaller, call: ToolCall, step: wire.CallStep, hold: _Hold | None, *, has_ledger: bool
+) -> Dispatcher:
     """Make what stands before the call of a step.
 
     Args:
         caller: Executes the calls of the run.
         call: The call.
         step: The step.
+        hold: Holds the call, so that it does not run.
         has_ledger: Whether the run's own runner has a ledger; else the one above may have one, for `undo`.
     """
     dispatcher, made = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
     gates = dispatcher.approvers
     if step.decision is not None:
-        gates = (gates[0], *[_Decided(gate, call.id, has_passed=step.answer is not None) for gate in gates[1:]])
+        gates = (gates[0], *[_Decided(gate, call.id) for gate in gates[1:]])
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
     # The calls of a sub-agent that runs elsewhere are recorded there.
-    is_elsewhere = made is not None and getattr(find_instance(made), "may_delegate", False)
+    is_elsewhere = made is not None and _find_agent(made) is not None and bool(hold or step.answer)
     ledger = None if is_elsewhere else _share(recorder.dispatcher)
     is_recorded = ledger is not None and (has_ledger or (made is not None and made.settings.undo is not None))
-    is_suspect = activity.info().attempt > 1 and not is_elsewhere and not is_recorded
+    is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,
         approvers=gates,
@@ -373,15 +409,17 @@ def _make_dispatcher(caller: ToolCaller, call: ToolCall, step: wire.CallStep, *,
         suspects=(call.id,) if is_suspect else (),
         available=caller.available if step.available is None else frozenset(step.available),
         overflow=None,  # what is cut from a result is lost: another worker may be asked for it
+        hold=hold,
+        passed=step.passed,
     )
 
 
-def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event], task: str | None) -> wire.CallOutcome:
+def _make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wire.CallOutcome:
     state = run.conversation.state
     usage = _subtract(state.usage, before.usage)
     if state.pending:
         (waiting,) = state.pending
-        return wire.CallOutcome(pending=asdict(waiting), task=task, usage=usage)
+        return wire.CallOutcome(pending=asdict(waiting), usage=usage)
     message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
     whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
     return wire.CallOutcome(

@@ -14,7 +14,7 @@ from toolkit.events import FinishReason, PendingApproval
 
 # Names by which the server knows them. A change would leave running runs without a worker.
 WORKFLOW = "toolkit.run"
-OPEN, MODEL, CALL = "toolkit.open", "toolkit.model", "toolkit.call"
+OPEN, MODEL, AUTHORIZE, CALL = "toolkit.open", "toolkit.model", "toolkit.authorize", "toolkit.call"
 DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
 
 # Seconds until another worker takes over from one that died while it thought about the next step.
@@ -57,12 +57,16 @@ class ToolPlan:
 
     Attributes:
         runs_alone: Whether no other call runs at the same time.
+        is_gated: Whether the gates come first, in a step of their own; that of a sub-agent has its task, too.
+        gate_seconds: The longest time of that step; None without a limit.
         seconds: The longest time of a call with its retries; None without a limit.
         timeout: The longest time of the run of a sub-agent; None without a limit.
         task_queue: Name of the queue whose workers run the tool; empty for that of the run.
     """
 
     runs_alone: bool = False
+    is_gated: bool = False
+    gate_seconds: float | None = None
     seconds: float | None = None
     timeout: float | None = None
     task_queue: str = ""
@@ -145,7 +149,7 @@ class ChildAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class CallStep:
-    """One call of a tool.
+    """One call of a tool, or its gates.
 
     Attributes:
         state: A state that has this call alone, open or with the approval that it waits for.
@@ -153,6 +157,7 @@ class CallStep:
         foreign: Names of the tools with `trust="foreign"` that the run has called, or one above it.
         available: As the model's activity returned it.
         decision: The decision on the approval.
+        passed: Digest of the call, where its gates have passed it.
         answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to, as a `ChildAnswer`.
         runs_above: Ids of the runs above, from the outermost; one for each name of `path`.
     """
@@ -163,18 +168,20 @@ class CallStep:
     foreign: Sequence[str] = ()
     available: Sequence[str] | None = None
     decision: Mapping[str, Any] | None = None
+    passed: str = ""
     answer: Mapping[str, Any] | None = None
     runs_above: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallOutcome:
-    """The outcome of a call: a result, or an approval that it waits for.
+    """The outcome of a call: a result, an approval that it waits for, or the call as its gates have passed it.
 
     Attributes:
         message: The result as a message.
-        pending: The approval.
-        task: Where the tool is a sub-agent: its task. The approval is then given, and comes with its answer.
+        pending: The approval, or the call that has passed.
+        has_passed: Whether the call has passed its gates, and is to run.
+        task: Where the tool is a sub-agent, and the call has passed: its task.
         is_stopped: Whether an approver ended the run.
         output: The answer, where the result is one.
         usage: What the call used by runs of its own.
@@ -184,6 +191,7 @@ class CallOutcome:
 
     message: Mapping[str, Any] | None = None
     pending: Mapping[str, Any] | None = None
+    has_passed: bool = False
     task: str | None = None
     is_stopped: bool = False
     output: str | None = None

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
-    from toolkit._execution.approval import explain_unknown_call
+    from toolkit._execution.approval import INCOMPLETE, explain_unknown_call
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import (
@@ -317,30 +317,37 @@ class RunWorkflow:
             decision=self._decided[call.id].decision if decided else None,
             runs_above=self._given.runs_above,
         )
+        tool = plan.tools.get(call.name, _NO_PLAN)
         try:
-            outcome = await self._execute_call(call, step, plan)
-            if outcome.task is None:
+            if not tool.is_gated:
+                return await self._execute_call(wire.CALL, step, plan, tool)
+            asked = wire.ToolPlan(seconds=tool.gate_seconds)
+            outcome = await self._execute_call(wire.AUTHORIZE, step, plan, asked)
+            if not outcome.has_passed:
                 return outcome
             self._add_usage(outcome.usage)
+            passed = wire.load_pending(outcome.pending or {})
+            step = replace(step, state=_make_call_state(state, passed.call, None), decision=None, passed=passed.digest)
+            if outcome.task is None:
+                return await self._execute_call(wire.CALL, step, plan, tool)
             end = await self._run_child(call, outcome.task, foreign, plan)
             self._add_usage(end.usage)
             if end.answer is None:
                 message = message_to_dict(refuse_call(call, end.why))
                 return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
-            waiting = wire.load_pending(outcome.pending or {})
-            approved, own = {"approved": True}, _make_call_state(state, waiting.call, waiting)
-            foreign = sorted({*foreign, *end.foreign})
-            step = replace(step, state=own, decision=approved, answer=vars(end.answer), foreign=foreign)
-            return replace(await self._execute_call(call, step, plan), calls_by_tool=end.calls_by_tool)
+            step = replace(step, answer=vars(end.answer), foreign=sorted({*foreign, *end.foreign}))
+            return replace(await self._execute_call(wire.CALL, step, plan, tool), calls_by_tool=end.calls_by_tool)
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
-            why = CANCELLED_TEXT if is_cancelled_exception(error) else LOST_TEXT
+            lost = INCOMPLETE if tool.is_gated and not step.passed else LOST_TEXT
+            why = CANCELLED_TEXT if is_cancelled_exception(error) else lost
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
 
-    async def _execute_call(self, call: ToolCall, step: wire.CallStep, plan: wire.Plan) -> wire.CallOutcome:
-        done = await self._execute(wire.CALL, vars(step), plan, plan.tools.get(call.name, _NO_PLAN))
-        return wire.CallOutcome(**done)
+    async def _execute_call(
+        self, name: str, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
+    ) -> wire.CallOutcome:
+        return wire.CallOutcome(**await self._execute(name, vars(step), plan, tool))
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
         """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
