@@ -82,12 +82,12 @@ class Console:
         with self._lock:
             if (digest_definition(request.tool), request.tool) in self._always:
                 return True
-            return self._ask(request)
+            return self._ask_user(request)
 
-    def _ask(self, request: ApprovalRequest) -> Verdict:
+    def _ask_user(self, request: ApprovalRequest) -> Verdict:
         if request.context.cancelled:
             return False
-        self._write(_describe(request))
+        self._write(_describe_request(request))
         try:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
             verdict = next((answer for answer in answers if answer is not None), False)
@@ -133,7 +133,7 @@ class Console:
         return (self._read or input)(prompt)
 
 
-def _describe(request: ApprovalRequest) -> str:
+def _describe_request(request: ApprovalRequest) -> str:
     tool = request.tool
     title = f" ({escape_confusable(tool.title)})" if tool.title else ""
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
@@ -239,7 +239,7 @@ class Notebook(Console):
         return getattr(shell, "kernel", None) is not None
 
     @override
-    def _ask(self, request: ApprovalRequest) -> Verdict:
+    def _ask_user(self, request: ApprovalRequest) -> Verdict:
         is_main = threading.current_thread() is threading.main_thread()
         has_buttons = is_main not in self._without_buttons and has_widgets()
         if self._read is None and has_buttons and self._is_in_kernel:
@@ -250,7 +250,7 @@ class Notebook(Console):
                 return _wait_for_button(question, request)
             question.remove()
             self._without_buttons |= {is_main}
-        return super()._ask(request)
+        return super()._ask_user(request)
 
 
 def _wait_for_button(question: Question, request: ApprovalRequest) -> Verdict:

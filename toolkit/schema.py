@@ -74,22 +74,22 @@ class FromJson:
 
 def string(description: str = "", **keywords: Any) -> Schema:
     """Describe a string. Keywords are those of JSON Schema, such as `minLength=1` or `default=""`."""
-    return _describe("string", description, keywords)
+    return _make_schema("string", description, keywords)
 
 
 def integer(description: str = "", **keywords: Any) -> Schema:
     """Describe an integer. Keywords are those of JSON Schema, such as `minimum=0`."""
-    return _describe("integer", description, keywords)
+    return _make_schema("integer", description, keywords)
 
 
 def number(description: str = "", **keywords: Any) -> Schema:
     """Describe a number. Keywords are those of JSON Schema, such as `exclusiveMinimum=0`."""
-    return _describe("number", description, keywords)
+    return _make_schema("number", description, keywords)
 
 
 def boolean(description: str = "", **keywords: Any) -> Schema:
     """Describe a boolean."""
-    return _describe("boolean", description, keywords)
+    return _make_schema("boolean", description, keywords)
 
 
 def enum(*values: str, description: str = "", **keywords: Any) -> Schema:
@@ -100,7 +100,7 @@ def enum(*values: str, description: str = "", **keywords: Any) -> Schema:
     """
     if not values or not all(isinstance(value, str) for value in values):
         raise DefinitionError('schema.enum() takes the texts that there are, one by one: schema.enum("asc", "desc").')
-    return _describe("string", description, {"enum": list(values), **keywords})
+    return _make_schema("string", description, {"enum": list(values), **keywords})
 
 
 def array(items: Schema, description: str = "", **keywords: Any) -> Schema:
@@ -110,7 +110,7 @@ def array(items: Schema, description: str = "", **keywords: Any) -> Schema:
         DefinitionError: `items` is not a schema.
     """
     _refuse_other("array", {"items": items})
-    return _describe("array", description, {"items": items, **keywords})
+    return _make_schema("array", description, {"items": items, **keywords})
 
 
 def object(  # noqa: A001  the standard's own word
@@ -138,7 +138,7 @@ def object(  # noqa: A001  the standard's own word
     missing = next((name for name in names if name not in schemas), None)
     if missing is not None:
         raise DefinitionError(f"schema.object(): {missing!r} is required and not described.")
-    return _describe("object", description, {"properties": schemas, **({"required": names} if names else {})})
+    return _make_schema("object", description, {"properties": schemas, **({"required": names} if names else {})})
 
 
 def _refuse_other(kind: str, schemas: Mapping[str, Any]) -> None:
@@ -156,5 +156,5 @@ def _list(names: Any) -> list[str]:
     )
 
 
-def _describe(kind: str, description: str, keywords: dict[str, Any]) -> Schema:
+def _make_schema(kind: str, description: str, keywords: dict[str, Any]) -> Schema:
     return {"type": kind, **({"description": description} if description else {}), **keywords}

@@ -35,7 +35,7 @@ class Cancellation:
         self.deadline: float | None = None if parent is None else parent.deadline
         if seconds is not None:
             self.restart(seconds)
-        self._leave: Callback | None = parent.subscribe(self._follow) if parent is not None else None
+        self._leave: Callback | None = parent.subscribe(self._cancel_with_parent) if parent is not None else None
 
     @property
     def reason(self) -> str:
@@ -86,7 +86,7 @@ class Cancellation:
         callback()
         return lambda: None
 
-    def _follow(self) -> None:
+    def _cancel_with_parent(self) -> None:
         self.cancel(self._parent.reason if self._parent is not None else CANCELLED)
 
     def __enter__(self) -> Self:

@@ -169,7 +169,7 @@ class ApprovalRequest:
         self.emit(ApprovalNeeded(self.to_pending()))
 
 
-async def _ask(
+async def _ask_gate(
     gate: Callable[..., Any],
     request: ApprovalRequest,
     backend: Backend,
@@ -237,7 +237,9 @@ async def authorize(
     if authorizer is None:
         return
     try:
-        verdict: object = await _ask(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
+        verdict: object = await _ask_gate(
+            authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context")
+        )
     except Late:
         raise Late(FAILED.format(request.name, "it was not answered in time")) from None
     except Unanswered as failure:
@@ -380,7 +382,7 @@ async def _is_required(request: ApprovalRequest, backend: Backend, timeout: floa
     if not callable(rule):
         return rule
     try:
-        return await _ask(rule, request, backend, timeout) is not False
+        return await _ask_gate(rule, request, backend, timeout) is not False
     except Denied:
         return True
 
@@ -389,7 +391,7 @@ async def _get_decision(
     approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
 ) -> Decision:
     try:
-        verdict = await _ask(approver, request, backend, timeout)
+        verdict = await _ask_gate(approver, request, backend, timeout)
     except Late:
         raise Late(f"Tool approval timed out after {timeout:g} s.") from None
     except Unanswered as failure:

@@ -275,7 +275,7 @@ class _CallPipeline:
     ) -> tuple[dict[str, Any], ToolCall]:
         """Authorize and approve a call; returns the arguments to run with, and the call, as an approver changed it."""
         dispatcher = self.dispatcher
-        request = self._make_request(tool, arguments, call)
+        request = self._make_approval_request(tool, arguments, call)
         if dispatcher.passed and dispatcher.passed == request.digest:
             return arguments, call
         await self._authorize(request)
@@ -286,14 +286,16 @@ class _CallPipeline:
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = tool._invocation.parser.parse(call.arguments)
-                request = self._make_request(tool, arguments, call)
+                request = self._make_approval_request(tool, arguments, call)
                 await self._authorize(request)
         if dispatcher.hold is not None:
             dispatcher.hold(request)
             raise Deferred(request.to_pending())
         return arguments, call
 
-    def _make_request(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> ApprovalRequest:
+    def _make_approval_request(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
+    ) -> ApprovalRequest:
         foreign = tuple(sorted(self.dispatcher.foreign))
         return ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
 

@@ -114,7 +114,7 @@ class Attempts:
             result = await self._start(context)
             if isinstance(result, ToolResult):
                 return result
-            finish = partial(self._finish, result)  # a sync function returned a coroutine
+            finish = partial(self._wait_for, result)  # a sync function returned a coroutine
             return await self.backend.call(finish, is_async=True, cancellation=context.cancellation)
         except (Cancelled, TimedOut) as end:
             return self._abandon(self._describe_timeout(end))
@@ -146,12 +146,12 @@ class Attempts:
 
         async def execute_async() -> ToolResult:
             result = await execute()
-            return result if isinstance(result, ToolResult) else await self._finish(result)
+            return result if isinstance(result, ToolResult) else await self._wait_for(result)
 
         job = execute_async if is_async else execute
         return self.backend.call(job, is_async=is_async, cancellation=context.cancellation)
 
-    async def _finish(self, pending: Awaitable[ToolResult]) -> ToolResult:
+    async def _wait_for(self, pending: Awaitable[ToolResult]) -> ToolResult:
         running = self.backend.running
         running.append(self.call.id)
         try:

@@ -283,7 +283,7 @@ class CallRecord:
         Raises:
             Failed: It cannot be written.
         """
-        return await self._write(stage, digest or self.digest)
+        return await self._write_entry(stage, digest or self.digest)
 
     async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: CallNote | None = None) -> ToolResult:
         """Run the call, and record its start and its result.
@@ -295,7 +295,7 @@ class CallRecord:
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
         """
-        is_first = await self._write("started", self.digest, note.describe_call() if note else "")
+        is_first = await self._write_entry("started", self.digest, note.describe_call() if note else "")
         if not is_first and (known := await self.recall()) is not None:
             return known
         try:
@@ -311,9 +311,9 @@ class CallRecord:
         """Record the call's result, a refusal included; a failure to do so is logged."""
         more = note.describe_result(result) if note else {}
         with suppress(Failed):
-            await self._write("finished", self.digest, dump_result(result, more))
+            await self._write_entry("finished", self.digest, dump_result(result, more))
 
-    async def _write(self, stage: Stage, digest: str, text: str = "") -> bool:
+    async def _write_entry(self, stage: Stage, digest: str, text: str = "") -> bool:
         entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
         return await self._attempt(f"keep {stage!r}", lambda: self.ledger.write(entry))
 

@@ -310,7 +310,7 @@ class Dependencies:
         try:
             for other in self.plan.after[place]:
                 await _wait_for_end(self.ends[other], backend)
-            self.results[place] = result = await self._run(place, call, dispatch)
+            self.results[place] = result = await self._run_call(place, call, dispatch)
         finally:
             self._end(place)
         return result
@@ -330,7 +330,7 @@ class Dependencies:
         self.ends[place].cancel()
         self.ends[place].close()
 
-    async def _run(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
+    async def _run_call(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
         tool = self.tools.get(call.name)
         if tool is None or not may_refer(tool):
             return await dispatch(call)

@@ -99,8 +99,8 @@ class Undoer:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
         started = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
-        await self._call(lambda: self.ledger.write(started))
-        entries = await self._call(lambda: self.ledger.read(self._recorded_as))
+        await self._call_ledger(lambda: self.ledger.write(started))
+        entries = await self._call_ledger(lambda: self.ledger.read(self._recorded_as))
         found = _list_done(entries, self.run_id)
         for each in found:
             for made in self._find(each):
@@ -146,14 +146,14 @@ class Undoer:
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)
-        return await self._run(done, take_undo(made), values)
+        return await self._run_undo(done, take_undo(made), values)
 
-    async def _run(self, done: _Done, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
+    async def _run_undo(self, done: _Done, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
         call, call_id = done.call, name_undo(done.call.id)
         digest = done.stages["finished"].digest
         started = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage="started", digest=digest)
-        is_first = await self._call(lambda: self.ledger.write(started))
+        is_first = await self._call_ledger(lambda: self.ledger.write(started))
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
         with Cancellation() as cancellation:
@@ -173,14 +173,14 @@ class Undoer:
                 result = ToolResult.from_error(Failed(str(error)), error)
         if result.error is not None:
             outcome: Outcome = "unknown" if isinstance(result.exception, (Cancelled, TimedOut)) else "failed"
-            return Undo(call=call, outcome=outcome, error=_explain(result), exception=result.exception)
+            return Undo(call=call, outcome=outcome, error=_explain_failure(result), exception=result.exception)
         finished = LedgerEntry(
             run_id=self._recorded_as, call_id=call_id, stage="finished", digest=digest, result=dump_result(result)
         )
-        await self._call(lambda: self.ledger.write(finished))
+        await self._call_ledger(lambda: self.ledger.write(finished))
         return Undo(call=call, outcome="undone")
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call_ledger(self, work: Callable[[], T]) -> T:
         async def call() -> T:
             return work()
 
@@ -225,6 +225,6 @@ def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> list[_Done]:
     return [*done.values()]
 
 
-def _explain(result: ToolResult) -> str:
+def _explain_failure(result: ToolResult) -> str:
     error = result.exception
     return str(result.error) if error is None or isinstance(error, ToolError) else f"{type(error).__name__}: {error}"

@@ -104,7 +104,7 @@ class HttpClient:
         except ValueError as error:
             raise Failed(f"invalid URL: {error}") from None
         with self._limit(cancellation) as limit:
-            response = self._follow(start, limit)
+            response = self._follow_redirects(start, limit)
         if response.status_code >= FIRST_ERROR_STATUS:
             raise Failed(f"HTTP {response.status_code} from {str(response.url)[:MAX_SHOWN]}")
         return response
@@ -136,7 +136,7 @@ class HttpClient:
                     raise cancellation_error(cancellation) from None
                 raise
 
-    def _follow(self, url: httpx2.URL, limit: Cancellation) -> httpx2.Response:
+    def _follow_redirects(self, url: httpx2.URL, limit: Cancellation) -> httpx2.Response:
         for _ in range(MAX_REDIRECTS + 1):
             request = httpx2.Request("GET", url, headers=self._headers)
             with self._open_response(request, limit) as response:

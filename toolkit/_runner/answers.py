@@ -53,7 +53,7 @@ class Answers:
         for number, line in enumerate(text.split("\n"), 1):
             self._add(line, number)
         if text and not text.endswith("\n"):
-            self._write("\n")
+            self._append("\n")
 
     def take(self, prompt: Prompt) -> RunResult[Any] | None:
         """Return an answer to a prompt, and forget it; None if there is none."""
@@ -77,26 +77,26 @@ class Answers:
             "model": outcome.model,
             "state": json.loads(outcome.state.to_json()),
         }
-        self._write(json.dumps(facts, ensure_ascii=False) + "\n")
+        self._append(json.dumps(facts, ensure_ascii=False) + "\n")
 
     def _read(self) -> str:
         try:
-            with os.fdopen(self._open(), "rb") as file:
+            with os.fdopen(self._open_file(), "rb") as file:
                 return file.read().decode("utf-8", "replace")
         except OSError as error:
             raise StoreError(f"The file of answers {str(self._path)!r} cannot be opened: {error.strerror}.") from error
 
-    def _write(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
         try:
-            with os.fdopen(self._open(), "ab", buffering=0) as file:
+            with os.fdopen(self._open_file(), "ab", buffering=0) as file:
                 written = file.write(data)
         except OSError as error:
             raise StoreError(f"An answer cannot be written to {str(self._path)!r}: {error.strerror}.") from error
         if written != len(data):
             raise StoreError(f"An answer cannot be written to {str(self._path)!r}: the disk is full.")
 
-    def _open(self) -> int:
+    def _open_file(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _add(self, line: str, number: int) -> None:

@@ -164,7 +164,7 @@ class Batch:
             return False
         self._outcomes[number] = saved
         self._skipped += 1
-        self._report()
+        self._report_progress()
         return True
 
     def add(self, number: int, prompt: Prompt, outcome: Outcome) -> None:
@@ -177,7 +177,7 @@ class Batch:
         self._failed += isinstance(outcome, Exception)
         if self.answers:
             self.answers.save(prompt, outcome)
-        self._report()
+        self._report_progress()
 
     def list_outcomes(self) -> list[Outcome]:
         """List the outcomes in the order of their prompts."""
@@ -188,7 +188,7 @@ class Batch:
         if self.progress:
             sys.stderr.write("\n")
 
-    def _report(self) -> None:
+    def _report_progress(self) -> None:
         if not self.progress:
             return
         done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0

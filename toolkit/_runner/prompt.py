@@ -83,7 +83,7 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
         ValueError: It is too large, or of another type.
         OSError: It cannot be read.
     """
-    with stream or _open(path) as file:
+    with stream or _open_file(path) as file:
         data = file.read(MAX_MEDIA + 1)
     if len(data) > MAX_MEDIA:
         raise ValueError(f"The prompt's file {path} is larger than {MAX_MEDIA // 2**20} MiB.")
@@ -105,7 +105,7 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
     return f"[file {path.name}]\n{text}"
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -263,7 +263,7 @@ class Run(Generic[T]):
             case RunCalls():
                 return self._run_calls(step, backend)
             case _:
-                return self._finish(step)
+                return self._finish_run(step)
 
     async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=step.turn)
@@ -274,7 +274,7 @@ class Run(Generic[T]):
         deadline = self.caller.deadline if step.with_tools else self.cancellation
         try:
             with self._limit_time(step, deadline) as cancellation:
-                request = await self._make_request(step, backend, cancellation)
+                request = await self._make_model_request(step, backend, cancellation)
                 _log_request(request, model)
                 async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
                     async for piece in pieces:
@@ -310,7 +310,7 @@ class Run(Generic[T]):
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
-    async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
+    async def _make_model_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
         if self.list_tools is not None and step.turn:
             self.caller.replace_tools(self.list_tools())
             self._specs = ()
@@ -475,7 +475,7 @@ class Run(Generic[T]):
         if messages and caller.request.streams:
             yield ResultsAdded(turn=step.turn, messages=tuple(messages))
 
-    async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
+    async def _finish_run(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, since the user has added a message or the answer is not of the output type."""
         if isinstance(step, Paused):
             self._set_result("", "paused")

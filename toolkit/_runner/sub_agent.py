@@ -135,10 +135,10 @@ class SubAgent:
             streams=parent is not None and parent.caller.request.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):
-            return self._run(request, parent, context.cancellation, AsyncBackend())
-        return run_sync(self._run(request, parent, context.cancellation, SyncBackend()))
+            return self._run_child(request, parent, context.cancellation, AsyncBackend())
+        return run_sync(self._run_child(request, parent, context.cancellation, SyncBackend()))
 
-    async def _run(
+    async def _run_child(
         self, request: RunRequest, parent: ParentCall | None, cancellation: Cancellation, backend: Backend
     ) -> Any:
         emit = parent.emit if parent else discard

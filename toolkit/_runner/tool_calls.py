@@ -343,7 +343,7 @@ class Turn:
         )
         if reason and not any(call.id in caller.early for call in batch):
             return self._skip(batch, reason)
-        execute = partial(self._execute, backend)
+        execute = partial(self._execute_call, backend)
         if self._dependencies:
             execute = partial(self._execute_in_order, self._dependencies, backend)
         tools = [caller.tools[call.name] for call in batch if call.name in caller.tools]
@@ -374,7 +374,7 @@ class Turn:
             self._pending.append(error.pending)
             return ApprovalNeeded(error.pending)
         self.is_stopped = self.is_stopped or type(error) is Stopped
-        self._finish(event)
+        self._finish_call(event)
         return event
 
     def break_off(self, backend: Backend) -> None:
@@ -384,7 +384,7 @@ class Turn:
                 result = self._caller.results.get(call.id)
                 if result is None:
                     result = ToolResult.from_error(self._unfinished_error(call, backend))
-                self._finish(self._caller.make_end(call, result))
+                self._finish_call(self._caller.make_end(call, result))
 
     @property
     def pending(self) -> list[PendingApproval]:
@@ -401,7 +401,7 @@ class Turn:
         errors = (result.exception for result in results if result.kind == "failed")
         return next((e for e in errors if isinstance(e, Exception) and not isinstance(e, ToolError)), None)
 
-    def _execute(self, backend: Backend, call: ToolCall, emit: Emit) -> Coroutine[Any, Any, ToolCallFinished]:
+    def _execute_call(self, backend: Backend, call: ToolCall, emit: Emit) -> Coroutine[Any, Any, ToolCallFinished]:
         """Execute a call, or wait for it if it has started early."""
         early = self._caller.early.pop(call.id, None)
         return early.wait(call, emit) if early else self._caller.execute(call, self._number, emit, backend)
@@ -413,11 +413,11 @@ class Turn:
         start = time.perf_counter()
 
         async def dispatch(own: ToolCall) -> ToolResult:
-            return (await self._execute(backend, own, emit)).result
+            return (await self._execute_call(backend, own, emit)).result
 
         return self._caller.end(call, await dependencies.execute(call, dispatch, backend), start)
 
-    def _finish(self, event: ToolCallFinished) -> None:
+    def _finish_call(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
         shown = self._caller.dispatcher.truncate(event.ran or call, result)
         self.finished[call.id] = event

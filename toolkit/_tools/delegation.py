@@ -77,9 +77,9 @@ class Delegated(DeclaredHandler):
 
     def make_action(self, tool: Tool[..., Any]) -> Action:
         """Return a function that asks the module, and checks its answer."""
-        return partial(self._ask, tool)
+        return partial(self._ask_module, tool)
 
-    def _ask(
+    def _ask_module(
         self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Ask the module, which sees the call, without anything of the run, and the imported values."""

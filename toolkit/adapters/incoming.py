@@ -51,7 +51,7 @@ def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
         except library.ToolException as error:
             raise Failed(str(error)) from error
         except ValidationError as error:
-            raise _explain(error, getattr(tool.args_schema, "__name__", ""), schema) from error
+            raise _explain_arguments(error, getattr(tool.args_schema, "__name__", ""), schema) from error
         content = getattr(answer, "content", answer)
         if getattr(answer, "status", "") == "error":
             raise Failed(content if isinstance(content, str) else json.dumps(content))
@@ -124,7 +124,7 @@ def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any
         try:
             values = inner.validator.validate_python(_arguments)
         except ValidationError as error:
-            raise _explain(error, error.title, inner.json_schema) from error
+            raise _explain_arguments(error, error.title, inner.json_schema) from error
         try:
             value = await inner.call(values, None)
         except (library.ModelRetry, library.ToolFailed) as error:
@@ -184,7 +184,7 @@ def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
             content: Any = getattr(error, "content", "")
             return Failed(content if isinstance(content, str) else join_parts(map(_read_block, content)))
         cause = error.__cause__
-        return _explain(cause, title, schema) if isinstance(cause, ValidationError) else error
+        return _explain_arguments(cause, title, schema) if isinstance(cause, ValidationError) else error
 
     def execute(**_arguments: Any) -> Any:
         try:
@@ -230,7 +230,7 @@ def _keep_approval(name: str, required: object, options: Mapping[str, Any]) -> M
     return {**options, "approve": options.get("approve") or True}
 
 
-def _explain(error: ValidationError, title: str, schema: Mapping[str, Any]) -> Exception:
+def _explain_arguments(error: ValidationError, title: str, schema: Mapping[str, Any]) -> Exception:
     """Return what a model reads of a failed validation of its arguments; any other one stays as it is."""
     if error.title != title:
         return error

@@ -113,7 +113,7 @@ class Compaction:
         summaries = {number: self._get_summary(part) for number, (part, is_sent) in enumerate(sections) if not is_sent}
         if any(map(inspect.isawaitable, summaries.values())):
             return self._wait_for(request, sections, summaries)
-        return self._make_request(request, sections, cast("dict[int, str]", summaries))
+        return self._shorten_request(request, sections, cast("dict[int, str]", summaries))
 
     def _find_cuts(self, history: _History) -> tuple[int, int]:
         """Return the block before which blocks are left out, and that before which results are cut.
@@ -142,7 +142,7 @@ class Compaction:
 
     def _get_summary(self, messages: tuple[Message, ...]) -> str | Awaitable[str]:
         if self._summarize is None:
-            return _cut_text("\n".join(map(_describe, messages)), self._max_lines)
+            return _cut_text("\n".join(map(_describe_message, messages)), self._max_lines)
         with self._lock:
             known = self._summaries.get(messages)
         if known is not None:
@@ -166,9 +166,9 @@ class Compaction:
             number: one if isinstance(one, str) else self._remember(sections[number][0], await one)
             for number, one in summaries.items()
         }
-        return self._make_request(request, sections, done)
+        return self._shorten_request(request, sections, done)
 
-    def _make_request(
+    def _shorten_request(
         self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str]
     ) -> ModelRequest:
         characters = self._max_tokens * SUMMARY // 100 * 4 // max(1, len(summaries)) - MAX_HEAD
@@ -345,7 +345,7 @@ def _cut_middle(text: str, most: int) -> str:
     return f"{text[:half]}[... {len(text) - 2 * half} characters truncated ...]{text[len(text) - half :]}"
 
 
-def _describe(message: Message) -> str:
+def _describe_message(message: Message) -> str:
     """Describe a message in one line."""
     if isinstance(message, ModelResponse):
         calls = ", ".join(f"{call.name}({_cut_middle(call.arguments, MAX_SUMMARY_LINE)})" for call in message.calls)

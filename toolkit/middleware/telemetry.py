@@ -83,7 +83,7 @@ class Telemetry:
         """Start and end the spans of a run and of its model's responses."""
         run = self._runs.get(run_id)
         if isinstance(event, RunStarted):
-            attributes = self._describe("invoke_agent", event.model) | {"gen_ai.conversation.id": run_id}
+            attributes = self._list_attributes("invoke_agent", event.model) | {"gen_ai.conversation.id": run_id}
             self._runs[run_id] = _TracedRun(self._tracer.start_span("invoke_agent", attributes=attributes), event.model)
         elif isinstance(event, TurnFinished):
             self._finish_turn(run, run_id, event.response, event.started or time.time())
@@ -149,14 +149,14 @@ class Telemetry:
         if self._content:
             attributes["gen_ai.output.messages"] = json.dumps([_write_message(response)])
         self._record_turn(run, run_id, model, start, attributes)
-        measured = self._describe("chat", model)
+        measured = self._list_attributes("chat", model)
         self._tokens.record(usage.input_tokens, measured | {"gen_ai.token.type": "input"})
         self._tokens.record(usage.output_tokens, measured | {"gen_ai.token.type": "output"})
 
     def _record_turn(
         self, run: _TracedRun | None, run_id: str, model: str, start: float, attributes: dict[str, Any], error: str = ""
     ) -> None:
-        measured, context = self._describe("chat", model), None
+        measured, context = self._list_attributes("chat", model), None
         if run:
             context, run.turn_start = trace.set_span_in_context(run.span), 0.0
         span = self._tracer.start_span(
@@ -177,7 +177,7 @@ class Telemetry:
         run.span.end()
         del self._runs[run_id]
 
-    def _describe(self, operation: str, model: str) -> dict[str, str]:
+    def _list_attributes(self, operation: str, model: str) -> dict[str, str]:
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": self._provider,

@@ -322,7 +322,7 @@ class _Executor(AgentExecutor):
                 await updater.failed(_say(updater, f"The run failed: {type(error).__name__}."))
             else:
                 if result is not None:
-                    await _report(conversation, result, updater)
+                    await _report_result(conversation, result, updater)
 
     @override
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -359,15 +359,15 @@ class _Executor(AgentExecutor):
             conversation.task_id, conversation.state = "", None
             return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
-            await _ask(updater, state.pending)
+            await _ask_for_decisions(updater, state.pending)
         return None
 
 
-async def _report(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
+async def _report_result(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
     """Report the result of a run as the end of its task, or as a question."""
     if result.is_paused:
         conversation.task_id, conversation.state = updater.task_id, result.state
-        await _ask(updater, result.pending)
+        await _ask_for_decisions(updater, result.pending)
     elif result.finish_reason == "cancelled":
         await updater.cancel()
     elif result.output is None or result.output == "" or result.finish_reason in ("stopped", "error"):
@@ -378,7 +378,7 @@ async def _report(conversation: _Conversation, result: RunResult[Any], updater: 
         await updater.complete()
 
 
-async def _ask(updater: TaskUpdater, pending: Sequence[PendingApproval]) -> None:
+async def _ask_for_decisions(updater: TaskUpdater, pending: Sequence[PendingApproval]) -> None:
     """Ask for decisions: as text, and as data for programs."""
     calls = "\n".join(f"- {_describe_call(each)} {each.reason}".rstrip() for each in pending)
     names = ("arguments", "imports", "reason")

@@ -179,8 +179,8 @@ class _ServedCall:
 
         result = ToolResult()
         async with anyio.create_task_group() as group:
-            group.start_soon(self._report, updates)
-            result = await self._execute(ToolContext(deps=self.deps, emit=emit))
+            group.start_soon(self._report_progress, updates)
+            result = await self._execute_call(ToolContext(deps=self.deps, emit=emit))
             call_soon(loop, updates.put_nowait, None)
         if self.questions:
             return types.InputRequiredResult(input_requests=self.questions)
@@ -188,17 +188,17 @@ class _ServedCall:
         specs = [] if tool is None else [tool._spec]
         return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
 
-    async def _execute(self, context: ToolContext[Any]) -> ToolResult:
+    async def _execute_call(self, context: ToolContext[Any]) -> ToolResult:
         arguments = self.params.arguments or {}
-        return await execute(self.box, self.params.name, arguments, context, self.approver or self._ask)
+        return await execute(self.box, self.params.name, arguments, context, self.approver or self._ask_client)
 
-    async def _report(self, updates: asyncio.Queue[str | None]) -> None:
+    async def _report_progress(self, updates: asyncio.Queue[str | None]) -> None:
         count = 0
         while (text := await updates.get()) is not None:
             count += 1
             await self.context.session.report_progress(count, None, text)
 
-    async def _ask(self, request: ApprovalRequest) -> Verdict:
+    async def _ask_client(self, request: ApprovalRequest) -> Verdict:
         """Ask the client's user about a call that requires approval, in this request or before the next."""
         session = self.context.session
         if not request.required:

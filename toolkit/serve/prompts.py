@@ -152,30 +152,32 @@ class Library:
         found = self.prompts.get(params.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt {params.name!r:.100}.")
-        result = await self._call(found, params.arguments or {})
+        result = await self._call_tool(found, params.arguments or {})
         messages = [each for message in _list_messages(result.value) for each in _render_message(message)]
         return types.GetPromptResult(description=found.description, messages=messages)
 
     async def list_resources(self, _: Any, __: Any) -> types.ListResourcesResult:
         """Answer resources/list."""
-        plain = [types.Resource(uri=each.uri, **_describe(each)) for each in self.resources if not each.parameters]
+        plain = [
+            types.Resource(uri=each.uri, **_describe_resource(each)) for each in self.resources if not each.parameters
+        ]
         return types.ListResourcesResult(resources=plain)
 
     async def list_templates(self, _: Any, __: Any) -> types.ListResourceTemplatesResult:
         """Answer resources/templates/list."""
         listed = [each for each in self.resources if each.parameters]
-        templates = [types.ResourceTemplate(uri_template=each.uri, **_describe(each)) for each in listed]
+        templates = [types.ResourceTemplate(uri_template=each.uri, **_describe_resource(each)) for each in listed]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(self, _: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Answer resources/read."""
         for each in self.resources:
             if (arguments := each.match(params.uri)) is not None:
-                result = await self._call(each.tool, arguments)
+                result = await self._call_tool(each.tool, arguments)
                 return types.ReadResourceResult(contents=[_render_content(params.uri, each.media_type, result.value)])
         raise MCPError(types.INVALID_PARAMS, f"There is no resource {params.uri!r:.300}.")
 
-    async def _call(self, made: AnyTool, arguments: dict[str, str]) -> ToolResult:
+    async def _call_tool(self, made: AnyTool, arguments: dict[str, str]) -> ToolResult:
         """Call a function with its gates.
 
         Raises:
@@ -219,7 +221,7 @@ def _describe_prompt(made: AnyTool) -> types.Prompt:
     return types.Prompt(name=made.name, title=made.title or None, description=made.description, arguments=arguments)
 
 
-def _describe(each: Resource) -> dict[str, Any]:
+def _describe_resource(each: Resource) -> dict[str, Any]:
     made = each.tool
     about = {"name": made.name, "title": made.title or None, "description": made.description}
     return {**about, "mime_type": each.media_type or None}

@@ -99,7 +99,7 @@ def encode_sse(stream: Any, *, message_id: str = "") -> Any:
         stream: As for `encode_events`.
         message_id: As for `encode_events`.
     """
-    return make_encoded_stream(stream, VercelEncoder(message_id=message_id), _write, [DONE])
+    return make_encoded_stream(stream, VercelEncoder(message_id=message_id), _encode_part, [DONE])
 
 
 def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
@@ -273,7 +273,7 @@ class VercelEncoder(RunEncoder):
         self._streamed.add(kind)
 
 
-def _write(part: WireEvent) -> str:
+def _encode_part(part: WireEvent) -> str:
     return f"data: {json.dumps(part, allow_nan=False)}\n\n"
 
 

@@ -271,9 +271,9 @@ class ShellTool(CommandTool):
             timeout: Seconds that it may take, 300 at most; 0 for the usual time.
             context: Ends the command.
         """
-        return await run_to_end(partial(self._run, command, timeout), context.cancellation)
+        return await run_to_end(partial(self._run_command, command, timeout), context.cancellation)
 
-    def _run(self, command: str, timeout: int, cancellation: Cancellation) -> ToolResult:
+    def _run_command(self, command: str, timeout: int, cancellation: Cancellation) -> ToolResult:
         if not command.strip():
             raise Failed("command is required")
         blocked = next((text for text in self.deny if text.lower() in command.lower()), None)
@@ -302,9 +302,9 @@ class BashTool(CommandTool):
             command: The bash command to execute.
             context: Ends the command.
         """
-        return await run_to_end(partial(self._run, command), context.cancellation)
+        return await run_to_end(partial(self._run_command, command), context.cancellation)
 
-    def _run(self, command: str, cancellation: Cancellation) -> ToolResult:
+    def _run_command(self, command: str, cancellation: Cancellation) -> ToolResult:
         denied = next((text for text in self.deny if text in command), None)
         if denied is not None:
             raise Failed(f"Command blocked by safety policy: contains '{denied}'. This pattern is denied for safety.")

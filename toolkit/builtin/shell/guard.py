@@ -71,11 +71,11 @@ def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     try:
         child = _fork(run)
     except OSError as error:  # there are too many processes
-        _report(control, error.strerror)
+        _report_status(control, error.strerror)
         return CLEAN
     status = _wait_for_child(child, wakeups, control)
     if status is not None:
-        _report(control, status)
+        _report_status(control, status)
     return CLEAN if end(Descendants() if adopts else Group(child)) else LEFT
 
 
@@ -146,7 +146,7 @@ def _exec_command(
             _set_limit(resource, maximum)
         os.execvpe(command[0], command, environment)  # noqa: S606  what it is for
     except OSError as error:
-        _report(control, error.strerror)
+        _report_status(control, error.strerror)
     return LEFT
 
 
@@ -158,7 +158,7 @@ def _set_limit(number: int, maximum: int) -> None:
     resource.setrlimit(number, (maximum, maximum))
 
 
-def _report(control: int, status: int | str | None) -> None:
+def _report_status(control: int, status: int | str | None) -> None:
     """Send a wait status, or why there is none, to the library."""
     with suppress(OSError):
         os.write(control, marshal.dumps(status))
