@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from tests.adapters.adapted import load
 from toolkit import Tool, Toolbox, tool
 from toolkit._dialects.catalog import DIALECTS
-from toolkit._messages import ModelRequest, UserMessage
+from toolkit.models import ModelRequest, UserMessage
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -23,9 +23,9 @@ import pytest
 
 from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._guards.paths import Root, open_stepwise
+from toolkit._guards.paths import open_stepwise
 from toolkit.approvers import allow, defer
-from toolkit.builtin import CodingLimits, coding_tools, file_tools
+from toolkit.builtin import CodingLimits, Root, coding_tools, file_tools
 from toolkit.builtin.files.coding import compile_glob
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace

@@ -18,16 +18,17 @@ from toolkit import (
     FatalError,
     Image,
     Limits,
+    MemoryLedger,
     Runner,
     RunState,
     Tool,
     Toolbox,
+    ToolCall,
     ToolContext,
+    ToolResult,
     tool,
 )
 from toolkit._execution.approval import Approver
-from toolkit._execution.ledger import MemoryLedger
-from toolkit._messages import ToolCall, ToolResult
 from toolkit.approvers import allow, approve_all, ask_when, defer
 from toolkit.builtin import ask_user_tool, plan_tool
 from toolkit.middleware import Next

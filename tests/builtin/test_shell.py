@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
-from toolkit._guards.paths import Root
 from toolkit.approvers import approve_all
-from toolkit.builtin import CommandLimits, bash_tool, shell_tool
+from toolkit.builtin import CommandLimits, Root, bash_tool, shell_tool
 from toolkit.builtin.shell import DEFAULT_BASH_DENY, DEFAULT_SHELL_DENY
 from toolkit.builtin.shell.process import Capture
 from toolkit.testing import ScriptedModel, call

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
 from toolkit._dialects.calls import Calls, reply_schema
 from toolkit._dialects.catalog import RunDialectName
-from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import TextDelta
+from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.testing import FakeServer, reply
 
 CALLS = Calls()

@@ -6,18 +6,10 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from toolkit import ToolCall
+from toolkit import Image, ToolCall
 from toolkit._dialects.chat import Chat, parse_history, render_message
-from toolkit._messages import (
-    Image,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
+from toolkit._messages import Message, ToolSpec
+from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="

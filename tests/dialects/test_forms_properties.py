@@ -16,10 +16,9 @@ from typing_extensions import NotRequired, TypedDict
 
 from tests.encoding import encode
 from tests.properties import examples
-from toolkit import tool
+from toolkit import Tool, tool
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit._tools.tool import Tool
 
 any_rules = st.sampled_from([PLAIN, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL])
 NAMES = ("a", "b", "key", "value", "größe", "item_1")

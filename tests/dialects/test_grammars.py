@@ -23,9 +23,9 @@ from typing_extensions import TypedDict
 from toolkit import Tool, Toolbox, tool
 from toolkit._dialects.calls import response_format
 from toolkit._dialects.catalog import APIS, DIALECTS
-from toolkit._messages import ModelRequest, UserMessage
 from toolkit._schema.json_schema import collect_references, look_up
 from toolkit.calls import calls_schema
+from toolkit.models import ModelRequest, UserMessage
 from toolkit.testing import FakeServer, reply
 
 SHOWN = ["chat", "chat strict", "responses", "minimal", "calls", "calls strict"]

@@ -10,8 +10,9 @@ from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import run_sync
 from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
-from toolkit._messages import ModelRequest, OutputSpec, UserMessage
+from toolkit._messages import OutputSpec
 from toolkit._runner.output import build_output
+from toolkit.models import ModelRequest, UserMessage
 from toolkit.models.client import ServerModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, reply

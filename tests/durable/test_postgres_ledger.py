@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit import Runner, RunState, SQLiteLedger, tool
-from toolkit._execution.ledger import LedgerEntry
+from toolkit import LedgerEntry, Runner, RunState, SQLiteLedger, tool
 from toolkit.approvers import defer
 from toolkit.errors import StoreError
 from toolkit.testing import ScriptedModel, call

@@ -35,6 +35,7 @@ from toolkit import (
     ApprovalRequest,
     Decision,
     Denied,
+    Effect,
     Limits,
     MemoryLedger,
     Runner,
@@ -51,7 +52,6 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.approval import NO_APPROVER, Approver, Deferred, RecordedDecisions, Stopped, approve
-from toolkit._messages import Effect
 from toolkit.approvers import ApprovalQueue, Console, Notebook, after_foreign, allow, approve_all, ask_when, defer
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import ApprovalNeeded, PendingApproval

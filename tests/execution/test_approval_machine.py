@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from tests.properties import examples
-from toolkit import ApprovalRequest, Decision, Runner, RunResult, RunState, ToolContext, tool
-from toolkit._execution.ledger import MemoryLedger
-from toolkit._messages import ModelRequest, ModelResponse, ToolMessage
+from toolkit import ApprovalRequest, Decision, MemoryLedger, Runner, RunResult, RunState, ToolContext, tool
 from toolkit.errors import ApprovalError
+from toolkit.models import ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 Answer: TypeAlias = Literal["yes", "no", "modify", "defer", "stop", "raise", "junk", "cancel", "give up"]

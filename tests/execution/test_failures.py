@@ -17,8 +17,8 @@ import pytest
 
 from tests.properties import combine
 from toolkit import Runner, RunResult, Tool, ToolError, ToolResult, tool
-from toolkit._messages import ToolMessage
 from toolkit.errors import Cancelled, Denied, TimedOut
+from toolkit.models import ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 

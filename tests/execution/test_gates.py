@@ -13,12 +13,23 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from toolkit import ApprovalRequest, Cancelled, Decision, Denied, Deny, FatalError, Runner, TimedOut, ToolResult, tool
+from toolkit import (
+    ApprovalRequest,
+    Cancelled,
+    Decision,
+    Denied,
+    Deny,
+    FatalError,
+    Runner,
+    TimedOut,
+    ToolContext,
+    ToolResult,
+    tool,
+)
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._context import ToolContext
 from toolkit._execution.approval import ArgumentsView, approve, authorize
 from toolkit.testing import ScriptedModel, call
 

@@ -29,9 +29,8 @@ from tests.apart import (
     process_later,
 )
 from tests.properties import combine
-from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
+from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._context import ToolContext
 from toolkit._execution.isolation import RemoteTraceback
 from toolkit.events import ToolCallUpdated
 from toolkit.testing import ScriptedModel, call

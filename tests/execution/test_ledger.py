@@ -11,19 +11,23 @@ from typing import Any
 
 import pytest
 
-from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.ledger import (
-    CHANGED,
-    STARTED,
-    UNRECORDED,
-    CallRecord,
+from toolkit import (
+    Denied,
+    Failed,
+    File,
+    Image,
     Ledger,
     LedgerEntry,
     MemoryLedger,
+    Runner,
     SQLiteLedger,
+    ToolCall,
+    ToolResult,
+    tool,
 )
+from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._execution.ledger import CHANGED, STARTED, UNRECORDED, CallRecord
 from toolkit.middleware import Next
 from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call

@@ -30,10 +30,10 @@ from toolkit import (
     schema,
     tool,
 )
-from toolkit._messages import ModelResponse, ToolMessage
 from toolkit._tools.shared_values import SharedValues
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
+from toolkit.models import ModelResponse, ToolMessage
 from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
 
 NamedCall: TypeAlias = tuple[str, Mapping[str, Any]]

@@ -22,8 +22,8 @@ from urllib.parse import quote
 import pytest
 
 from toolkit import DefinitionError, Toolbox
-from toolkit._guards.paths import KernelLookup, Lookup, OutsideError, Root, open_stepwise
-from toolkit.builtin import coding_tools, file_tools
+from toolkit._guards.paths import KernelLookup, Lookup, OutsideError, open_stepwise
+from toolkit.builtin import Root, coding_tools, file_tools
 
 PATHS = int(os.environ.get("TOOLKIT_PATHS", "10000"))
 FORBIDDEN = "the secret"

@@ -8,8 +8,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from toolkit import Image, Runner, ToolCall, ToolResult, Usage
-from toolkit._messages import File, ModelResponse, ToolMessage, UserMessage
+from toolkit import File, Image, Runner, ToolCall, ToolResult, Usage
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -33,6 +32,7 @@ from toolkit.events import (
     TurnStarted,
     event_to_dict,
 )
+from toolkit.models import ModelResponse, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1}', id="r_0", provider_call_id="call_9", wire_arguments="{}")

@@ -42,10 +42,10 @@ from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._messages import ModelRequest
 from toolkit.approvers import defer
 from toolkit.middleware import Middleware, Next, PerRun, audit, cache, redact, repeat_guard
 from toolkit.middleware.per_run import MAX_RUNS
+from toolkit.models import ModelRequest
 from toolkit.testing import ScriptedModel, call
 
 SECRET = 'k3y/with "odd" chars\\\\+é😀\n&more'  # noqa: S105  it is none

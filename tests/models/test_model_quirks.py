@@ -13,12 +13,12 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, tool
-from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolCall, ToolMessage, UserMessage
+from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, ToolCall, tool
+from toolkit._messages import OutputSpec
 from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
 from toolkit._runner.limits import NO_TOOLS_TEXT
 from toolkit.events import ToolArgumentsDelta
-from toolkit.models import CallReady, Piece
+from toolkit.models import CallReady, ModelRequest, ModelResponse, Piece, ToolMessage, UserMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.testing import FakeServer, Reply, reply
 

@@ -13,9 +13,8 @@ import httpx2
 import openai
 import pytest
 
-from toolkit import Limits, ModelError, OpenAIModel, Runner, Usage
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
-from toolkit.models import Model
+from toolkit import Limits, ModelError, OpenAIModel, Runner, ToolCall, Usage
+from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
 from toolkit.models.errors import UNREADABLE, translate_errors
 from toolkit.testing import FakeServer, Reply, reply
 

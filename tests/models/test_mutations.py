@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, RunResult, Toolbox
-from toolkit._messages import ModelResponse, ToolMessage
+from toolkit.models import ModelResponse, ToolMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, Reply, rendering, reply, strict_chat, strict_responses

@@ -13,24 +13,13 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
+from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
 from toolkit._dialects.catalog import APIS, DIALECTS
-from toolkit._messages import (
-    File,
-    Image,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    collect_attachments,
-)
+from toolkit._messages import Message, collect_attachments
 from toolkit._runner.conversation import CUT_TEXT
-from toolkit._runner.state import RunState
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.models import CallReady
+from toolkit.models import CallReady, ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.models.default import ModelChoice
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, Reply, reply

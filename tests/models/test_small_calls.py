@@ -10,15 +10,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from toolkit import Image, ModelError, Tool, Toolbox, ToolCall, ToolResult, tool
-from toolkit._messages import (
-    REMEDY,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-    collect_attachments,
-)
+from toolkit._messages import REMEDY, collect_attachments
+from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.models.local.prompt import SmallCalls, call_schema
 
 

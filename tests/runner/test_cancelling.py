@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.ways import arun, astream, run, start, stream
-from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
-from toolkit._messages import Message, ModelRequest, ModelResponse, ToolMessage
-from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
+from toolkit import Decision, FatalError, Halt, Limits, ModelError, RunHandle, Runner, RunResult, ToolContext, tool
+from toolkit._messages import Message
+from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.events import (
     Event,
     RunFinished,
@@ -24,6 +24,7 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
 )
+from toolkit.models import ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 Stream = RunStream | AsyncRunStream | RunHandle

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from tests.ways import astream, start, stream
-from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
-from toolkit._execution.ledger import MemoryLedger
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
+from toolkit import FatalError, Halt, MemoryLedger, ModelError, Runner, RunResult, ToolCall, ToolContext, batched, tool
 from toolkit._runner.conversation import CUT_TEXT, Conversation
 from toolkit._runner.tool_calls import DROPPED_TEXT
 from toolkit.events import (
@@ -27,7 +25,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.models import CallReady
+from toolkit.models import CallReady, ModelRequest, ModelResponse, UserMessage
 from toolkit.testing import FakeServer, call, reply
 
 WAYS = pytest.mark.parametrize("go", [stream, astream, start])

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
+from toolkit import ToolCall, repair_history
 from toolkit._dialects.chat import parse_history, render_message
-from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit._runner.history import LOST_TEXT, repair_history
+from toolkit._messages import Message
+from toolkit._runner.history import LOST_TEXT
+from toolkit.models import ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.testing import FakeServer, reply
 
 USER = UserMessage("Go on.")

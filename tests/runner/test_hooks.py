@@ -25,16 +25,17 @@ from toolkit import (
     ToolContext,
     ToolError,
     ToolResult,
+    Usage,
     tool,
 )
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit._runner.hooks import Hooks
 from toolkit.events import event_to_dict
 from toolkit.middleware import Next
+from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 Go = Callable[..., RunResult]

@@ -17,9 +17,8 @@ import pytest
 from tests.apart import late, process
 from toolkit import BusyError, Limits, ModelError, Runner, Tool, ToolCall, ToolContext, tool
 from toolkit._concurrency.event_loop import private_loop
-from toolkit._messages import ModelRequest, ModelResponse
 from toolkit.events import TextDelta, ToolCallFinished
-from toolkit.models import CallReady
+from toolkit.models import CallReady, ModelRequest, ModelResponse
 from toolkit.testing import FakeServer, Reply, Request, ScriptedModel, call, reply
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.ways import arun, astream, run, stream
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
-from toolkit._messages import ModelRequest, ModelResponse
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.events import LimitReached
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream])

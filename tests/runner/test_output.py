@@ -18,9 +18,9 @@ from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
 from toolkit._dialects.catalog import RunDialectName
-from toolkit._messages import ModelResponse, UserMessage
 from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
+from toolkit.models import ModelResponse, UserMessage
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 

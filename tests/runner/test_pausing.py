@@ -17,18 +17,22 @@ from toolkit import (
     Decision,
     Denied,
     FatalError,
+    Ledger,
+    MemoryLedger,
     Runner,
     RunResult,
     RunState,
+    SQLiteLedger,
+    ToolCall,
     ToolContext,
     ToolResult,
     tool,
 )
-from toolkit._execution.ledger import STARTED, Ledger, MemoryLedger, SQLiteLedger
-from toolkit._messages import ModelResponse, ToolCall, ToolMessage
+from toolkit._execution.ledger import STARTED
 from toolkit.approvers import ApprovalQueue, ask_when, defer
 from toolkit.errors import ApprovalError
 from toolkit.events import ApprovalNeeded
+from toolkit.models import ModelResponse, ToolMessage
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 BackendName = Literal["sync", "async"]

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit import Decision, FatalError, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
-from toolkit._messages import Message, ModelResponse, ToolMessage
-from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
+from toolkit import Decision, FatalError, RunHandle, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
+from toolkit._messages import Message
+from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.errors import RunError
+from toolkit.models import ModelResponse, ToolMessage
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 RUNS = int(os.environ.get("TOOLKIT_RUNS", "20"))

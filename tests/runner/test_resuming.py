@@ -13,10 +13,20 @@ from typing import Any
 
 import pytest
 
-from toolkit import Decision, Image, Runner, RunResult, RunState, ToolContext, ToolResult, tool
-from toolkit._execution.ledger import MemoryLedger, SQLiteLedger
-from toolkit._messages import ToolMessage
+from toolkit import (
+    Decision,
+    Image,
+    MemoryLedger,
+    Runner,
+    RunResult,
+    RunState,
+    SQLiteLedger,
+    ToolContext,
+    ToolResult,
+    tool,
+)
 from toolkit.errors import ApprovalError, ConversationError
+from toolkit.models import ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 STARTED = "This call was started before and may have taken effect; it was not run again."

@@ -11,9 +11,9 @@ import pytest
 
 from tests.ways import arun, astream, run, start, stream
 from toolkit import BusyError, Limits, RunError, Runner, RunResult, batched, tool
-from toolkit._messages import ModelRequest, ToolMessage, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import MessageAdded, ToolCallFinished, ToolCallStarted, TurnFinished, TurnStarted
+from toolkit.models import ModelRequest, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 SKIPPED = "Skipped due to queued user message."

@@ -13,7 +13,6 @@ import openai
 import pytest
 
 from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage, tool
-from toolkit._messages import ModelRequest, ModelResponse
 from toolkit.display import Story, follow
 from toolkit.events import (
     ReasoningDelta,
@@ -27,6 +26,7 @@ from toolkit.events import (
     TurnStarted,
     event_to_dict,
 )
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 

@@ -24,14 +24,16 @@ from toolkit import (
     Session,
     Tool,
     Toolbox,
+    ToolCall,
     ToolContext,
+    ToolResult,
+    Usage,
     tool,
 )
-from toolkit._messages import ModelResponse, ToolCall, ToolResult, Usage
 from toolkit.errors import DefinitionError, FatalError, LimitError, ModelError
 from toolkit.events import Event, SubAgentEvent, ToolCallStarted, event_to_dict
 from toolkit.middleware import Next
-from toolkit.models import ModelRequest
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])

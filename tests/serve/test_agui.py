@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
-from toolkit._messages import File, ModelResponse, UserMessage
+from toolkit import Decision, File, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -35,6 +34,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
+from toolkit.models import ModelResponse, UserMessage
 from toolkit.serve import agui
 from toolkit.testing import ScriptedModel, call
 

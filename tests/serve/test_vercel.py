@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, tool
-from toolkit._messages import File, ModelResponse, Usage, UserMessage
+from toolkit import Decision, File, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -34,6 +33,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
+from toolkit.models import ModelResponse, UserMessage
 from toolkit.serve import vercel
 from toolkit.testing import ScriptedModel, call
 

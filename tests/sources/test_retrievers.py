@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Halt, Runner, Toolbox, tool
-from toolkit._messages import SystemMessage, UserMessage
 from toolkit.builtin import Memories
+from toolkit.models import SystemMessage, UserMessage
 from toolkit.sources.retrievers import Prefetch, retriever_tool
 from toolkit.stores import MemoryKnowledge
 from toolkit.testing import ScriptedModel, call

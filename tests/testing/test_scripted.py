@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, ToolCall, Usage
-from toolkit._messages import ModelRequest, ModelResponse, UserMessage
 from toolkit.events import ReasoningDelta, TextDelta
-from toolkit.models import Model
+from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
 from toolkit.testing import ScriptedModel, ScriptError, call
 
 ASKED = ModelRequest(messages=(UserMessage("x"),), memo=[{"role": "user"}])

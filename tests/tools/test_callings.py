@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import (
+    ApprovalRequest,
     FatalError,
     Runner,
     RunResult,
@@ -28,11 +29,10 @@ from toolkit import (
 )
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._dialects.calls import Calls
-from toolkit._execution.approval import ApprovalRequest
-from toolkit._messages import ModelRequest, ModelResponse, ToolMessage
 from toolkit.approvers import defer
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
+from toolkit.models import ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import FakeServer, ScriptedModel, reply
 
 

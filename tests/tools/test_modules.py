@@ -10,13 +10,26 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import Decision, DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
+from toolkit import (
+    ApprovalRequest,
+    Decision,
+    DefinitionError,
+    Runner,
+    RunResult,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    Usage,
+    tool,
+)
 from toolkit._dialects.catalog import RunDialectName
-from toolkit._execution.approval import ApprovalRequest
-from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.scope import Scope
 from toolkit._tools.shared_values import SharedValues
 from toolkit.calls import calls_schema
+from toolkit.models import ModelRequest, UserMessage
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
