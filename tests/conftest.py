@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import ssl
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 
 
 def pytest_configure() -> None:
-    """Handle Ctrl-C as in a terminal, and let the programs that tests start keep what they compile."""
+    """Handle Ctrl-C as in a terminal, and keep what is compiled here and in the programs that tests start."""
     # Background jobs of a script and their children inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Compiling the package takes each of them half a second.
+    # Compiling the package takes each of them half a second, and the tests with their assertions each worker seven.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 # No test depends on how busy the machine is: neither one example nor making them has a time limit.

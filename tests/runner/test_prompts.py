@@ -15,7 +15,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from toolkit import File, Image, Runner, RunState
-from toolkit._runner import prompt as limits
 from toolkit.models import UserMessage
 from toolkit.testing import FakeServer, ScriptedModel, reply
 
@@ -98,21 +97,21 @@ def refuse(parts: Any, kind: type[Exception]) -> str:
     return str(error.value)
 
 
-def test_files_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_sent(tmp_path: Path) -> None:
     """What is wrong with a file is reported before any request: missing, a directory, too large, another type."""
-    archive, pipe, large = tmp_path / "a.zip", tmp_path / "pipe", tmp_path / "large.csv"
+    archive, pipe, large, huge = (tmp_path / name for name in ("a.zip", "pipe", "large.csv", "huge.png"))
     archive.write_bytes(b"PK\x03\x04\0\0")
-    large.write_text("x" * 11)
+    large.write_text("x" * (2**20 + 1))
+    huge.touch()
+    os.truncate(huge, 20 * 2**20 + 1)
     os.mkfifo(pipe)
-    monkeypatch.setattr(limits, "MAX_TEXT", 10)
 
     assert "missing.png does not exist" in refuse(["What?", tmp_path / "missing.png"], FileNotFoundError)
     assert "is a directory" in refuse(["What?", tmp_path], IsADirectoryError)
     assert "is neither an image (PNG, JPEG, GIF, WebP), a PDF, nor text" in refuse(["What?", archive], ValueError)
     assert "not a regular file" in refuse(["What?", pipe], OSError)
-    assert "large.csv is larger than" in refuse(["What?", large], ValueError)
-    monkeypatch.setattr(limits, "MAX_MEDIA", 3)
-    assert "a.zip is larger than" in refuse(["What?", archive], ValueError)
+    assert "large.csv is larger than 1 MiB" in refuse(["What?", large], ValueError)
+    assert "huge.png is larger than 20 MiB" in refuse(["What?", huge], ValueError)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +129,13 @@ def test_parts_that_cannot_be_sent(parts: Any, fault: str) -> None:
         Runner(model=ScriptedModel([])).run(parts)
 
 
-def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables() -> None:
     """A table is sent as CSV, beside other parts or alone; one that is too long is refused."""
     table = pd.DataFrame({"n": [1, 2]})
     shown = "DataFrame, 2 rows, 1 column: n int64\nn\n1\n2\n"
 
     assert ["What?\n" + shown, shown] == [send(*parts).text for parts in (["What?", table], [table])]
-    monkeypatch.setattr(limits, "MAX_TEXT", 10)
-    assert "send a part of it" in refuse([table], ValueError)
+    assert "send a part of it" in refuse([pd.DataFrame({"n": ["x" * 2**20]})], ValueError)
 
 
 def test_part_alone(tmp_path: Path) -> None:
