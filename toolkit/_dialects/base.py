@@ -122,7 +122,7 @@ class Dialect(ABC):
 
 
 class RunDialect(Dialect):
-    """A dialect in which a run can be held: over Chat Completions, or over Responses."""
+    """A dialect that can carry a run, over Chat Completions or Responses."""
 
     @abstractmethod
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def join_text(content: Any) -> str:
 
 
 def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
-    """Make a call of what a model wrote, whatever it is."""
+    """Make a call from what a model wrote; values of wrong types are converted."""
     try:
         text = replace_surrogates(to_json_text(arguments))
     except (ValueError, TypeError, RecursionError):
@@ -307,7 +307,7 @@ def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
 
 
 def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Drop the calls that are one before them once more: its id, name and arguments."""
+    """Drop calls that repeat an earlier one: the same id, name and arguments."""
     if len(calls) < 2:
         return tuple(calls)
     counts = Counter((call.provider_call_id, call.name) for call in calls if call.provider_call_id)
@@ -322,7 +322,7 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def canonical_text(arguments: str) -> str:
-    """Return arguments so written that equal objects are equal texts; what is not a whole object stays as it is."""
+    """Return arguments in a form in which equal objects are equal texts; return other texts unchanged."""
     try:
         document = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -354,7 +354,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def result_data(result: ToolResult) -> Any:
-    """Return a result as JSON data; a value that is a text stays text, even if it looks like JSON."""
+    """Return a result as JSON data; text stays text, even if it looks like JSON."""
     text = result_text(result)
     try:
         return text if isinstance(result.value, str) else from_json(text, allow_inf_nan=False)

@@ -314,7 +314,7 @@ def _is_unchanged(items: Sequence[Item], response: ModelResponse) -> bool:
 
 
 def _sanitize_item(item: Item) -> Item:
-    """Return an item as it came; what would be refused is changed, or left out as an empty item."""
+    """Return an item unchanged, or changed so that no server refuses it; empty if that is impossible."""
     if _is_reasoning(item):
         has_id = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
         return item if has_id and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}
@@ -349,7 +349,7 @@ def _render_call(call: ToolCall, namespaces: Mapping[str, str]) -> dict[str, Any
 
 
 def _sanitize_call(item: Item, call: ToolCall) -> dict[str, Any]:
-    """Make a call one that no server refuses, whatever the model wrote; a custom tool's input may be any text."""
+    """Change a call so that no server refuses it, whatever the model wrote; a custom tool's input may be any text."""
     sanitized = {**item, "call_id": call.provider_call_id or call.id, "name": sanitize_name(call.name)}
     if item["type"] == "function_call":
         sanitized["arguments"] = sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments))

@@ -231,7 +231,7 @@ def _translate_httpcore_errors() -> Iterator[None]:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe an error without the server's bytes in it: they could be anything, even a key that was sent."""
+    """Describe an error without the bytes of the server, which may repeat a key that was sent."""
     text = str(error)
     return text.partition(": ")[0] if isinstance(error, httpx2.ProtocolError) else text[:MAX_SHOWN]
 

@@ -61,7 +61,7 @@ class Answers:
         return found.popleft() if found else None
 
     def save(self, prompt: Prompt, outcome: RunResult[Any] | Exception) -> None:
-        """Add an answer to the file; an error, and the result of a run without an answer, is none.
+        """Add an answer to the file. Errors, and results of runs that ended without an answer, are not saved.
 
         Raises:
             StoreError: It cannot be written.
@@ -100,7 +100,7 @@ class Answers:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _add(self, line: str, number: int) -> None:
-        """Read a line; one that is cut off is left out."""
+        """Read a line; skip it if it is incomplete."""
         if not (line.startswith(BEGINNING) or BEGINNING.startswith(line)):
             raise StoreError(
                 f"Line {number} of {str(self._path)!r} is not an answer that map() has saved: choose another file."

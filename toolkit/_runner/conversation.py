@@ -264,7 +264,7 @@ class Conversation:
         return response
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
-        """Return a call with our id, and one for the provider that no other call of the history has.
+        """Give a call its own id, and one for the provider that is unique in the history.
 
         Args:
             call: The call as the model wrote it.
@@ -317,7 +317,7 @@ class Conversation:
         return why
 
     def _find_excess(self, name: str, position: int, before: int = 0) -> str:
-        """Return why a call is refused if `before` calls of its tool are still to be counted; empty if it is not."""
+        """Return why a call exceeds a limit, if `before` calls are still to be counted; "" if it does not."""
         limits = self._limits
         if position >= limits.max_calls_per_turn:
             return (

@@ -101,7 +101,7 @@ def _describe_unused(message: ToolMessage, places: Collection[str]) -> str:
 
 
 def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
-    """Return whether a result is not behind its response, in call order."""
+    """Return whether the results of a response are not right after it, in call order."""
     behind: dict[int, list[int]] = {}
     for (answer, _), (at, _) in sorted(results.items()):
         behind.setdefault(answer, []).append(at)
@@ -111,7 +111,7 @@ def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
 
 
 class _UniqueIds:
-    """Assigns each call an id that no call before has; its own one if possible."""
+    """Assigns each call an id that no earlier call has: its own if that is unused."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = set(known)
@@ -183,7 +183,7 @@ def _is_object(text: str) -> bool:
 
 
 def _read_text(text: str) -> str:
-    """Return the text that a JSON text is of; empty where it is of anything else."""
+    """Decode a JSON string; return "" for any other JSON."""
     try:
         inner = from_json(replace_surrogates(text))
     except ValueError:

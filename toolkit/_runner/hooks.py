@@ -77,7 +77,7 @@ class Hooks:
 
 
 def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str) -> None:
-    """Pass an event to hooks; what they raise is logged. A run below passes its events to them itself."""
+    """Pass an event to hooks, and log what they raise. Sub-agents pass their events to the same hooks themselves."""
     if isinstance(event, SubAgentEvent):
         return
     for observer in observers:

@@ -158,7 +158,7 @@ class Batch:
         self.progress = self.progress and (sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel"))
 
     def skip(self, number: int, prompt: Prompt) -> bool:
-        """Take over the saved answer to a prompt; False if there is none."""
+        """Use the saved answer to a prompt; return False if there is none."""
         saved = self.answers.take(prompt) if self.answers else None
         if saved is None:
             return False
@@ -184,7 +184,7 @@ class Batch:
         return [self._outcomes[number] for number in sorted(self._outcomes)]
 
     def end(self) -> None:
-        """End the line of the bar."""
+        """End the line of the progress bar."""
         if self.progress:
             sys.stderr.write("\n")
 
@@ -209,7 +209,7 @@ def _get_outcome(handle: RunHandle[Any]) -> Outcome:
 
 
 def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model]:
-    """Return a function that makes models keep a rate together with all runs that use it.
+    """Return a function that wraps models so that all of them together keep one rate.
 
     Args:
         rpm: Requests per minute; None for any number.

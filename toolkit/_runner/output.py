@@ -230,7 +230,7 @@ class PartialOutput:
             return ()
 
     def _complete_prefixes(self) -> Iterator[str]:
-        """List the JSON texts that the text so far may stand for, the longest first."""
+        """List the ways to complete the text so far to JSON, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
         text = strip_fence_start(replace_surrogates(self._text))
@@ -243,7 +243,7 @@ class PartialOutput:
 
 
 def _shorten(document: Any, text: str) -> Iterator[Any]:
-    """Yield a document parsed from an incomplete `text`, and then, each time, less of its end.
+    """Yield the document parsed from an incomplete `text`, then again and again with less of its end.
 
     Only the end may be incomplete, so only that is left out: the last entry, then the last one around it.
     """

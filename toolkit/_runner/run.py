@@ -120,7 +120,7 @@ class Run(Generic[T]):
         return require_result(self.result)
 
     async def step(self, backend: Backend) -> AsyncGenerator[Event, None]:
-        """Do one step of the conversation, for a driver that keeps the conversation elsewhere, and leave the run.
+        """Perform one step, for a driver that keeps the conversation elsewhere, and leave the run.
 
         An exception ends the step alone, since the driver may try it again: the hooks do not get it.
         """
@@ -135,7 +135,7 @@ class Run(Generic[T]):
             self._release()
 
     def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
-        """Do what the conversation says until it has ended, giving each event as it happens."""
+        """Perform the steps of the conversation until it ends, and yield each event as it happens."""
         events = self._events(backend)
         return self._observe(events, self.caller.observers) if self.caller.observers else events
 
@@ -196,7 +196,7 @@ class Run(Generic[T]):
 
     @asynccontextmanager
     async def _undoing(self, backend: Backend) -> AsyncIterator[None]:
-        """Undo the calls of a run that an exception or the end of its task ends, if the runner is to."""
+        """Undo the calls of a run that an exception or cancellation ends, if `undo_on_failure` is set."""
         try:
             yield
         except BaseException as error:  # a cancelled task among them
@@ -210,13 +210,13 @@ class Run(Generic[T]):
             raise
 
     async def _undo(self, backend: Backend) -> None:
-        """Undo the calls of the run, which has ended, if the runner is to; the result gets what became of them."""
+        """Undo the calls of the ended run, if `undo_on_failure` is set, and add the outcomes to the result."""
         if self.create_undoer is not None:
             undos = await self.create_undoer(backend).undo()
             self.result = replace(require_result(self.result), undos=undos)
 
     async def _save(self, backend: Backend) -> RunResult[T]:
-        """Save what the run leaves, and return its result; one that was cancelled or stopped is undone before."""
+        """Save the ended run, and return its result; a cancelled or stopped run is undone first."""
         if require_result(self.result).finish_reason in UNDONE_REASONS:
             await self._undo(backend)
         result = require_result(self.result)
@@ -243,7 +243,7 @@ class Run(Generic[T]):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Leave a whole history and a result behind, however the run ends."""
+        """Complete the history and set a result, however the run ends."""
         try:
             yield
         except BaseException as error:

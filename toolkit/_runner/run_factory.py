@@ -249,7 +249,7 @@ class RunFactory:
 
 
 class _RunBuilder:
-    """Makes one run of what its runner, its request and the run above say.
+    """Makes one run from its runner, its request and the run above it.
 
     Args:
         factory: The runner's.
@@ -328,7 +328,7 @@ class _RunBuilder:
         )
 
     def _begin(self) -> tuple[Conversation, int]:
-        """Begin a conversation; returns also how many of its messages are older than the run.
+        """Start a conversation; return it with the number of its messages that are older than the run.
 
         Raises:
             ApprovalError: There are decisions.
@@ -365,7 +365,7 @@ class _RunBuilder:
         return [SystemMessage(instructions), *messages]
 
     def _resume(self, state: RunState) -> tuple[Conversation, int]:
-        """Go on with the conversation of a state; returns also how many of its messages are older than the run.
+        """Restore the conversation of a state; return it with the number of its messages that are older than the run.
 
         Raises:
             ConversationError: The state is not one that can be resumed; or the session has changed since.
@@ -389,7 +389,7 @@ class _RunBuilder:
         return conversation, known
 
     def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
-        """Pass the user's message on to the sub-agent that has the conversation; None where no one has it."""
+        """Pass the user's message on to the sub-agent that has the conversation; return None if there is none."""
         if self._state is not None or not self._factory.check_tools().has_agents:
             return None
         allowed = self._allowed
@@ -398,12 +398,12 @@ class _RunBuilder:
         return None if call is None else conversation.add_response(ModelResponse(calls=(call,)))
 
     def _choose_save(self, known: int) -> Callable[[Sequence[Message]], None] | None:
-        """Return what adds the messages of the run, those after the `known` ones, to its session; None without one."""
+        """Return a function that adds the messages after the `known` ones to the session; None without a session."""
         session, count = self._request.session, len(self._earlier)
         return None if session is None else lambda messages: session.extend(messages[known:], after=count)
 
     def _choose_undoer(self, dispatcher: Dispatcher, run_id: str) -> Callable[[Backend], Undoer] | None:
-        """Return what creates the `Undoer` of a run that is broken off; None where the runner is not to undo it.
+        """Return a function that creates the `Undoer` of a failed run; None unless `undo_on_failure` is set.
 
         Raises:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
@@ -467,7 +467,7 @@ class _RunBuilder:
         )
 
     def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the gates of a run that goes on from a state: with its decisions, and what its calls have done."""
+        """Return the gates of a resumed run, which know its decisions and the records of its calls."""
         decisions = self._request.decisions
         if state.pending or decisions:
             recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.approvers), None))
@@ -493,7 +493,7 @@ def _is_foreign(made: AnyTool | None) -> bool:
 
 @dataclass(frozen=True)
 class _CheckedTools:
-    """The tools of a toolbox that has not changed since.
+    """The checked tools of a toolbox, valid until it changes.
 
     Attributes:
         listed: The tools by name.

@@ -221,7 +221,7 @@ def name_sub_agent(runner: str) -> str:
 
 
 def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
-    """Find the effect of what may do as any of some tools, and of others that join: `read` is never certain."""
+    """Find the effect of a runner with these tools; never `read`, since tools may be added later."""
     effects = {made.settings.effect for made in tools}
     if "destructive" in effects:
         return "destructive"
@@ -251,7 +251,7 @@ def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., 
 
 
 def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()) -> Iterator[Tool[..., Any]]:
-    """Give tools, those of the sub-agents among them, and so on.
+    """Yield tools, and those of the sub-agents among them, at any depth.
 
     Args:
         tools: The tools of a runner.

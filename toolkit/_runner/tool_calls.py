@@ -52,7 +52,7 @@ STARTED_TEXT = "it had started, and its effects stay."
 
 @dataclass(kw_only=True, eq=False)
 class ToolCaller:
-    """Executes the calls of a run; what the runs that they start see of it.
+    """Executes the calls of a run, and is what sub-agents see of that run.
 
     Attributes:
         available: Names of the tools that may be called in the run; all if None.
@@ -121,7 +121,7 @@ class ToolCaller:
                 raise result.exception
 
     def list_provider_calls(self, response: ModelResponse) -> Iterator[Event]:
-        """Give the events of what the provider has executed for a response."""
+        """Yield the events of the calls that the provider has executed for a response."""
         for item in response.items:
             tool = self.tools.get(str(item.get("type")).removesuffix("_call"))
             if tool is not None and tool._spec.provider_form is not None:
@@ -293,12 +293,12 @@ class EarlyCall:
     handle: Handle[ToolCallFinished]
 
     async def wait(self, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        """Wait for its end, passing on its events; the response has the call with all of its ids."""
+        """Wait for the end of the call, and pass its events on. The given call comes from the whole response."""
         self.events.listen(emit)
         return replace(await self.handle.wait(), call=call)
 
     def drop(self) -> ToolResult:
-        """Cancel it."""
+        """Cancel the call."""
         self.events.listen(discard)
         self.handle.cancel()
         return ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
@@ -359,7 +359,7 @@ class Turn:
         )
 
     def record(self, event: CallEvent | ToolCallFinished) -> Event | None:
-        """Record an event; returns what a listener sees, None for a call that waits for one that needs approval."""
+        """Record an event, and return what a listener sees; None for a call that waits behind an approval."""
         if not isinstance(event, ToolCallFinished):
             return event
         result = self._caller.results.get(event.call.id, event.result)
@@ -378,7 +378,7 @@ class Turn:
         return event
 
     def break_off(self, backend: Backend) -> None:
-        """Give each call that has no end its result, or an error with what is known of its effects."""
+        """Give each unfinished call its result, or an error that says what is known of its effects."""
         for call in self._calls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)

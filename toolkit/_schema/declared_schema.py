@@ -113,14 +113,14 @@ class TypeSchema(ArgumentSchema):
 
 @dataclass(frozen=True, eq=False)
 class JoinedSchema(ArgumentSchema):
-    """Argument schema of two others, whose keys differ."""
+    """Argument schema that joins two others with different keys."""
 
     first: ArgumentSchema
     second: ArgumentSchema
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of both, the keys of the first in front."""
+        """JSON Schema of both, the first one's keys first."""
         first, second = rename_definitions(self.first.schema, "output"), self.second.schema
         joined = {
             **second,
@@ -147,7 +147,7 @@ class JoinedSchema(ArgumentSchema):
 
 @dataclass(frozen=True, eq=False)
 class LenientSchema(ArgumentSchema):
-    """Argument schema of another, which ignores keys about the call (`META`) that the other does not have."""
+    """Argument schema that accepts what another does, and ignores keys about the call (`META`)."""
 
     inner: ArgumentSchema
 

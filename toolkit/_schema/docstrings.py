@@ -284,7 +284,7 @@ def _match_field(match: re.Match[str], indent: int, parameters: frozenset[str]) 
 
 
 def _is_behind(section: _Section, line: str, below: str, parameters: frozenset[str]) -> bool:
-    """Decide whether a line that is not a heading lies behind the end of a section."""
+    """Return whether a line without a heading comes after the end of a section."""
     if entry := _match_entry(section, line, parameters):
         section.has_entry = True
         if section.kind == "parameters" and parameters.issuperset(entry.names):
@@ -403,7 +403,7 @@ def _count_open(line: str) -> int:
 
 
 def _is_type(section: _Section, entry: _Entry, lines: Sequence[str]) -> bool:
-    """Decide whether a type follows the colon, as in NumPy style, and the text stands below."""
+    """Return whether the colon is followed by a type, as in NumPy style, and the text is below."""
     is_numpy, has_lines = section.style == "numpy", any(lines)
     if not entry.text or entry.type or section.kind != "parameters" or not (is_numpy or has_lines):
         return False
@@ -413,7 +413,7 @@ def _is_type(section: _Section, entry: _Entry, lines: Sequence[str]) -> bool:
 
 
 def _reads_as_type(text: str) -> bool:
-    """Decide whether a text is names joined by "or", "of", commas and bars, with anything in brackets."""
+    """Return whether a text consists of names joined by "or", "of", commas and bars; brackets may hold anything."""
     for _ in range(5):  # brackets in brackets
         text = _BRACKETS.sub("_", text)
     return bool(_TYPE.fullmatch(text))

@@ -370,7 +370,7 @@ def _write_type(p: Parameter) -> str:
 
 
 def _summarize(error: Exception) -> str:
-    """Pick from a message what says why: pydantic's first sentence, before its advice; or the core's last line."""
+    """Extract the reason from a message: pydantic's first sentence, or pydantic-core's last line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, SchemaError):
         return lines[-1].strip().removeprefix("error: ")
@@ -378,7 +378,7 @@ def _summarize(error: Exception) -> str:
 
 
 def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """Refuse keywords that would take the place of another parameter: given by the run, a partial, or beside it."""
+    """Refuse keywords that collide with a parameter that the run, a partial or the model fills."""
 
     def check(keywords: dict[str, Any]) -> dict[str, Any]:
         wrong = next((name for name in keywords if name in taken), None)

@@ -251,7 +251,7 @@ def is_secret(schema: Schema) -> bool:
 
 
 def resolve_reference(schema: Schema, root: Any) -> Schema:
-    """Follow a schema's reference to its end; one that leads nowhere is a schema that matches everything."""
+    """Resolve a schema's reference; one without a target is a schema that matches everything."""
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema

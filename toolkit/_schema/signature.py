@@ -252,7 +252,7 @@ _NO_TYPE_ARGUMENTS = (typing.Literal, collections.abc.Callable)
 
 
 def _find_non_types(annotation: Any) -> Iterator[Any]:
-    """Find what is sometimes written for a type: `x: [int]`, `x: dict[str, any]`; pydantic would take it for Any."""
+    """Find values in place of types, as in `x: [int]` or `x: dict[str, any]`, which pydantic takes for Any."""
     origin = get_origin(annotation)
     if origin is None and annotation is not None and not isinstance(annotation, (type, str)):
         is_form = type(annotation).__module__ in _TYPING and annotation not in _NO_VALUES
@@ -272,7 +272,7 @@ def _read_default(field_info: FieldInfo) -> Any:
 
 
 def pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
-    """Pick the value that is passed for a parameter: the argument, or a default that belongs to this call alone."""
+    """Return the value to pass for a parameter: the argument, or a fresh copy of the default."""
     if p.is_injected:
         return context
     if p.name in values:
@@ -359,7 +359,7 @@ def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -
 
 
 def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find the callable whose signature is the true one: of an object its `__call__`, bound."""
+    """Find the callable that has the signature: for an object, its bound `__call__`."""
     if dispatcher := _find_dispatcher(function):  # its wrapper has the instance as a parameter, though it is bound
         bound: Callable[..., Any] = dispatcher.func.__get__(dispatcher, type(dispatcher))
         return bound

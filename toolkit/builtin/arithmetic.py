@@ -155,7 +155,7 @@ def _compute_factorial(number: int) -> int:
 
 
 def _round(number: Number, digits: int = 0) -> Number:
-    """Round as Python does, but with limited digits: Python would compute 10 to the power of any number."""
+    """Round as Python does, within limited digits: Python computes 10 to the power of their number."""
     return round(number, max(-MAX_DIGITS, min(digits, MAX_DIGITS)))
 
 

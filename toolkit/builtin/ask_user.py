@@ -147,7 +147,7 @@ class UserPrompt:
 
 
 def _validate_answer(answer: object, question: Question) -> str | list[str]:
-    """Return an answer in the form that the question asks for.
+    """Check an answer against the question's options, and return it.
 
     Raises:
         Failed: The user gave none.

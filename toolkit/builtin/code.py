@@ -210,7 +210,7 @@ class _Program:
 
 
 def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
-    """Return the schema of a tool's arguments without what is about the call, that of its result, and its text."""
+    """Return the JSON Schemas of a tool's arguments, without metadata, and of its result, and its description."""
     schema = each.parameters
     properties = {key: part for key, part in schema["properties"].items() if key not in META}
     ordered = sorted(properties, key=lambda key: key not in schema.get("required", ()))

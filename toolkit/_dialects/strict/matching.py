@@ -75,7 +75,7 @@ class _Matcher:
             return schema is not False
         pair = id(schema), id(document)
         if pair not in self.known:
-            self.known[pair] = False  # inside itself
+            self.known[pair] = False  # the answer for a schema that refers to itself
             self.known[pair] = self._fits(resolve_reference(schema, self.root), document)
         return self.known[pair]
 

@@ -220,7 +220,7 @@ class Rules:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def support(self, keyword: str, kind: str = "") -> Support | None:
-        """Return what becomes of a keyword, or of one kind of its values; None where the table has no such row."""
+        """Return the treatment of a keyword, or of one kind of its values; None if the table has no such row."""
         return self.keywords.get(f"{keyword}={kind}") or self.keywords.get(keyword)
 
     def sends(self, keyword: str, kind: str = "") -> bool:
@@ -373,7 +373,7 @@ def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
 
 
 def _count_levels(nodes: Sequence[Schema]) -> int:
-    """Count objects inside objects; one that holds itself counts once. Each definition is measured once."""
+    """Count the levels of nested objects; a recursive one counts once."""
     root, depths = nodes[0], dict[str, int]()
 
     def measure(schema: Any) -> int:

@@ -143,7 +143,7 @@ def is_multiple(value: float, step: float) -> bool:
 
 @dataclass(frozen=True)
 class Workload:
-    """Graph of the parts of a schema: which other parts each leads to.
+    """Graph of the parts of a schema: an edge leads from each part to the parts that it uses.
 
     Attributes:
         here: Parts that apply to the same place of a document.

@@ -148,7 +148,7 @@ def _encode_command(command: str) -> bytes:
 
 @contextmanager
 def _start_guard(directory: int, mark: str) -> Iterator[_GuardProcess]:
-    """Start a guard; at the end, it and all processes of its command are gone."""
+    """Start a guard process for a `with` block, which ends it and all processes of its command."""
     control, theirs = socket.socketpair()
     with control:
         with theirs:
