@@ -31,6 +31,7 @@ from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.display.cards import render_pending
+from toolkit.display.notebook import is_in_kernel
 from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import PendingApproval
@@ -231,18 +232,13 @@ class Notebook(Console):
     def can_ask(self) -> bool:
         """Whether a person can be asked: in marimo, or in a kernel, whose `input()` raises without a front end."""
         marimo = sys.modules.get("marimo")
-        return self._read is not None or self._is_in_kernel or (marimo is not None and marimo.running_in_notebook())
-
-    @property
-    def _is_in_kernel(self) -> bool:
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        return getattr(shell, "kernel", None) is not None
+        return self._read is not None or is_in_kernel() or (marimo is not None and marimo.running_in_notebook())
 
     @override
     def _ask_user(self, request: ApprovalRequest) -> Verdict:
         is_main = threading.current_thread() is threading.main_thread()
         has_buttons = is_main not in self._without_buttons and has_widgets()
-        if self._read is None and has_buttons and self._is_in_kernel:
+        if self._read is None and has_buttons and is_in_kernel():
             pending = request.to_pending(_describe_origin(request).rstrip())
             question = Question(render_pending(pending, sys.maxsize))  # whole: what is approved has been seen
             question.display()

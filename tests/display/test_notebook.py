@@ -55,7 +55,7 @@ WAITING = PendingApproval(
     effect="destructive",
     reason="Why.",
 )
-TAGS = {"div", "style", "details", "summary", "span", "table", "thead", "tbody", "tr", "th", "td", "code", "b"}
+TAGS = {"div", "style", "details", "summary", "span", "table", "thead", "tbody", "tr", "th", "td", "code", "b", "pre"}
 HOSTILE = '<script>alert(1)</script><img src=x onerror="a()"> ![x](http://example.com/?q=1) \u202e\x1b[2J\ud83d'
 
 

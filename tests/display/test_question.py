@@ -167,6 +167,7 @@ class Kernel:
         self.subshell: dict[str, str] = {}  # in the header of what the widget sends
         self.states = list[str]()
         self.texts = list[str]()
+        self.pages = list[tuple[str, str]]()  # kind and HTML of what is displayed
 
     def run(self, code: str, answer: dict[str, Any] | None) -> str:
         """Run a cell; press a button of each question that is displayed, and return what was printed."""
@@ -174,6 +175,8 @@ class Kernel:
         while True:
             message = self.client.get_iopub_msg(timeout=60)
             kind, content = message["msg_type"], message["content"]
+            if html := content.get("data", {}).get("text/html"):
+                self.pages.append((kind, html))
             if kind == "comm_open" and "card" in content["data"].get("state", {}):
                 self.comm, self.card = content["comm_id"], content["data"]["state"]["card"]
             elif kind == "display_data" and answer is not None:
@@ -269,6 +272,18 @@ def test_front_end_without_buttons(kernel: Kernel) -> None:
 
     assert "could not be completed; the tool was not run" in printed
     assert "deleted" not in printed
+
+
+def test_show_in_a_kernel(kernel: Kernel) -> None:
+    """A run is one display that changes; the cell displays its result neither as text nor once more."""
+    code = "from toolkit.display import ashow, show\nstream = Runner(model=ScriptedModel(['**Warm.**'])).stream('x')\n"
+
+    assert "" == kernel.run(f"{code}show(stream, 'Is it <warm>?')", None)
+    assert ["display_data", "update_display_data"] == [*dict.fromkeys(kind for kind, _ in kernel.pages)]
+    assert "display_data" not in dict(kernel.pages[1:])
+    assert "Is it &lt;warm&gt;?" in kernel.pages[0][1]
+    assert "<b>Warm.</b>" in kernel.pages[-1][1]
+    assert "Answer    **Warm.**\n" == kernel.run(f"import sys\n{code}_ = show(stream, out=sys.stdout)", None)
 
 
 def test_busy_kernel(kernel: Kernel) -> None:

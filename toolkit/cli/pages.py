@@ -5,7 +5,6 @@ Every text of a tool, a model or a person is escaped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,7 +21,6 @@ from toolkit.display.markup import (
     render_code,
     render_dim,
     render_error,
-    render_folded,
     render_pill,
     render_text,
 )
@@ -98,8 +96,6 @@ class Site:
         """Render a tool: its form, the results of the last call, and its definition."""
         tool = form.tool
         yield f"<h1>{escape(tool.name)}</h1>{form}{result}<h2>Definition</h2>{render_tool(tool)}"
-        schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
-        yield render_folded("JSON Schema", f'<pre tabindex="0">{escape_text(schema, MAX_TEXT)}</pre>')
 
     def render_result(self, result: ToolResult) -> str:
         """Render the results of a call; of an exception also its message, for the person who wrote the tool."""

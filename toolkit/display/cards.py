@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -23,6 +24,7 @@ from toolkit.display.markup import (
     render_code,
     render_dim,
     render_error,
+    render_folded,
     render_pill,
     render_table,
     render_text,
@@ -42,9 +44,8 @@ def render_tool(tool: Tool[..., Any]) -> str:
     """Render a tool: signature, description, parameters, and the options that differ from the usual ones."""
     about = f"{render_code(_format_signature(tool))}{render_dim(tool.title or '')}{_render_marks(tool)}"
     source = render_dim(f"Source: {tool.origin}", tag="div")
-    return render_card(
-        f'<div class="h">{about}</div>', render_text(tool.description, MAX_CELL), _render_parameters(tool), source
-    )
+    text = render_text(tool.description, MAX_CELL)
+    return render_card(f'<div class="h">{about}</div>', text, _render_parameters(tool), _render_schema(tool), source)
 
 
 def render_toolbox(tools: Iterable[Tool[..., Any]]) -> str:
@@ -142,6 +143,14 @@ def _render_parameters(tool: Tool[..., Any]) -> str:
         return render_dim("No parameters.", tag="div")
     rows = (_render_parameter_cells(name, as_mapping(part), schema) for name, part in schema["properties"].items())
     return render_cells(("Parameter", "Type", "Default", "Description"), rows)
+
+
+def _render_schema(tool: Tool[..., Any]) -> str:
+    try:
+        schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
+    except DefinitionError:
+        return ""  # the parameters say why
+    return render_folded("JSON Schema", f'<pre tabindex="0">{escape_text(schema, MAX_ANSWER)}</pre>')
 
 
 def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:

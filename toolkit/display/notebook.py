@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
 from pydantic_core import from_json
@@ -47,6 +48,8 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
+
+SECONDS_BETWEEN_UPDATES = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +108,17 @@ def render_state(state: Any) -> str:
 
 def find_cell() -> int | None:
     """Return the number of the cell that is running; None outside of IPython."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = _find_shell()
     return None if shell is None else int(shell.execution_count)
+
+
+def is_in_kernel() -> bool:
+    """Return whether a notebook's kernel runs this, not a terminal."""
+    return getattr(_find_shell(), "kernel", None) is not None
+
+
+def _find_shell() -> Any:
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
 
 def render_events(status: str, events: Iterable[Event], error: BaseException | None = None) -> str:
@@ -138,6 +150,7 @@ class Story:
     """
 
     events: Iterable[Event] = ()
+    question: str = ""
     _answer: str = field(default="", init=False)
     _turns: list[Turn] = field(default_factory=list, init=False)
     _about: list[str] = field(default_factory=list, init=False)
@@ -196,13 +209,41 @@ class Story:
     @property
     def body(self) -> str:
         """HTML of the run, without the card around it."""
-        return _render_run(self._answer, self._turns, self._about, self._end, is_unfolded=True)
+        question = f"<b>{render_text(self.question, MAX_ANSWER)}</b>" if self.question else ""
+        return question + _render_run(self._answer, self._turns, self._about, self._end, is_unfolded=True)
 
     def __repr__(self) -> str:
         return f"<Story, {format_count(sum(len(turn.rows) for turn in self._turns), 'call')}>"
 
     def _repr_html_(self) -> str:
         return render_card(self.body)
+
+
+class LiveStory:
+    """The one display of a cell that shows a run so far, and changes as its events come in.
+
+    Args:
+        question: Shown above it.
+    """
+
+    def __init__(self, question: str = "") -> None:
+        from IPython.display import display  # only a notebook asks
+
+        self._story = Story(question=question)
+        self._updated = monotonic()
+        self._view: Any = display(self._story, display_id=True)  # type: ignore[no-untyped-call]
+
+    def add(self, event: Event) -> None:
+        """Add an event; parts of texts are shown together, a few times a second."""
+        self._story.add(event)
+        is_part = isinstance(event, (TextDelta, ToolCallUpdated, SubAgentEvent))
+        if not is_part or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
+            self.end_line()
+
+    def end_line(self) -> None:
+        """Show what was added last."""
+        self._view.update(self._story)
+        self._updated = monotonic()
 
 
 def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:

@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 from toolkit._messages import ModelResponse, ToolCall
 from toolkit._schema.error_messages import shorten
 from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text
-from toolkit.display.notebook import find_cell
+from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -70,8 +70,8 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
     Args:
         stream: The stream from `Runner.stream`.
         question: Printed first.
-        out: Standard output by default. Only a terminal gets colours (none if NO_COLOR is set) and progress that is
-            overwritten.
+        out: Standard output by default, or in a notebook one display that changes. Only a terminal gets colours (none
+            if NO_COLOR is set) and progress that is overwritten.
 
     Raises:
         TypeError: It is not a stream.
@@ -119,7 +119,7 @@ def follow(events: Any, out: TextIO | None = None) -> Any:
 
     Leaving early ends the run.
     """
-    transcript = Transcript(out)
+    transcript = _start_transcript("", out)
     return _afollow(events, transcript) if isinstance(events, AsyncIterable) else _follow(events, transcript)
 
 
@@ -204,14 +204,16 @@ def _note_cell(result: R) -> R:
     return result
 
 
-def _start_transcript(question: str, out: TextIO | None) -> Transcript:
+def _start_transcript(question: str, out: TextIO | None) -> Transcript | LiveStory:
+    if out is None and is_in_kernel():
+        return LiveStory(question)
     transcript = Transcript(out)
     if question:
         transcript.write("Question", question)
     return transcript
 
 
-def _follow(events: Iterable[Event], transcript: Transcript) -> Generator[Event, None, None]:
+def _follow(events: Iterable[Event], transcript: Transcript | LiveStory) -> Generator[Event, None, None]:
     with ExitStack() as stack:
         stack.callback(transcript.end_line)
         if close := getattr(events, "close", None):
@@ -221,7 +223,7 @@ def _follow(events: Iterable[Event], transcript: Transcript) -> Generator[Event,
             yield event
 
 
-async def _afollow(events: AsyncIterable[Event], transcript: Transcript) -> AsyncGenerator[Event, None]:
+async def _afollow(events: AsyncIterable[Event], transcript: Transcript | LiveStory) -> AsyncGenerator[Event, None]:
     async with AsyncExitStack() as stack:
         stack.callback(transcript.end_line)
         if close := getattr(events, "aclose", None):
