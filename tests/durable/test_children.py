@@ -56,6 +56,25 @@ def test_a_sub_agent_is_a_run_of_its_own(durable: Durable) -> None:
     assert ["paid 3"] == [end.result.text for end in child.calls]
 
 
+def test_a_sub_agent_with_a_type(durable: Durable) -> None:
+    """The run of a sub-agent is a workflow also where its answer has a type; a wrong one is asked for again."""
+
+    def make() -> Runner:
+        counter = Runner(model=ScriptedModel(["Many.", "[1, 2]"]))
+        script: list[Any] = [call("ask_counter", query="Count."), "All done."]
+        return Runner([counter.as_tool("ask_counter", "numbers", output_type=list[int])], model=ScriptedModel(script))
+
+    async def go() -> Any:
+        async with await durable.worker(runner := make()):
+            run = await (await durable.runs(runner)).start("Go.")
+            result = await run.result()
+            return result, await DurableRun(await durable.connect(), f"{run.id}/{result.calls[0].call.id}").result()
+
+    result, child = asyncio.run(go())
+
+    assert ("[1,2]", "[1, 2]", 2) == (result.calls[0].result.text, child.output, child.usage.requests)
+
+
 def test_approval_in_a_sub_agent(durable: Durable) -> None:
     """A call of a sub-agent passes the gates of the run above, whose client sees it and decides on it."""
 

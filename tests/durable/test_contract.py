@@ -115,6 +115,7 @@ def paint() -> list[Any]:
     return ["A picture", Image(b"png", "image/png"), File(b"pdf", "application/pdf", "a.pdf")]
 
 
+NUMBERS = Runner(model=ScriptedModel(lambda request: "two" if len(request.messages) == 1 else "[1, 2]"))
 ECHO = Runner(model=ScriptedModel(lambda request: "Known."), instructions="You know.")
 
 
@@ -245,6 +246,12 @@ CASES: dict[str, Case] = {
     "rewritten": Case([add], ["hello"], {"hooks": [Rewriting()]}),
     "long result": Case([tool(lambda: "x" * 5000, name="long", description="Long.")], [[call("long")], "Ok."], {}),
     "sub-agent": Case([ECHO.as_tool("ask", "facts")], [[call("ask", query="Who?")], "Done."], {}),
+    "sub-agent with a type": Case(
+        [NUMBERS.as_tool("ask", "numbers", output_type=list[int])], [[call("ask", query="Which?")], "Done."]
+    ),
+    "sub-agent without an answer of its type": Case(
+        [ECHO.as_tool("ask", "facts", output_type=list[int])], [[call("ask", query="Which?")], "Sorry."]
+    ),
     "is_answer": Case([add], [ModelResponse(text="Both.", calls=(call("add", a=1, b=1),), is_answer=True)], {}),
     # gates
     "denied": Case([write], [[call("write", n=1), call("write", n=2)], "Done."], {"authorize": deny_two}),

@@ -557,7 +557,8 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
         (lambda: Runner(Toolbox([add], references=True)), DefinitionError, "references"),
         (lambda: Toolbox([add]), TypeError, "takes a Runner"),
         (lambda: Runner([add], max_runs=2), DefinitionError, "max_concurrent_activities="),
-        (lambda: Runner([add], undo_on_failure=True), DefinitionError, "undoes a run in the process"),
+        (lambda: Runner([add], undo_on_failure=True), DefinitionError, "which the workers of a durable run have to"),
+        (lambda: Runner([Runner(name="x", undo_on_failure=True)]), DefinitionError, "undo_on_failure="),
         (lambda: Runner([ECHO.as_tool("echo", "all", handoff=True)]), DefinitionError, "leave handoff=True out"),
     ]
 

@@ -67,6 +67,9 @@ LATE_TEXT = "Not run: the run's time is up."
 # The wording is fixed: agent loops that users come from have the same.
 SKIPPED_TEXT = "Skipped due to queued user message."
 
+# Finish reasons after which `undo_on_failure` undoes the calls.
+UNDONE_REASONS = frozenset({"cancelled", "stopped"})
+
 # Identifies a response: responses and messages before it.
 ResponseKey: TypeAlias = tuple[int, int]
 

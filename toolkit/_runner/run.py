@@ -32,7 +32,7 @@ from toolkit._messages import (
     write_output,
 )
 from toolkit._runner.control import ActiveRuns
-from toolkit._runner.conversation import CallModel, Conversation, Finished, Paused, RunCalls, Step
+from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
 from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Delta, Output, PartialOutput
@@ -59,8 +59,7 @@ from toolkit.models import CallReady, Model, Piece
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
 
-# Finish reasons after which `undo_on_failure` undoes the calls, and exceptions after which it does not.
-UNDONE_REASONS = frozenset({"cancelled", "stopped"})
+# Exceptions after which `undo_on_failure` does not undo the calls.
 NOT_UNDONE_ERRORS = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 

@@ -23,7 +23,7 @@ from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
-from toolkit._runner.options import RunRequest
+from toolkit._runner.options import RunnerOptions, RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._runner.tool_calls import ParentCall, parent_call
@@ -55,6 +55,7 @@ class AgentRunner(Protocol):
     """The runner of a sub-agent: a RunFactory."""
 
     toolbox: Toolbox
+    options: RunnerOptions
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run."""
@@ -94,7 +95,7 @@ class SubAgent:
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
             raise DefinitionError(f"{name!r} gets a tool {HAND_BACK!r} by handoff=True, and has one. Rename that.")
         self.runner, self.name, self.max_depth, self.handoff = runner, name, max_depth, handoff
-        self._arg, self._output_type = arg, output_type
+        self._arg, self.output_type = arg, output_type
         task = Annotated[str, "The task, with everything that one must know for it."]
         self.__signature__ = inspect.Signature(
             [
@@ -116,8 +117,8 @@ class SubAgent:
 
     @property
     def may_delegate(self) -> bool:
-        """Whether it may run elsewhere: its answer is text, and it needs no conversation but its own."""
-        return self._output_type is str and not self.handoff
+        """Whether it may run elsewhere: it needs no conversation but its own."""
+        return not self.handoff
 
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
@@ -131,7 +132,7 @@ class SubAgent:
             messages=[*self._list_earlier(parent)] if self.handoff and parent else (),
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
-            output_type=self._output_type,
+            output_type=self.output_type,
             streams=parent is not None and parent.caller.request.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):

@@ -10,6 +10,7 @@ Files, each importing only those below it:
     client       starts, follows, steers and cancels runs; decides on their calls
     worker       does the steps of runs
     activities   one step of a run, as the runner does it
+    calls        a call's gates, its ledger, and the run of a sub-agent
     workflow     what comes next, in the engine's sandbox
     ledger       a ledger in PostgreSQL, for workers on several machines
     claims       large payloads are kept in a store

@@ -27,9 +27,11 @@ from temporalio.service import RPCStatusCode
 from toolkit import errors
 from toolkit._dialects.chat import parse_history
 from toolkit._execution.approval import Decision, Verdict
+from toolkit._execution.undo import Undo
 from toolkit._messages import (
     Message,
     ModelResponse,
+    ToolCall,
     ToolMessage,
     Usage,
     UserMessage,
@@ -107,6 +109,7 @@ class DurableRunner:
         prompt: str = "",
         *,
         messages: Iterable[Message | Mapping[str, Any]] = (),
+        session: str | None = None,
         allowed_tools: Sequence[str] | None = None,
         run_id: str | None = None,
     ) -> DurableRun:
@@ -115,16 +118,21 @@ class DurableRunner:
         Args:
             prompt: The user's message.
             messages: The conversation so far, as for `Runner.run`.
+            session: Name of the session to go on from, which the worker opens: see its `sessions=`. The run adds its
+                messages when it ends, as `Runner.run` does.
             allowed_tools: As for `Runner.run`.
             run_id: An id of your own, such as that of an order: a second run of the same id is not started. By default
                 a new one.
 
         Raises:
             RunExistsError: There is or was a run of this id.
+            TypeError: There are `messages` and a `session`.
             ValueError: There is neither a prompt nor a message.
         """
         own = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
+        if session and history:
+            raise TypeError("messages= and session= are both the conversation so far: give one of them.")
         if not prompt and not history:
             raise ValueError(NOTHING_TO_ANSWER)
         question = wire.Question(
@@ -132,6 +140,7 @@ class DurableRunner:
             messages=history,
             fingerprint=self._runner.fingerprint().to_json() if self._runner else "",
             allowed_tools=allowed_tools,
+            session=session or "",
         )
         # The ids of calls begin with 8 characters of the run's.
         inner = own if re.fullmatch(r"[0-9a-f]{32}", own) else sha256(f"{own} {uuid.uuid4()}".encode()).hexdigest()[:32]
@@ -201,6 +210,7 @@ class DurableRun:
             model=outcome.model,
             state=state,
             unread=tuple(UserMessage(text) for text in outcome.unread),
+            undos=tuple(Undo(**{**each, "call": ToolCall.from_dict(each["call"])}) for each in outcome.undos),
         )
 
     async def status(self) -> RunStatus:

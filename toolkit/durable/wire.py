@@ -15,6 +15,7 @@ from toolkit.events import FinishReason, PendingApproval
 # Names by which the server knows them. A change would leave running runs without a worker.
 WORKFLOW = "toolkit.run"
 OPEN, MODEL, AUTHORIZE, CALL = "toolkit.open", "toolkit.model", "toolkit.authorize", "toolkit.call"
+CHECK, UNDO, REMEMBER = "toolkit.check", "toolkit.undo", "toolkit.remember"
 DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
 
 # Seconds until another worker takes over from one that died while it thought about the next step.
@@ -34,12 +35,14 @@ class Question:
         messages: The conversation so far, as plain data.
         fingerprint: That of the client's runner; empty where it has none.
         allowed_tools: As for `Runner.run`.
+        session: Name of the session that it goes on from; empty without one.
     """
 
     prompt: str
     messages: Sequence[Mapping[str, Any]] = ()
     fingerprint: str = ""
     allowed_tools: Sequence[str] | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,8 @@ class Plan:
         heartbeat: Seconds without a heartbeat after which a worker counts as dead.
         attempts: How often a step is tried, where its worker dies or its model's server fails.
         max_bytes: The largest state that is sent to an activity.
+        is_typed: Whether the answer has a type, and is checked.
+        undoes: Whether a run that fails, is cancelled or stopped is undone.
         tools: By name.
     """
 
@@ -99,14 +104,49 @@ class Plan:
     attempts: int
     max_bytes: int
     tools: Mapping[str, ToolPlan]
+    is_typed: bool = False
+    undoes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The plan and the first state."""
+    """The plan and the first state.
+
+    Attributes:
+        earlier: How many messages the session has.
+        first: Place of the first message of the run's own in the state.
+    """
 
     plan: Plan
     state: str
+    earlier: int = 0
+    first: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckStep:
+    """Compare an answer with the type of a sub-agent."""
+
+    text: str
+    path: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndoStep:
+    """Undo the calls of a run."""
+
+    run_id: str
+    path: Sequence[str]
+    runs_above: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RememberStep:
+    """Add messages to a session that had `after` messages."""
+
+    session: str
+    messages: Sequence[Mapping[str, Any]]
+    after: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +253,7 @@ class RunInput:
     """The input of the workflow: a question, or the state with which a long run goes on under a new history.
 
     Attributes:
+        earlier: As in `Opened`, and so is `first`.
         spent: Seconds that the run has taken before.
         steering: Unread messages of `steer`.
         follow_ups: Unread messages of `follow_up`.
@@ -226,6 +267,8 @@ class RunInput:
     run_id: str = ""
     plan: Plan | None = None
     state: str = ""
+    earlier: int = 0
+    first: int = 0
     spent: float = 0.0
     steering: Sequence[str] = ()
     follow_ups: Sequence[str] = ()
@@ -237,7 +280,11 @@ class RunInput:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """The output of the workflow, with the decisions on its calls: that of a sub-agent is read by the run above."""
+    """The output of the workflow, with the decisions on its calls: that of a sub-agent is read by the run above.
+
+    Attributes:
+        undos: What became of the calls that were undone, as `Undo` without its exception.
+    """
 
     state: str
     output: str
@@ -245,6 +292,7 @@ class RunOutcome:
     model: str
     unread: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
+    undos: Sequence[Mapping[str, Any]] = ()
 
 
 def load_pending(data: Mapping[str, Any]) -> PendingApproval:

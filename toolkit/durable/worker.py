@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,8 @@ from typing_extensions import Self
 
 from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
-from toolkit._runner.sub_agent import walk_tools
+from toolkit._runner.session import Session
+from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
 from toolkit._tools.tool import find_instance
 from toolkit.durable.activities import STREAM_SECONDS, Activities
 from toolkit.durable.claims import ClaimCheck
@@ -57,11 +58,13 @@ class Worker:
             emergency: runs then go on with whatever tools there are.
         streams: Whether `DurableRun.events` has the text of a response while it arrives. It goes with the heartbeats of
             the model's activity, up to four a second, and into no history.
+        sessions: Opens the session of a name, `lambda name: SQLiteSession("chats.db", name)`, for runs with
+            `start(..., session=name)`; all workers have to reach the same ones.
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
 
     Raises:
         DefinitionError: The toolbox has `references`, whose values do not travel, or a sub-agent with `handoff`; or the
-            runner has `max_runs`.
+            runner has `max_runs`, or `undo_on_failure` without a ledger.
         TypeError: `runner` is not a Runner.
         ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
     """
@@ -79,6 +82,7 @@ class Worker:
         tool_queues: Mapping[str, str] = MappingProxyType({}),
         check_fingerprint: bool = True,
         streams: bool = False,
+        sessions: Callable[[str], Session] | None = None,
         **options: Any,
     ) -> None:
         if max_bytes is None:
@@ -94,6 +98,7 @@ class Worker:
             tool_queues=tool_queues,
             checks=check_fingerprint,
             streams=streams,
+            sessions=sessions,
         )
         usual = {
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=STICKY_SECONDS),
@@ -121,6 +126,25 @@ class Worker:
         await self._worker.__aexit__(*error)
 
 
+def _check_ledger(factory: AgentRunner) -> None:
+    """Refuse runs that are undone where they fail, by a ledger in the memory of one worker.
+
+    Raises:
+        DefinitionError: The runner is one of these, or that of a sub-agent is.
+    """
+    options = factory.options
+    if options.get("ledger") is not None:
+        return
+    if options.get("undo_on_failure"):
+        raise DefinitionError(
+            "undo_on_failure= undoes a run by its ledger, which the workers of a durable run have to share: write "
+            "Runner(..., ledger=...) with a SQLiteLedger or a PostgresLedger."
+        )
+    for agent in map(find_instance, factory.toolbox):
+        if isinstance(agent, SubAgent):
+            _check_ledger(agent.runner)
+
+
 def _check_arguments(
     runner: object, heartbeat: object, attempts: object, max_bytes: object, tool_queues: Mapping[str, str]
 ) -> None:
@@ -140,11 +164,7 @@ def _check_arguments(
         raise DefinitionError(
             "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
         )
-    if runner._factory.options.get("undo_on_failure"):
-        raise DefinitionError(
-            "undo_on_failure= undoes a run in the process that it fails in, and a durable run has none: leave it out. "
-            "runner.undo(result.state.run_id) undoes one by its ledger."
-        )
+    _check_ledger(runner._factory)
     if not is_number(heartbeat) or heartbeat < 1:
         raise ValueError(f"heartbeat={heartbeat!r} must be a number of seconds, at least 1.")
     if not is_whole(attempts, 1) or not is_whole(max_bytes, 1000):

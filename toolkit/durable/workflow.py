@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -15,7 +16,13 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    is_cancelled_exception,
+)
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
@@ -34,6 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.control import MessageQueue
     from toolkit._runner.conversation import (
         CANCELLED_TEXT,
+        UNDONE_REASONS,
         CallModel,
         Conversation,
         Finished,
@@ -45,7 +53,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
     from toolkit._runner.state import RunState
     from toolkit.errors import TimedOut, ToolkitError
-    from toolkit.events import FinishReason, PendingApproval
+    from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
 
 # Seconds between two looks for a worker with the tools of the run.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
@@ -100,15 +108,15 @@ class RunWorkflow:
         plan, conversation = await self._open(given)
         self._conversation = conversation
         try:
-            output, reason = await self._drive(plan, conversation)
-        except asyncio.CancelledError:
-            self._record_results(conversation)
-            conversation.end("cancelled")
-            output, reason = conversation.text, "cancelled"
-        except _Halted as halted:
-            self._record_results(conversation)
-            output, reason = str(halted), "halted"
-            conversation.end("halted", output=output)
+            output, reason = await self._run_to_end(plan, conversation)
+        except (ToolkitError, FailureError) as error:
+            if plan.undoes:
+                with suppress(ActivityError):
+                    await self._undo(plan)
+            raise _fail(error, conversation.state) from error
+        undos = await self._undo(plan) if plan.undoes and reason in UNDONE_REASONS else ()
+        if given.question.session and not undos:
+            await self._remember(plan, conversation)
         return wire.RunOutcome(
             state=conversation.state.to_json(),
             output=output,
@@ -116,7 +124,36 @@ class RunWorkflow:
             model=plan.model,
             unread=[message.text for message in self._queue.close()],
             decided=[*self._decided.values()],
+            undos=undos,
         )
+
+    async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, FinishReason]:
+        """Run until there is an answer, a hook gives one, or the run is cancelled."""
+        try:
+            return await self._drive(plan, conversation)
+        except asyncio.CancelledError:
+            self._record_results(conversation)
+            conversation.end("cancelled")
+            return conversation.text, "cancelled"
+        except _Halted as halted:
+            self._record_results(conversation)
+            conversation.end("halted", output=str(halted))
+            return str(halted), "halted"
+
+    async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
+        given = self._given
+        step = wire.UndoStep(run_id=given.run_id, path=given.path, runs_above=given.runs_above)
+        undos: Sequence[Mapping[str, Any]] = await self._execute(wire.UNDO, step, plan)
+        return undos
+
+    async def _remember(self, plan: wire.Plan, conversation: Conversation) -> None:
+        given = self._given
+        messages = [message_to_dict(message) for message in conversation.state.messages[given.first :]]
+        step = wire.RememberStep(session=given.question.session, messages=messages, after=given.earlier)
+        try:
+            await self._execute(wire.REMEMBER, step, plan)
+        except ActivityError as error:
+            raise _translate(error) from error
 
     @workflow.signal(name=wire.STEER)
     def steer(self, text: str) -> None:
@@ -189,6 +226,7 @@ class RunWorkflow:
                 retry_policy=OPEN_RETRY,
             )
             plan, state = opened.plan, opened.state
+            self._given = replace(given, earlier=opened.earlier, first=opened.first)
         queue, self._queue = self._queue, MessageQueue("all" if plan.queue == "all" else "one")
         for add, texts in zip((self._queue.steer, self._queue.follow_up), _drain(queue)):
             for text in texts:
@@ -210,8 +248,22 @@ class RunWorkflow:
                 case Paused():
                     await self._wait_for_decision(conversation)
                 case Finished() as end:
-                    if not conversation.read_messages(queue):
+                    fault = await self._check_answer(end, plan)
+                    if fault:
+                        conversation.reject_answer(*fault)
+                    elif not conversation.read_messages(queue):
                         return end.output, end.reason
+
+    async def _check_answer(self, end: Finished, plan: wire.Plan) -> Sequence[str]:
+        """Return why an answer is not of its type, and what the model is to do; nothing if it is."""
+        if not plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
+            return ()
+        try:
+            step = wire.CheckStep(text=end.output, path=self._given.path)
+            fault: Sequence[str] = await self._execute(wire.CHECK, step, plan)
+        except ActivityError as error:
+            raise _translate(error) from error
+        return fault
 
     @property
     def _seconds(self) -> float:
@@ -459,7 +511,7 @@ class RunWorkflow:
         workflow.continue_as_new(
             replace(
                 self._given,
-                question=wire.Question(prompt=""),
+                question=wire.Question(prompt="", session=self._given.question.session),
                 plan=plan,
                 state=conversation.state.to_json(),
                 spent=self._seconds,
@@ -470,13 +522,22 @@ class RunWorkflow:
         )
 
 
+def _fail(error: ToolkitError | FailureError, state: RunState) -> ApplicationError:
+    """Make the failure of a run; the run above it reads what it has used."""
+    kind, text = type(error).__name__, str(error)
+    if isinstance(error, ApplicationError):
+        kind, text = error.type or "RunError", error.message
+    used = {"usage": vars(state.usage), "calls_by_tool": dict(state.calls_by_tool)}
+    return ApplicationError(text, used, type=kind, non_retryable=True)
+
+
 def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
     """Translate the failure of a sub-agent's run: an error that the model above reads, unless it ends that run, too."""
     if not isinstance(cause := error.cause, ApplicationError):
         return _ChildEnd(wire.ChildAnswer(error=str(cause)))
     if cause.type == "FatalError":
         raise ApplicationError(cause.message, type="FatalError", non_retryable=True) from error
-    return _ChildEnd(wire.ChildAnswer(error=cause.message))
+    return _ChildEnd(wire.ChildAnswer(error=cause.message), **(cause.details[0] if cause.details else {}))
 
 
 def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:

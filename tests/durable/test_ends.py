@@ -1,0 +1,158 @@
+"""Ends of durable runs: what fails is undone, and what was said is remembered, each in a step of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from tests.durable.support import Durable
+from toolkit import Decision, ModelError, Runner, Session, SQLiteLedger, SQLiteSession, tool
+from toolkit.errors import ConversationError, DefinitionError
+from toolkit.testing import ScriptedModel, call
+
+
+class Hotel:
+    """Bookings, and those that are undone."""
+
+    def __init__(self) -> None:
+        self.undone: list[int] = []
+        self.has_begun = asyncio.Event()
+
+    def make(self, folder: Path, *script: Any, **options: Any) -> Runner:
+        """A runner that books by itself and by a sub-agent, and undoes both."""
+
+        @tool(effect="write", undo=lambda booking: self.undone.append(booking))
+        def book(n: int) -> int:
+            """Book."""
+            return n * 10
+
+        @tool(effect="write")
+        async def wait() -> str:
+            """Wait."""
+            self.has_begun.set()
+            await asyncio.sleep(60)
+            return "waited"
+
+        inner = Runner([book], model=ScriptedModel([call("book", n=2), "Booked."]))
+        first: list[Any] = [[call("book", n=1), call("ask_inner", query="Book 2.")], *script]
+        return Runner(
+            [book, wait, inner.as_tool("ask_inner", "bookings")],
+            model=ScriptedModel(first),
+            ledger=SQLiteLedger(folder / "calls.db"),
+            undo_on_failure=True,
+            **options,
+        )
+
+
+def test_undo_of_a_run_that_fails(durable: Durable, tmp_path: Path) -> None:
+    """The calls of a run and of its sub-agents are undone before it fails."""
+    hotel = Hotel()
+
+    with pytest.raises(ModelError, match="No such model"):
+        asyncio.run(durable.run(hotel.make(tmp_path, ModelError("No such model.", 404))))
+
+    assert [20, 10] == hotel.undone
+
+
+def test_undo_of_a_run_that_is_stopped(durable: Durable, tmp_path: Path) -> None:
+    """Where an approver stops the run, its result has what became of its calls; without a failure nothing is undone."""
+
+    def approve(request: Any) -> Decision | bool:
+        return Decision.stop("Enough.") if request.name == "wait" else True
+
+    hotel = Hotel()
+    result = asyncio.run(durable.run(hotel.make(tmp_path, call("wait"), approve=approve)))
+    finished = asyncio.run(Durable(durable.address).run(hotel.make(tmp_path, "Done.")))
+
+    assert ("stopped", [("undone", "book"), ("undone", "book")], [20, 10]) == (
+        result.finish_reason,
+        [(each.outcome, each.call.name) for each in result.undos],
+        hotel.undone,
+    )
+    assert ("stop", ()) == (finished.finish_reason, finished.undos)
+
+
+def test_undo_of_a_run_that_is_cancelled(durable: Durable, tmp_path: Path) -> None:
+    """Where it is cancelled, the run ends once its calls are undone."""
+
+    async def go() -> Any:
+        hotel = Hotel()
+        async with await durable.worker(runner := hotel.make(tmp_path, call("wait"))):
+            run = await (await durable.runs(runner)).start("Go.")
+            await hotel.has_begun.wait()
+            await run.cancel()
+            return (await run.result()), hotel.undone
+
+    result, undone = asyncio.run(go())
+
+    assert ("cancelled", ["undone", "undone"], [20, 10]) == (
+        result.finish_reason,
+        [each.outcome for each in result.undos],
+        undone,
+    )
+
+
+def test_sessions(durable: Durable, tmp_path: Path) -> None:
+    """A run goes on from the session of a name, and adds its messages; another session knows nothing of them."""
+
+    async def go() -> Any:
+        answers = ScriptedModel(lambda request: f"{len(request.messages)} messages")
+        runner = Runner(model=answers, instructions="Count.")
+        async with await durable.worker(runner, sessions=lambda name: SQLiteSession(tmp_path / "chats.db", name)):
+            runs = await durable.runs(runner)
+            first, second = [await runs.run(prompt, session="anna") for prompt in ("One.", "Two.")]
+            other = await runs.run("One.", session="ben")
+            with pytest.raises(TypeError, match="give one of them"):
+                await runs.start("Three.", session="anna", messages=first.messages)
+            return [first.output, second.output, other.output]
+
+    assert ["2 messages", "4 messages", "2 messages"] == asyncio.run(go())
+    texts = [getattr(each, "text", "") for each in SQLiteSession(tmp_path / "chats.db", "anna").messages]
+    assert ["One.", "2 messages", "Two.", "4 messages"] == texts
+
+
+class LossySession(Session):
+    """Loses the connection once after it has added messages."""
+
+    def extend(self, messages: Sequence[Any], *, after: int | None = None) -> None:
+        super().extend(messages, after=after)
+        if after == 0:
+            raise ApplicationError("The worker is gone.")
+
+
+def test_a_session_is_added_to_once(durable: Durable) -> None:
+    """A step that is tried again adds no message twice."""
+    sessions = {"anna": LossySession()}
+
+    async def go() -> None:
+        runner = Runner(model=ScriptedModel(["Hello."]))
+        async with await durable.worker(runner, sessions=sessions.__getitem__):
+            await (await durable.runs(runner)).run("Hi.", session="anna")
+
+    asyncio.run(go())
+
+    assert ["Hi.", "Hello."] == [getattr(each, "text", "") for each in sessions["anna"].messages]
+
+
+def test_sessions_that_do_not_fit(durable: Durable) -> None:
+    """A session that another run has changed, and one that no worker opens, are errors of the run."""
+    session = Session()
+
+    def answer(request: Any) -> str:
+        session.extend(Session([{"role": "user", "content": "Me, too."}]).messages)
+        return "Hello."
+
+    async def run(**options: Any) -> None:
+        own, runner = Durable(durable.address), Runner(model=ScriptedModel(answer))
+        async with await own.worker(runner, **options):
+            await (await own.runs(runner)).run("Hi.", session="anna")
+
+    with pytest.raises(ConversationError, match="another run has changed it"):
+        asyncio.run(run(sessions=lambda name: session))
+    with pytest.raises(DefinitionError, match="Worker\\(sessions="):
+        asyncio.run(run())

@@ -1,0 +1,189 @@
+"""One call of a durable run: its gates, its ledger, the run of a sub-agent, and what the workflow gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from temporalio import activity
+
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
+from toolkit._messages import ToolCall, ToolMessage, Usage, message_to_dict
+from toolkit._runner.output import build_output
+from toolkit._runner.result import RunResult
+from toolkit._runner.run import Run
+from toolkit._runner.state import RunState
+from toolkit._runner.sub_agent import FAILED, SubAgent
+from toolkit._runner.tool_calls import ParentCall, ToolCaller, parent_call
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.tool import find_instance
+from toolkit.durable import wire
+from toolkit.errors import Failed
+from toolkit.events import REASONS_WITHOUT_ANSWER, Event, ToolCallFinished, ToolCallStarted
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """An approver of a run above, for a call that the client has approved: that is its answer where it would defer."""
+
+    approver: Approver
+    call_id: str
+
+    def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        verdict = self.approver(request)
+        if request.call.id != self.call_id:
+            return verdict
+        return self._wait(verdict) if isinstance(verdict, Awaitable) else self._decide(verdict)
+
+    async def _wait(self, verdict: Awaitable[Verdict]) -> Verdict:
+        return self._decide(await verdict)
+
+    def _decide(self, verdict: Verdict) -> Verdict:
+        return True if isinstance(verdict, Decision) and verdict.refusal == "defer" else verdict
+
+
+class Hold:
+    """Holds a call that has passed its gates, so that it does not run.
+
+    Attributes:
+        request: The call as it has passed; None before.
+    """
+
+    request: ApprovalRequest | None = None
+
+    def __call__(self, request: ApprovalRequest) -> None:
+        """Take the call."""
+        self.request = request
+
+    @property
+    def task(self) -> str | None:
+        """The task, where the call is that of a sub-agent."""
+        agent = self.request and find_agent(self.request.tool)
+        return agent.get_task(self.request.arguments) if agent and self.request else None
+
+    def select(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return what hooks see of the step: a call that has passed starts later, but for that of a sub-agent."""
+        if self.request is None:
+            return events
+        return [event for event in events if self.task is not None and isinstance(event, ToolCallStarted)]
+
+
+def find_agent(made: AnyTool) -> SubAgent | None:
+    """Return the sub-agent that a tool runs, if that may be a workflow of its own."""
+    agent = find_instance(made)
+    return agent if isinstance(agent, SubAgent) and agent.may_delegate else None
+
+
+def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) -> Any:
+    """Return the answer of a sub-agent that ran as a workflow of its own.
+
+    Raises:
+        Failed: It has failed.
+    """
+    if answer.error:
+        raise Failed(FAILED.format(answer.error))
+    output: Any = answer.output
+    if agent.output_type is not str:
+        has_answer = answer.finish_reason not in (*REASONS_WITHOUT_ANSWER, "halted")
+        output = build_output(agent.output_type).parse(output) if has_answer else None
+    return agent.get_answer(
+        RunResult(
+            output=output,
+            finish_reason=answer.finish_reason,
+            messages=(),
+            calls=(),
+            usage=Usage(),
+            model="",
+            state=parent.caller.conversation.state,
+        )
+    )
+
+
+def make_dispatcher(
+    caller: ToolCaller, call: ToolCall, step: wire.CallStep, hold: Hold | None, *, has_ledger: bool
+) -> Dispatcher:
+    """Make what stands before the call of a step.
+
+    Args:
+        caller: Executes the calls of the run.
+        call: The call.
+        step: The step.
+        hold: Holds the call, so that it does not run.
+        has_ledger: Whether the run's own runner has a ledger; else the one above may have one, for `undo`.
+    """
+    dispatcher, made = caller.dispatcher, caller.tools.get(call.name)
+    dispatcher.foreign.update(step.foreign)
+    gates = dispatcher.approvers
+    if step.decision is not None:
+        gates = (gates[0], *[_Decided(gate, call.id) for gate in gates[1:]])
+    parent = None if has_ledger else parent_call.get()
+    recorder = parent.caller if parent else caller
+    # The calls of a sub-agent that runs elsewhere are recorded there.
+    is_elsewhere = made is not None and find_agent(made) is not None and bool(hold or step.answer)
+    ledger = None if is_elsewhere else share_ledger(recorder.dispatcher)
+    is_recorded = ledger is not None and (has_ledger or (made is not None and made.settings.undo is not None))
+    is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
+    return replace(
+        dispatcher,
+        approvers=gates,
+        ledger=ledger if has_ledger else None,
+        undo_ledger=ledger,
+        runs_above=(*recorder.dispatcher.runs_above, recorder.conversation.run_id) if parent else (),
+        suspects=(call.id,) if is_suspect else (),
+        available=caller.available if step.available is None else frozenset(step.available),
+        overflow=None,  # what is cut from a result is lost: another worker may be asked for it
+        hold=hold,
+        passed=step.passed,
+    )
+
+
+def make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wire.CallOutcome:
+    """Make the outcome of a step, by what the run was before."""
+    state = run.conversation.state
+    usage = subtract(state.usage, before.usage)
+    if state.pending:
+        (waiting,) = state.pending
+        return wire.CallOutcome(pending=asdict(waiting), usage=usage)
+    message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
+    whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
+    return wire.CallOutcome(
+        message=message_to_dict(message),
+        is_stopped=state.finish_reason == "stopped",
+        output=whole or "" if state.finish_reason == "stop" else None,
+        usage=usage,
+        calls_by_tool={
+            name: count - before.calls_by_tool.get(name, 0)
+            for name, count in state.calls_by_tool.items()
+            if count > before.calls_by_tool.get(name, 0)
+        },
+    )
+
+
+@dataclass
+class StepLedger:
+    """The ledger of one step; one that is broken off, as its worker is shut down, has no result and may run again."""
+
+    ledger: Ledger
+    is_broken_off: bool = False
+
+    def write(self, entry: LedgerEntry) -> bool:
+        """Store an entry, unless it is the end of a step that was broken off."""
+        return not (self.is_broken_off and entry.stage == "finished") and self.ledger.write(entry)
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+        """Return the entries of a run, or of one of its calls."""
+        return self.ledger.read(run_id, call_id)
+
+
+def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
+    """Return the ledger of a run for one step; None where it is in the memory of this worker alone."""
+    ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
+    return None if ledger is None or isinstance(ledger, RecentLedger) else StepLedger(ledger)
+
+
+def subtract(after: Usage, before: Usage) -> dict[str, int]:
+    """Return what was used between two times."""
+    return {name: count - vars(before)[name] for name, count in vars(after).items()}
