@@ -20,21 +20,21 @@ def discard(*_: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext(Generic[Deps]):
-    """The call's view of its run, passed to every parameter annotated `ToolContext`.
+    """The context of one call: the application's objects, ids, progress and cancellation.
 
-    Such a parameter is not part of the schema, and the model never fills it in.
+    Annotate a parameter with `ToolContext` to get it. The parameter is not part of the schema.
 
     Attributes:
         deps: The object that the application passed to the run: a database, a user, a client.
-        run_id: Id of the run; empty without one.
+        run_id: Id of the run. Empty without a run.
         call_id: Id of the call, unique in the run.
         provider_call_id: The provider's id of the call.
-        tool_name: The name by which the model called.
+        tool_name: The name of the tool, as the model wrote it.
         iteration: Turn of the run, counted from 0.
         attempt: Attempt of the call, counted from 0.
-        shared: Values shared by the calls of the run, as far as this call may see them: copies, by dotted path.
-        cancellation: Cancels the call, from any thread or at its deadline.
-        emit: Receives the arguments of `progress` and `update`; tools call those.
+        shared: Copies of the shared values that this call may read, by dotted path.
+        cancellation: The object that cancels the call, from any thread or at its deadline.
+        emit: A function that gets the arguments of `progress` and `update`. Call these instead.
     """
 
     deps: Deps = field(repr=False)
@@ -50,7 +50,7 @@ class ToolContext(Generic[Deps]):
 
     @property
     def cancelled(self) -> bool:
-        """True once the call should end: the run was cancelled, left or failed, or the deadline has passed."""
+        """Whether the call should end: the run was cancelled, closed or failed, or the deadline has passed."""
         return bool(self.cancellation)
 
     @property
@@ -60,23 +60,23 @@ class ToolContext(Generic[Deps]):
 
     @staticmethod
     def current() -> ToolContext[Any] | None:
-        """Return the context of the call whose function runs here, for helpers that it calls; None outside of a call.
+        """Return the context of the current call, for helper functions. None outside of a call.
 
-        Threads that the function starts itself have it if they run in a copy of its context (see `contextvars`).
+        In threads that you start yourself, run the helper in a copy of the context (see `contextvars`).
         """
         return current_context.get()
 
     def progress(self, text: str) -> None:
-        """Report progress as text, for users: the model never sees it. Safe from any thread."""
+        """Report progress as text for users. The model does not see it. Works on any thread."""
         self.emit(str(text), None)
 
     def update(self, partial: Any) -> None:
-        """Report the whole result so far, for users: the model never sees it. Safe from any thread."""
+        """Report the result so far for users. The model does not see it. Works on any thread."""
         self.emit(None, partial)
 
     @property
     def idempotency_key(self) -> str:
-        """A key of 32 hexadecimal digits, the same for every attempt of one call; empty without a run."""
+        """A key of 32 hexadecimal digits, equal for all attempts of one call. Empty without a run."""
         if not self.run_id:
             return ""
         import hashlib  # takes longer to load than this module, and few tools ask for the key

@@ -60,28 +60,25 @@ HINT = " Pass approve=..., such as approve=Console()."
 
 @check_methods(dict.fromkeys(("format", "provider", "api"), "Write dialect=..."))
 class Toolbox:
-    """Tools by name. A plain function that is added becomes a tool; an object adds its methods decorated with `@tool`.
+    """Tools by name. Add tools, plain functions, and objects with methods that are decorated with `@tool`.
 
-    An object with `name`, `parameters` (a JSON Schema) and `execute` is one tool, as `Tool.from_schema` makes it. It
-    may have `title`, `description`, `effect`, `authorize` and `approve`.
+    An object with `name`, `parameters` (a JSON Schema) and a method `execute` is one tool. It may also have `title`,
+    `description`, `effect`, `authorize` and `approve`.
 
-    A toolbox is iterable, and `box["name"]`, `"name" in box`, `len(box)` and `box | other` work. The tools that it
-    returns have the handlers that execute them now: see `bind`.
+    You can iterate over a toolbox, and use `box["name"]`, `"name" in box`, `len(box)` and `box | other`.
 
     Args:
-        tools: Tools, functions, objects, and sources such as `toolkit.sources.mcp.MCP`, whose changes are taken over
-            when a run starts.
-        strict: Whether providers are to enforce the schemas of tools that have no `strict` of their own, where that is
-            lossless.
-        references: Whether calls may refer to the results of other calls: `_outputPath` stores a result under a path,
-            and an argument `†path` stands for it.
-        check_output: Whether what a tool returns must be of its declared type, by its return annotation or its schema.
-            If it is not, the call fails. If it is, `result.value` is of that type, whatever function executes the tool.
-        defaults: Options of `@tool` about execution, gates and `relay`, for each tool that has no other value of them
-            than the usual one: `defaults={"timeout": 30, "retries": 2}`. Retries are for tools that may be repeated.
+        tools: Tools, functions, objects, and sources such as `toolkit.sources.mcp.MCP`.
+        strict: Whether providers enforce the schemas, if nothing is lost by that. For tools without their own `strict`.
+        references: Whether a call may use the result of another one: `_outputPath` stores a result under a path, and an
+            argument `†path` is replaced by it.
+        check_output: Whether to validate return values by the return annotation or the schema. A value that is not
+            valid makes the call fail. Others are converted to the declared type.
+        defaults: Options of `@tool` for tools that do not set them, such as `{"timeout": 30, "retries": 2}`: those
+            about execution and gates, and `relay`. Retries apply only to tools that may be repeated.
 
     Attributes:
-        bindings: The functions that are bound by `bind`, choices between them, and modules.
+        bindings: The functions that are bound with `bind`, the choices between them, and modules.
 
     Raises:
         DuplicateToolError: Two tools have one name.
@@ -125,7 +122,7 @@ class Toolbox:
 
     @classmethod
     def from_object(cls, instance: object, prefix: str = "") -> Self:
-        """Collect an object's methods that are decorated with `@tool`, bound to the object.
+        """Make a toolbox from the methods of an object that are decorated with `@tool`.
 
         Args:
             instance: An instance, not a class.
@@ -152,16 +149,16 @@ class Toolbox:
         return tuple(self.bindings._tools)
 
     def add(self, *tools: Addable, replace: bool = False) -> None:
-        """Add all of these tools, or none if one is refused.
+        """Add tools. If one of them is refused, none is added.
 
         Args:
             *tools: As for the constructor.
-            replace: Whether a tool whose name is taken takes the other one's place. In a notebook or a Python prompt
-                a function that is defined again does so anyway.
+            replace: Whether a tool may replace one of the same name. In a notebook or a Python prompt a function that
+                is defined again always does.
 
         Raises:
-            DuplicateToolError: A name is taken; the message names the kind and source of both.
-            DefinitionError: One cannot be a tool, or is a method without its instance.
+            DuplicateToolError: There is a tool of this name. The message names both.
+            DefinitionError: One of them cannot be a tool, or is a method without its instance.
         """
         parts = [(item, item.current_tools() if is_source(item) else (item,)) for item in tools]
         taken = [self._make_tools(listed) for _, listed in parts]
@@ -191,7 +188,7 @@ class Toolbox:
             self.bindings._tools = {**self.bindings._tools, **given}
 
     def remove(self, *names: str) -> None:
-        """Remove all of these tools, or none if one is missing.
+        """Remove tools. If one of them is missing, none is removed.
 
         Raises:
             ToolNotFoundError: There is no tool of this name.
@@ -201,26 +198,26 @@ class Toolbox:
             self.bindings._tools = {name: made for name, made in self.bindings._tools.items() if name not in removed}
 
     def get(self, name: str) -> AnyTool | None:
-        """Return a tool; None where there is none of this name."""
+        """Return a tool, or None if there is none of this name."""
         return self.bindings._compose().get(name)
 
     def prefixed(self, prefix: str) -> Self:
-        """Copy the toolbox with longer names; a name over 64 characters is shortened and ends in a hash of itself.
+        """Copy the toolbox with a prefix before each name. A name over 64 characters is cut and ends in a hash.
 
-        The copy has the tools of this moment: those that a source adds later are not in it.
+        Tools that a source adds later are not in the copy.
         """
         tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
         return self._with((made.with_name(names[name]) for name, made in tools.items()), self.bindings._rename(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
-        """Copy the toolbox with the tools of this moment for which `keep` returns True."""
+        """Copy the toolbox with the tools for which `keep` returns True."""
         return self._with((self.bindings._tools[made.name] for made in self if keep(made)), self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
-        """Return the tools as they are executed now, by name; later changes of the toolbox do not reach it.
+        """Return the current tools by name, with the functions that execute them. Later changes are not included.
 
-        It is the same mapping until something changes. Takes over what has changed in the sources.
+        The mapping stays the same until something changes. Changes of sources are read first.
         """
         with table_lock:
             for place, (source, known, old) in enumerate(self._sources):
@@ -236,15 +233,15 @@ class Toolbox:
     @overload
     def bind(self, name: str, function: Callable[..., Any]) -> None: ...
     def bind(self, name: str, function: Any = Parameter.empty) -> Any:
-        """Bind the function that executes a tool, before or after the tool is added; also `@box.bind("weather")`.
+        """Bind the function that executes a tool, before or after the tool is added. Also as `@box.bind("weather")`.
 
-        The function takes the tool's parameters by their names, or, by a single parameter of another name, all of them
-        as one; a parameter annotated ToolContext gets the context. Three parameters of other names get the arguments as
-        one, the tool and the context. Values are converted to the annotated types, and the tool's defaults are filled
-        in. A function that was bound under the name before is replaced, from the next call or run on.
+        The function gets the tool's parameters by their names. A single parameter of another name gets all of them as
+        one object; three such parameters get this object, the tool and the context. A parameter annotated ToolContext
+        gets the context. Values are converted to the annotated types, and defaults are filled in. A function that was
+        bound before is replaced from the next call or run on.
 
         Args:
-            name: The tool's name; or any other name, which a tool's `activity` or `box.bindings.choose` refers to.
+            name: The name of the tool, or another name for a tool's `activity` or `box.bindings.choose`.
             function: Sync or async.
 
         Raises:
@@ -268,11 +265,10 @@ class Toolbox:
         self.bindings._unbind(name)
 
     def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
-        """Replace the function that executes a tool inside a `with` block, for a test for example.
+        """Replace the function that executes a tool inside a `with` block, for example in a test.
 
-        It holds for the thread or task that enters the block, and for the calls, runs, tasks and `asyncio.to_thread`
-        that start inside it; other threads and tasks are not affected. Nor is a `threading.Thread` that is started
-        there, unless Python hands the context on.
+        It holds for the thread or task that enters the block, and for calls, runs, tasks and `asyncio.to_thread` that
+        start inside it. Other threads and tasks are not affected, nor is a `threading.Thread` that starts inside it.
 
         Args:
             name: A tool's name, or that of a bound function.
@@ -284,12 +280,12 @@ class Toolbox:
         return self.bindings._override(name, function)
 
     def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
-        """Render the tools as a provider takes them. The schemas are cached: read them, do not change them.
+        """Return the schemas of the tools for a provider. They are cached, so do not change them.
 
         Args:
             dialect: "chat", "responses", "anthropic", "gemini", "mcp", "minimal" or "calls".
-            strict: Whether the provider is to enforce the schemas. By default the toolbox's own setting, or else False.
-                Arguments then come back in the strict form, which `answer` reads.
+            strict: Whether the provider enforces the schemas. By default the toolbox's setting, or else False. The
+                model then writes arguments in the strict form; `answer` with the same `strict` reads it.
 
         Raises:
             ValueError: There is no such dialect.
@@ -305,7 +301,7 @@ class Toolbox:
         return list(cache[key])
 
     def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
-        """Measure the schemas that `schemas` renders: bytes of JSON in UTF-8, by tool; about four are a token.
+        """Return the size of each schema, in bytes of JSON. A token is about four bytes.
 
         Args:
             dialect: As for `schemas`.
@@ -319,23 +315,22 @@ class Toolbox:
         return {name: len(to_json(schema)) for name, schema in zip(self.names, rendered)}
 
     def check(self, dialect: DialectName = "chat") -> CheckReport:
-        """Report what a model or its provider may fail at: names, missing descriptions, size, unbound tools."""
+        """Report problems that a model or a provider may have: names, missing descriptions, size, unbound tools."""
         return check_tools(self, self._dialect(dialect), self.bindings)
 
     def lock(self, path: str | os.PathLike[str], *, update: bool = False) -> None:
-        """Check the tools against their definitions in a file, or write them there.
+        """Compare the tools with their definitions in a file, or write the file.
 
-        A definition is all that a model sees of a tool, its effect and its source. Keep the file with the program: a
-        change of an own tool that breaks what models have learnt is then seen in a test, and one of a tool from
-        elsewhere before it is called.
+        A definition is everything that a model sees of a tool, its effect and its source. Commit the file and call
+        `lock` in a test, to notice changes of your own tools and of tools from servers.
 
         Args:
             path: The file, such as "tools.lock.json".
-            update: Whether to write the file instead: the first time, and where a difference is right.
+            update: Whether to write the file: the first time, and when the differences are correct.
 
         Raises:
-            DefinitionError: The tools differ; the message has one line for each difference. Or there is no such file,
-                or it is not a lock.
+            DefinitionError: The tools differ: the message has a line for each difference. Or the file does not exist,
+                or is not a lock.
             OSError: The file cannot be read or written.
         """
         from toolkit._tools.definitions import check_lock
@@ -343,9 +338,9 @@ class Toolbox:
         check_lock(path, self, update=update)
 
     def fingerprint(self) -> Fingerprint:
-        """Make digests of the tools and of this toolbox's settings, by which two processes can be compared.
+        """Make digests of the tools and of this toolbox's settings, to compare two processes.
 
-        Of a sub-agent it has the declaration alone; `Runner.fingerprint` has its tools, too.
+        Of a sub-agent only the declaration is included. `Runner.fingerprint` includes its tools, too.
 
         Raises:
             DefinitionError: A tool cannot be described to a model.
@@ -365,18 +360,18 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> list[dict[str, Any]]:
-        """Execute the calls in a provider's reply, all at the same time, for a loop of your own.
+        """Execute the calls in a provider's reply at the same time, for your own loop.
 
         Args:
-            reply: The response object of the provider's client, or the same as plain data.
+            reply: The response object of the provider's client, or the same data as a dict.
             dialect: As for `schemas`.
             strict: As for `schemas`.
             context: The value of parameters annotated ToolContext.
             approve: As for `call`.
-            shared: As for `call_many`; one SharedValues for all replies passes the results of each on to the next.
+            shared: As for `call_many`. Pass the same SharedValues for all replies to keep stored results.
 
         Returns:
-            The messages that answer the calls, one for each; none where there are no calls.
+            The messages that answer the calls. An empty list if there are no calls.
 
         Raises:
             ValueError: The reply has no calls in this dialect, but in another.
@@ -394,7 +389,7 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> list[dict[str, Any]]:
-        """Execute the calls in a provider's reply in the running event loop: see `answer`."""
+        """Do what `answer` does, in the running event loop."""
         parallel = _make_parallel(self._make_dispatcher(approve), context, AsyncBackend(), shared)
         return await self._answer(reply, self._dialect(dialect, strict=strict), parallel)
 
@@ -407,14 +402,13 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> ToolResult:
-        """Execute one call by the tool's name; a failure of the tool is a result, not an exception.
+        """Execute one call by the tool's name. Errors of the tool are returned as a result, not raised.
 
         Args:
             name: The tool's name, as the model wrote it.
             arguments: JSON text as the model wrote it, or an object.
             context: The value of a parameter annotated ToolContext.
-            approve: Asked about the call, as in a run: see `Runner`. Without it a call whose tool requires approval is
-                refused.
+            approve: An approver, as for `Runner`. Without it a call whose tool requires approval is refused.
             shared: As for `call_many`.
 
         Raises:
@@ -433,7 +427,7 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> ToolResult:
-        """Execute one call in the running event loop: see `call`. A sync tool runs in a thread of its own."""
+        """Do what `call` does, in the running event loop. A sync tool runs in its own thread."""
         own = context or ToolContext(deps=None)
         with Cancellation(parent=own.cancellation) as left:
             context = replace(own, cancellation=left)
@@ -448,22 +442,22 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> list[ToolResult]:
-        """Execute calls at the same time, and return the results that were waited for.
+        """Execute calls at the same time, and return their results.
 
-        Where the toolbox has `references`, a call waits for those whose results it refers to.
+        If the toolbox has `references`, a call waits for the calls whose results it uses.
 
         Args:
-            calls: Calls as data, such as those of `toolkit.calls.parse_calls`; the same one may stand there twice.
+            calls: Calls, such as those of `toolkit.calls.parse_calls`. A call may occur twice.
             context: The value of parameters annotated ToolContext.
-            wait: "all" waits for every call. "success" waits for the first that succeeds, "first" for the first that
-                ends, failed or not; both cancel the other calls then.
+            wait: "all" waits for every call. "success" waits for the first call that succeeds, "first" for the first
+                call that ends. Both then cancel the other calls.
             approve: As for `call`.
-            shared: Values by dotted path, which calls may refer to and find in their context. In a SharedValues,
-                results are stored for later calls.
+            shared: Values by dotted path, for references and for the context. A SharedValues also stores results for
+                later calls.
 
         Returns:
-            With "all" one result for each call, in call order; failures are results, too. With "success" and "first" a
-            list of one: the result that was waited for, or an error with the reason of each call where none succeeds.
+            With "all" a result for each call, in call order; failures are results, too. With "success" and "first" a
+            list with one result: the first one, or an error with the reasons of all calls if none succeeds.
 
         Raises:
             FatalError: A tool raised it.
@@ -482,7 +476,7 @@ class Toolbox:
         approve: Approver | None = None,
         shared: Values = None,
     ) -> list[ToolResult]:
-        """Execute calls in the running event loop: see `call_many`. Sync tools run in threads of their own."""
+        """Do what `call_many` does, in the running event loop. Sync tools run in their own threads."""
         parallel = _make_parallel(self._make_dispatcher(approve, HINT), context, AsyncBackend(), shared)
         return await self._call_many(calls, wait, parallel)
 

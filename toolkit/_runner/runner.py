@@ -55,65 +55,61 @@ T = TypeVar("T", default=str)  # where nothing says what the answer has to be, i
 
 @check_methods(RUN_HINTS)
 class Runner(Controls):
-    """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
+    """A model with tools. A runner can have many runs, one after the other or at the same time.
 
-    `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them. `limits` holds the
-    limits of each run.
+    `steer` and `follow_up` need exactly one active run. `clear` and `cancel` apply to all active runs.
 
     Args:
-        toolbox: A Toolbox, or anything that a Toolbox takes. A run has the tools that it holds when the run starts;
-            see `refresh`.
-        model: The model's name at its server; or a `toolkit.models.Model`.
-        instructions: The system message of every conversation.
-        name: Name of the runner. One that has a name is a tool, `subagent_NAME`, wherever a tool may be given.
-        description: What it is good at, for the model of a runner that has it as a tool. By default its name.
-        client: `openai.OpenAI` or `openai.AsyncOpenAI`. One is created by default.
-        base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
-        api_key: The key for that server. Without `base_url` that of the environment is used.
-        api: The API of the server: "chat" (Chat Completions, which all servers have) or "responses".
-        dialect: The form in which tools are sent: "chat" or "responses", by the API (native tool calls), "minimal" (the
-            same for servers that know few keywords of JSON Schema) or "calls" (a format for the whole answer).
-        strict: Whether the server is to enforce the schemas of tools that have no `strict` of their own, where that is
-            lossless. By default the toolbox's own setting, or else True: a run reads the strict form of arguments back,
-            which the user of `Toolbox.schemas` may not, so that one's default is False.
-        request_options: Further keys of each request's body, such as `temperature`. Options of the client itself, such
-            as `timeout`, are set on the client.
-        tool_choice: "auto", "none", "required" or a tool's name. A forced call is forced in the first turn only.
-        allowed_tools: Names of the tools that may be called. OpenAI and Azure are sent the others, too, which keeps
-            their prompt caches valid; a call of one is refused.
-        max_turns: Answers of the model that may call tools; then one last answer without. Short for
-            `Limits(max_turns=...)`, 10 by default; None is no limit.
-        limits: Limits of a run.
-        max_runs: How many runs of this runner may be active at once. By default any number.
-        authorize: A function of tool, arguments and context that allows or denies a call.
+        toolbox: A Toolbox, or the tools for one. A run uses the tools that the toolbox holds when it starts; see
+            `refresh`.
+        model: The name of the model at its server, or a `toolkit.models.Model`.
+        instructions: The system prompt.
+        name: Name of the runner. With a name, you can pass the runner as a tool, `subagent_NAME`, to another runner.
+        description: Description of the runner when it is a tool. By default its name.
+        client: An `openai.OpenAI` or `openai.AsyncOpenAI`. By default one is made.
+        base_url: Address of a server with OpenAI's API, such as "http://localhost:11434/v1".
+        api_key: The key for the server. By default, without `base_url`, the key of the environment.
+        api: "chat" (Chat Completions, which all servers have) or "responses".
+        dialect: How tools are sent: "chat" or "responses" (native tool calls, the default), "minimal" (the same, for
+            servers that know few keywords of JSON Schema), or "calls" (for models without tool calling).
+        strict: Whether the server enforces the schemas, if nothing is lost by that. For tools without their own
+            `strict`. By default the toolbox's setting, or else True.
+        request_options: Further keys of each request, such as `temperature`. Set options of the client, such as
+            `timeout`, on the client.
+        tool_choice: "auto", "none", "required" or a tool's name. A call is forced in the first turn only.
+        allowed_tools: Names of the tools that may be called. Calls of others are refused. OpenAI and Azure are sent all
+            tools, so that their prompt caches stay valid.
+        max_turns: The most responses of the model with tools, 10 by default. Then the model is asked for a last answer
+            without tools. Short for `Limits(max_turns=...)`. None means no limit.
+        limits: Limits of each run: turns, calls, time, tokens, cost.
+        max_runs: The most active runs of this runner. By default without limit.
+        authorize: A function of the tool, the arguments and the context that allows or denies a call.
         approve: A function of an ApprovalRequest that approves or rejects a call; `toolkit.approvers` has some, and
             policies. By default a call that needs approval is refused.
-        approval_timeout: Seconds that an approver or an authorizer may take: less than the `max_seconds` of a run, and
-            31 days at most. By default without limit.
-        ledger: A record of the steps of calls, so that none is executed twice, such as SQLiteLedger.
-        checkpoint: A function that gets the state of a run before each of its steps and at its end, to save it, such as
+        approval_timeout: The most seconds for an approver or an authorizer: less than `max_seconds`, and up to 31 days.
+            By default without limit.
+        ledger: A record of calls, such as SQLiteLedger, so that no call is executed twice.
+        checkpoint: A function that saves the state of a run before each step and at the end, such as
             SQLiteRuns("runs.db").
         hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`, `on_event`.
-        middleware: Functions around each call with its gates, the first one outermost.
-        order: The calls of one turn that run together: "parallel", "sequential" or `batched(n)`.
-        max_parallel: How many calls run at the same time, at most.
-        early: Whether calls of tools with effect="read" start while the answer is still arriving.
-        refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
-        undo_on_failure: Whether the calls of a run are undone, as by `undo`, where it raises an exception, it or its
-            task is cancelled, or an approver stops it: `RunResult.undos`. Not where its process dies, Ctrl-C ends it
-            outside asyncio, or its stream is left early. The session gets no messages of a run that was undone.
-        format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
-            `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a
-            limit, keep their texts.
-        raise_errors: Whether an exception of a tool's function, other than a ToolError, leaves the run, once the calls
-            beside it have ended; for development.
-        max_result: Characters of one result that the model sees.
-        queue: How many messages of `steer` and of `follow_up` are read at a time: "one" or "all".
+        middleware: Functions that wrap each call and its gates. The first one is the outermost.
+        order: How the calls of one turn run: "parallel", "sequential" or `batched(n)`.
+        max_parallel: The most calls at the same time.
+        early: Whether calls of tools with `effect="read"` start while the response is still arriving.
+        refresh: When changes of the toolbox take effect: "run", in the next run, or "iteration", in the next turn.
+        undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, or is stopped by an
+            approver: see `undo` and `RunResult.undos`. Not after a crash, after Ctrl-C outside asyncio, or when a
+            stream is left early. A session gets no messages of such a run.
+        format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
+            `text`. Calls that were never passed on, such as those beyond a limit, keep their own texts.
+        raise_errors: Whether an exception of a tool's function, except ToolError, leaves the run. For development.
+        max_result: The most characters of a result that the model reads.
+        queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" or "all".
 
     Raises:
         ValueError: An option has a wrong value.
         TypeError: There is no such option, or `model` is not a model.
-        DefinitionError: One of the tools cannot be a tool, cannot be described to a model, or is called `result_read`.
+        DefinitionError: One of the tools cannot be a tool, has no schema, or is called `result_read`.
 
     Examples:
         >>> from toolkit.testing import ScriptedModel, call
@@ -145,38 +141,37 @@ class Runner(Controls):
     def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
     @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
-        """Call the model and execute its tool calls until it has an answer.
+        """Send a prompt to the model, and execute its tool calls until it has an answer.
 
-        Works in a script and inside a running event loop. A single call of a turn runs on the caller's thread. An
-        exception that leaves `run`, KeyboardInterrupt included, has the RunResult so far as its `result`.
+        Works in a script, in a notebook, and inside a running event loop. An exception that leaves `run`, also
+        KeyboardInterrupt, has the RunResult so far as its `result`.
 
         Args:
-            prompt: The user's message: text; or a list of texts, `Path`s of images, PDFs and text files, `Image`s,
-                `File`s, pictures of PIL, figures of Matplotlib or Plotly, tables of pandas or polars. Or the state of a
+            prompt: The user's message: a text, or a list of texts, `Image`s, `File`s, `Path`s of images, PDFs and text
+                files, PIL images, figures of Matplotlib or Plotly, and tables of pandas or polars. Or the state of a
                 run, to resume it.
-            messages: The conversation so far: the messages of another result, or a history in OpenAI's form. A broken
-                history is repaired.
-            session: The conversation so far, to which the run adds its messages when it ends: Session or SQLiteSession.
-            deps: Given to tools as `ToolContext.deps`.
-            output_type: The type of the answer: anything that pydantic validates, such as a model, a dataclass or
-                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text.
-            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision.
-            shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
-                toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
-                several runs can share it.
-            allowed_tools: As for the Runner, in place of its own; part of the state.
+            messages: The conversation so far: the messages of a result, or a history in OpenAI's form. A broken history
+                is repaired.
+            session: A Session or SQLiteSession with the conversation so far. The run adds its messages when it ends.
+            deps: Any object for the tools, which read it as `ToolContext.deps`.
+            output_type: The type of the answer: any type that pydantic can validate, such as a model, a dataclass or
+                `list[int]`, or a JSON Schema for plain data. `str` means any text.
+            decisions: With a state: the decisions on its pending calls, by call id: True, False or a Decision.
+            shared: Values by dotted path, which tools read as `ToolContext.shared`. Calls may refer to them if the
+                toolbox has `references`. Several runs can share a SharedValues.
+            allowed_tools: As for the Runner, in place of its own. Part of the state.
 
         Raises:
             DefinitionError: `output_type` has no JSON form.
-            ModelError: The model's server failed, or did not answer in time.
+            ModelError: The server failed, or did not answer in time.
             NoModelError: No model is configured.
-            LimitError: A limit was reached, with `on_limit="raise"`.
+            LimitError: A limit was reached, and `on_limit` is "raise".
             BusyError: The runner has `max_runs` active runs.
             ApprovalError: A decision is for a call that does not wait.
             ConversationError: Another run has changed the session meanwhile; `error.result` is the result.
             FatalError: A tool raised it.
-            TypeError: A tool takes `ToolContext[X]`, and there are no such deps.
-            RunError: The model gave no answer of the `output_type` within `output_retries`.
+            TypeError: A tool takes `ToolContext[X]`, and `deps` is missing or of another type.
+            RunError: The model gave no valid answer of the `output_type` within `max_output_retries`.
         """
         return run_sync(
             self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given)).finish(SyncBackend())
@@ -192,7 +187,7 @@ class Runner(Controls):
     async def arun(
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
-        """Do what `run` does, in the running event loop; sync tools run on threads."""
+        """Do what `run` does, in the running event loop. Sync tools run on threads."""
         return await self._factory.create(RunRequest(prompt=prompt, output_type=output_type, **given)).finish(
             AsyncBackend()
         )
@@ -205,7 +200,7 @@ class Runner(Controls):
     def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
     @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
-        """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
+        """Do what `run` does, and return an iterator of events. Leaving it early cancels the run."""
         return RunStream(
             self._factory.create(RunRequest(prompt=prompt, output_type=output_type, streams=True, **given))
         )
@@ -234,7 +229,7 @@ class Runner(Controls):
     def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
     @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
     def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
-        """Start the run on a thread of its own, and return a handle at once."""
+        """Start the run in the background, and return a handle."""
         request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
         return RunHandle(self._factory.create(request))
 
@@ -242,20 +237,20 @@ class Runner(Controls):
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
-        """Run many prompts, and return their outcomes, in order: a result, or the exception of a failed run.
+        """Run many prompts, and return a list in their order: results, and the exceptions of runs that failed.
 
-        Interrupting it cancels the runs.
+        Ctrl-C cancels the runs.
 
         Args:
-            prompts: The prompts; an iterable is read as far as runs can start.
-            max_parallel: How many runs are active at the same time, at most.
-            rpm: Requests per minute of all these runs together, at most; those of sub-agents do not count.
-            tpm: Tokens per minute, after which a request waits, as RateLimitedModel does.
-            save: File of the answers, in JSON Lines. Each is added as soon as it is there, and a prompt that has an
-                answer in the file is not run again. Nothing but the prompt is compared.
-            progress: Whether to show a bar on standard error, where that is a terminal or a notebook.
+            prompts: The prompts. An iterable is read only as far as runs can start.
+            max_parallel: The most runs at the same time.
+            rpm: The most requests per minute of all these runs together, without those of sub-agents.
+            tpm: The tokens per minute after which a request waits, as in RateLimitedModel.
+            save: A file for the answers, in JSON Lines. Each answer is added as soon as it is there. A prompt that has
+                an answer in the file is not run again; only the prompt is compared.
+            progress: Whether to show a bar on standard error, in a terminal or a notebook.
             output_type: As for `run`.
-            **given: Further options of `run`, for each of them; no `session`, which is for one run at a time.
+            **given: Further options of `run`, except `session`.
 
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
@@ -278,19 +273,19 @@ class Runner(Controls):
         return await arun_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
 
     def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
-        """Undo the calls of a run by the `undo` of their tools, the last call first; the run cannot go on then.
+        """Undo the calls of a run with the `undo` of their tools, the last call first. The run cannot continue then.
 
-        Only calls that succeeded are undone, each once, by a call with an idempotency key of its own. Whatever the
-        outcome of one is, the others follow. After a crash, call it again: it goes on where it stopped.
+        Only calls that succeeded are undone, each once, with an idempotency key of its own. If one undo fails, the
+        others follow. After a crash, call `undo` again: it continues where it stopped.
 
         Args:
-            run: The state of the run, or its id. Another process needs a `ledger` or SQLiteRuns for it.
+            run: The state of the run, or its id. In another process this needs a `ledger` or SQLiteRuns.
             deps: As for `run`.
 
         Raises:
-            ConversationError: There is no record of the run's calls, or it is still active.
+            ConversationError: There is no record of the run's calls, or the run is still active.
             StoreError: The ledger cannot be read or written.
-            TypeError: It is neither a state nor an id; or an undo takes `deps`, and there are none.
+            TypeError: `run` is neither a state nor an id; or an undo takes `deps`, and there are none.
 
         Examples:
             >>> from toolkit import tool
@@ -336,19 +331,19 @@ class Runner(Controls):
         """Resume a run from its saved state, in this process or another.
 
         Args:
-            state: `result.state`, or the text that its `to_json` wrote. Or the id of a run that the runner's SQLiteRuns
-                has saved.
-            decisions: Decisions on its pending calls by call id: True, False or a Decision. Each counts once, and only
-                for the call, arguments and tool definition that were shown; a call without one keeps waiting.
-            deps: As for `run`; not part of the state.
-            output_type: As for `run`; not part of the state.
-            shared: As for `run`; not part of the state, except for stored results, which are in its messages.
-            session: As for `run`; not part of the state.
+            state: `result.state`, or the text of its `to_json`. Or the id of a run that the runner's SQLiteRuns has
+                saved.
+            decisions: Decisions on the pending calls, by call id: True, False or a Decision. Each counts once, for the
+                call, arguments and tool definition that were shown. A call without a decision keeps waiting.
+            deps: As for `run`. Not part of the state.
+            output_type: As for `run`. Not part of the state.
+            shared: As for `run`. Only stored results are part of the state.
+            session: As for `run`. Not part of the state.
 
         Raises:
-            ConversationError: It is not the state of a run that can be resumed.
+            ConversationError: The state cannot be resumed.
             ApprovalError: A decision is for a call that does not wait.
-            TypeError: It is neither a state nor a text.
+            TypeError: `state` is neither a state nor a text.
         """
         return self.run(
             read_state(state, self._factory.options.get("checkpoint")),
@@ -388,11 +383,10 @@ class Runner(Controls):
         )
 
     def fingerprint(self) -> Fingerprint:
-        """Make digests of the tools and of all settings that decide what a run does, to compare two processes.
+        """Make digests of the tools and settings of this runner, to compare two processes.
 
-        Those of a sub-agent join it, with the name of its tool before theirs: `subagent_math/add`. Of
-        `api_key`, only whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are
-        left out: they say where a run executes, not what it does.
+        The tools of sub-agents are included, with the sub-agent's name in front: `subagent_math/add`. Of `api_key` only
+        whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are not included.
 
         Raises:
             DefinitionError: A tool cannot be described to a model; or the sub-agents form a circle, or are nested too
@@ -410,28 +404,27 @@ class Runner(Controls):
         max_depth: int = MAX_DEPTH,
         handoff: bool = False,
     ) -> Tool[..., Any]:
-        """Make a tool of this runner, for another one: a sub-agent. A runner with a name needs it for other options.
+        """Make a tool from this runner for another runner: a sub-agent.
 
-        Each call is a run of this runner with a conversation of its own and the `deps` of the run above. What it uses
-        counts in the usage, the calls and the limits of the run above; its calls pass the gates and the middleware of
-        that run, too; its events arrive there as `SubAgentEvent`s; it is cancelled with it. A call of it that would
-        have to wait for approval fails. The tool's effect is `destructive` or `write` where one of this runner's tools
-        has that label now, and else unknown.
+        Each call is a new conversation of this runner, with the `deps` of the outer run. Its usage and calls count in
+        the outer run and its limits. Its calls also pass the gates and the middleware of the outer run, and its events
+        arrive there as `SubAgentEvent`s. It is cancelled with the outer run. A call that would have to wait for
+        approval fails. The tool's effect is `destructive` or `write` if one of this runner's tools has it, and
+        otherwise unknown.
 
         Args:
-            name: The tool's name; by default `subagent_` and the runner's name.
-            description: What it is good at; the model reads it after "Delegate to specialist sub-agent:". By default
-                the runner's description, or else its name.
+            name: The tool's name. By default `subagent_` and the runner's name.
+            description: What the sub-agent can do. The model reads it after "Delegate to specialist sub-agent:". By
+                default the runner's description, or else its name.
             arg: Name of the parameter that holds the task.
             output_type: Type of the answer, as for `run`.
-            max_depth: How many sub-agents may be inside each other, this one included.
-            handoff: Whether it takes the conversation over: its answer is that of the run above, and what the user says
-                next in that conversation goes to it. It remembers its tasks and answers, and ends this by a call of
-                `hand_back`, a tool that it has for that.
+            max_depth: The most sub-agents inside each other, this one included.
+            handoff: Whether the sub-agent takes over the conversation: its answer is the answer of the outer run, and
+                the next messages of the user go to it. It returns the conversation with its tool `hand_back`.
 
         Raises:
-            DefinitionError: There is no name or no description, or the name, or that of the parameter, cannot be one;
-                or `handoff` does not go with `output_type`, or with a tool of the name `hand_back`.
+            DefinitionError: The name or the description is missing, or a name is invalid; or `handoff` is used with
+                `output_type`, or with a tool called `hand_back`.
             ValueError: `max_depth` is below 1.
 
         Examples:
@@ -486,7 +479,7 @@ class Runner(Controls):
 
     @property
     def model(self) -> Model:
-        """The model; chosen when first needed, and, if it is the embedded one, fetched and started.
+        """The model. It is chosen when it is first needed; the embedded model is then downloaded and started.
 
         Raises:
             NoModelError: No model is configured.
@@ -499,12 +492,12 @@ class Runner(Controls):
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
-        """Remove the messages that no run has read yet."""
+        """Remove the messages of `steer` and `follow_up` that no run has read yet."""
         for run in self._factory.active.get_all():
             run.caller.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
-        """Cancel all active runs; returns whether there was one."""
+        """Cancel all active runs. Return whether there was one."""
         cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)

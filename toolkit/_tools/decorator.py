@@ -65,56 +65,54 @@ def tool(
     description: str | None = None,
     **options: Unpack[ToolOptions],
 ) -> Any:
-    """Make a tool of a function. Its name, docstring and signature are what the model sees.
+    """Make a tool from a function. The model sees its name, docstring and signature.
 
-    Does not register the tool anywhere, change the function or build its schema before it is asked for.
+    The tool is not registered anywhere, and the function is not changed. The schema is built when it is first needed.
 
     Args:
-        function: Any callable: function, coroutine function, method, class, partial, callable object; or a tool, which
-            keeps its own value of each option that is not given, and its gates.
-        name: The name for the model. By default the function's own, in which characters that providers refuse are
-            replaced.
+        function: Any callable: a function, coroutine function, method, class, partial or callable object. Or another
+            tool, which keeps its gates and its value of each option that is not given.
+        name: The name for the model. By default the function's name, without characters that providers refuse.
         title: A name for people.
-        description: The description for the model. By default the prose of the docstring.
-        relay: Exceptions whose message the model may see, besides ToolError and those in the docstring's `Raises:`.
-        strict: Whether the provider is to enforce the schema, where that is lossless. By default the run decides.
+        description: The description for the model. By default the text of the docstring before its sections.
+        relay: Exceptions whose message the model may read, besides ToolError and those in the docstring's `Raises:`.
+        strict: Whether the provider enforces the schema, if nothing is lost by that. By default the run decides.
         effect: The effect of a call: "read" changes nothing, "write" changes something, "destructive" what cannot be
             restored. Reads run in parallel; the others run alone and in order. Calls of a tool without an effect run
             in parallel and are never retried.
-        trust: "foreign" for a tool whose results others may have written, such as pages and mails. `after_foreign` in
-            `toolkit.approvers` asks about changes once a run has called one.
-        idempotent: Whether a repeated call has no further effect. By default True for reads.
-        exclusive: Whether a call runs alone: calls before it end first, calls after it wait.
-        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
-        timeout: Seconds for one attempt. A thread that is still running then is abandoned and reported.
-        retries: How often a failed attempt is repeated. Needs `idempotent=True` or `effect="read"`.
-        retry_on: Exceptions after which an attempt is repeated. By default any but ToolError; TimedOut is repeated. Or
-            a function of the exception, which is not async, that returns whether to repeat.
-        retry_delay: Seconds before the first repetition, at most; doubled for each further one, up to 30 seconds.
+        trust: "foreign" if the results contain texts of other people, such as web pages and mails. After a call of such
+            a tool, `toolkit.approvers.after_foreign` asks about changes.
+        idempotent: Whether a call may run twice without harm. By default True for reads.
+        exclusive: Whether a call runs alone. Calls before it end first, and calls after it wait.
+        max_parallel: The most calls at the same time, in all runs of this process. Other calls wait.
+        timeout: Seconds for one attempt. A thread cannot be stopped: if it runs on, the run continues without it.
+        retries: How often a failed attempt is repeated. Needs `effect="read"` or `idempotent=True`.
+        retry_on: Exceptions after which an attempt is repeated. By default all except ToolError; TimedOut is included.
+            Or a sync function of the exception that returns whether to repeat.
+        retry_delay: The most seconds before the first repetition. Doubled for each further one, up to 30 seconds.
         executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
-        isolate: "process" runs each call in a process of its own, which a timeout or a cancellation kills.
+        isolate: "process" runs each call in its own process. A timeout or a cancellation kills it.
         authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.
         approve: Whether each call needs approval; or a function of an ApprovalRequest that decides it.
-        undo: A function, or a tool, that undoes a call which has succeeded: see `Runner.undo`. Parameters named as the
-            tool's get the arguments of the call; one other, of any name, gets the result. A tool with `idempotent=True`
-            is called again where an earlier attempt failed or was broken off.
-        max_result: Characters of a result that the model sees. By default the run's `max_result`.
-        return_direct: Whether the result is the run's answer, without a further answer of the model.
-        activity: The name that the tool's function is bound under, see Toolbox.bind. By default the tool's own name.
-            The function that is decorated, if it has a body, goes by this name too. "" leaves the tool to the model,
-            which fills in the output itself.
-        latent: Whether the model fills in the output, whatever the function's body is: the same as `activity=""`.
-        reasoning: Whether the model is asked for the reason of each call: `ToolCall.reasoning`.
-        module: The name of a module that executes the tool in a run of its own, see Toolbox.bindings.module: it sees
-            neither the conversation nor `deps`.
-        imports: Paths of the shared values that a call may see. By default all, and none in a module. Or a JSON Schema
-            of an array whose items are an enum: the model asks for those that a call needs.
-        namespace: A group that the tool is shown in, in dialects that have groups.
+        undo: A function or tool that undoes a successful call: see `Runner.undo`. Parameters with the names of the
+            tool's parameters get the arguments of the call; one other parameter gets the result. A tool with
+            `idempotent=True` is called again if an earlier attempt failed or was interrupted.
+        max_result: The most characters of a result that the model reads. By default the run's `max_result`.
+        return_direct: Whether the result is the answer of the run, without another response of the model.
+        activity: The name under which the function is bound: see `Toolbox.bind`. By default the name of the tool. ""
+            leaves the tool to the model, which writes the output itself.
+        latent: Whether the model writes the output itself, even if the function has a body. The same as `activity=""`.
+        reasoning: Whether the model is asked why it makes each call. The answer is in `ToolCall.reasoning`.
+        module: The name of a module that executes the tool in a separate run, without the conversation and `deps`: see
+            `Toolbox.bindings.module`.
+        imports: Paths of the shared values that a call may read. By default all; in a module none. Or a JSON Schema of
+            an array of an enum, from which the model chooses.
+        namespace: A group of tools, for dialects that have groups.
         defer_loading: Whether the provider loads the parameters only when the model searches for the tool.
 
     Raises:
-        DefinitionError: The function cannot be a tool, or an option has no such value, or would loosen a gate of the
-            tool that it is made of; the message says what to change.
+        DefinitionError: The function cannot be a tool, or an option has a wrong value or would loosen a gate of the
+            other tool. The message says what to change.
         TypeError: There is no such option.
 
     Examples:

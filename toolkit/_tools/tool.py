@@ -83,20 +83,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tool(Generic[P, R]):
-    """A function that a model may call, and that stays a function.
+    """A function that a model may call. You can still call it as a function.
 
-    It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
-    to its instance. `invoke` executes a model's call. The options are those of `tool`.
+    It keeps the function's signature, types and documentation, can be pickled, and works as a method. `invoke` executes
+    a call of a model. Make tools with `tool`, `Tool.from_schema` or `Tool.from_models`.
 
     Attributes:
         name: The name for the model: 1 to 64 letters, digits, `_` or `-`.
-        handler: The object that executes calls and knows the tool's parameters.
-        title: A name for people; never sent to a model.
-        relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
-        strict: Whether the provider enforces the schema, where that is lossless; None leaves it to the run.
-        settings: The options about the execution of a call: effect, timeout, retries, place, gates.
-        activity: The name of the function that executes it in a toolbox; "" leaves it to the model; None where neither
-            is specified.
+        handler: The object that executes the calls.
+        title: The name for people. It is not sent to a model.
+        relay: Exceptions whose message the model may read, besides ToolError and those that `Raises:` names.
+        strict: Whether the provider enforces the schema, if nothing is lost by that. None leaves it to the run.
+        settings: The other options of `tool`, such as effect, timeout, retries and gates.
+        activity: The name of the function that executes the tool in a toolbox. "" leaves it to the model. None is the
+            default.
     """
 
     name: str
@@ -134,10 +134,10 @@ class Tool(Generic[P, R]):
             _ = self._undo_plan
 
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Invoke the tool with a model's raw arguments; an error of the tool is a result, not raised.
+        """Validate a model's arguments and call the function. Errors of the tool are returned as a result, not raised.
 
-        Gates, `timeout`, `retries`, `executor` and `isolate` do not apply: `Toolbox.call` and runs apply them.
-        The exception with its traceback is in the result's `exception`, and in the log `toolkit`.
+        Gates, `timeout`, `retries`, `executor` and `isolate` do not apply here. They apply in `Toolbox.call` and in
+        runs. The result's `exception` has the exception with its traceback, and the log `toolkit` has it, too.
 
         Args:
             arguments: The raw arguments: JSON text, or a mapping.
@@ -150,7 +150,7 @@ class Tool(Generic[P, R]):
         return self._invocation.invoke(arguments, context)
 
     async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
+        """Do what `invoke` does, in the running event loop. A sync function runs on its own thread."""
         return await self._invocation.ainvoke(arguments, context)
 
     @cached_property
@@ -160,7 +160,7 @@ class Tool(Generic[P, R]):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """JSON Schema of the arguments: draft 2020-12, of type object. Do not change it.
+        """The JSON Schema of the arguments: draft 2020-12, of type object. Do not change it.
 
         Raises:
             DefinitionError: A parameter cannot be described to a model.
@@ -169,7 +169,7 @@ class Tool(Generic[P, R]):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the return value; None without a return annotation."""
+        """The JSON Schema of the return value. None without a return annotation."""
         return self.handler.returns.schema
 
     @cached_property
@@ -221,11 +221,11 @@ class Tool(Generic[P, R]):
 
     @property
     def origin(self) -> str:
-        """The name of the function or schema that the tool was made of, for error messages."""
+        """The name of the function or schema from which the tool was made, for error messages."""
         return self.handler.origin
 
     def explain(self, dialect: DialectName = "chat", *, strict: bool = True) -> Explanation:
-        """Explain how a dialect renders this tool: what it rewrites, and why it is not strict if it is not.
+        """Explain the schema of this tool in a dialect: what is rewritten, and why it is not strict, if so.
 
         Raises:
             ValueError: There is no such dialect.
@@ -269,10 +269,11 @@ class Tool(Generic[P, R]):
         """Declare a tool by the JSON Schema of its arguments and, in `_output`, of its result.
 
         Args:
-            name: What the model calls it by; equal to `_tool` if that is given.
+            name: The name for the model. If the schema has `_tool`, both must be equal.
             schema: Of type object: the parameters, and the meta fields `_tool`, `_activity`, `_output`,
                 `_reasoningForCall`, `_module`, `_imports`, `_instance`, `_outputPath`.
-            function: Executes it; without one it is bound in a toolbox, or latent.
+            function: The function that executes the tool. Without it, bind one in a toolbox; otherwise the tool is
+                latent.
             title: For display.
             description: For the model; the schema's own by default.
             **options: As for `tool`.
@@ -302,9 +303,9 @@ class Tool(Generic[P, R]):
         """Declare a tool by the types of its arguments and its result.
 
         Args:
-            name: What the model calls it by.
+            name: The name for the model.
             accepts: A pydantic model, a dataclass, a TypedDict, or a JSON Schema: its members are the parameters.
-            gives: Whatever pydantic can validate, or a JSON Schema.
+            gives: Any type that pydantic can validate, or a JSON Schema.
             function: As for `from_schema`.
             title: For display.
             description: For the model; that of the type, its docstring, by default.
