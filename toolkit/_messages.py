@@ -133,14 +133,14 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens, and the number of requests that they were spent on.
+    """Tokens and requests.
 
     Attributes:
         input_tokens: Tokens that the model read.
-        output_tokens: Tokens that it wrote, its reasoning included.
-        requests: Requests.
-        cached_tokens: Those of the input tokens that the provider had in its cache, as it reports them.
-        reasoning_tokens: Those of the output tokens that the model spent on reasoning, as the provider reports them.
+        output_tokens: Tokens that the model wrote, including its reasoning.
+        requests: Number of requests.
+        cached_tokens: Input tokens that were in the provider's cache, as the provider reports them.
+        reasoning_tokens: Output tokens of the reasoning, as the provider reports them.
     """
 
     input_tokens: int = 0
@@ -223,19 +223,19 @@ Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ToolCall(FrozenValue):
-    """A model's request to execute one tool.
+    """A call of one tool by the model.
 
     Attributes:
-        name: Name of the tool as the model wrote it; there may be no such tool.
-        arguments: JSON text, not yet validated: the model's own, or the one that its dialect made of it.
-        id: The library's id, unique in the run.
-        provider_call_id: The provider's id; providers repeat or omit it, so it is never a key.
-        reasoning: The model's reason for the call, where it was asked for one.
-        instance: Instance that the call is for, where a tool has several.
-        output_path: Path under which the result is stored for other calls.
+        name: Name of the tool, as the model wrote it. There may be no such tool.
+        arguments: The arguments as JSON text, not validated yet.
+        id: The id of the call, unique in the run.
+        provider_call_id: The provider's id. It may be empty or repeated.
+        reasoning: The model's reason for the call, if it was asked for one.
+        instance: The instance that the call is for, if the tool has several.
+        output_path: The path under which the result is stored for other calls.
         imports: Names of the shared values that an isolated call may read.
-        wire_arguments: The model's own text, where the dialect converted it to the tool's form.
-        namespace: Group that the model named with the tool, for providers that know groups.
+        wire_arguments: The model's own text, if the dialect has converted it.
+        namespace: The group of the tool, for providers with groups.
     """
 
     name: str
@@ -251,7 +251,7 @@ class ToolCall(FrozenValue):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
-        """Make a call from its fields by name.
+        """Make a call from a dict of its fields.
 
         Raises:
             TypeError: A field is unknown, or of another type.
@@ -284,7 +284,7 @@ class ToolCall(FrozenValue):
             raise ValueError(f"This is not a tool call: {error}") from error
 
     def to_json(self) -> str:
-        """Write the call as JSON text, to store it, compare it, or execute it later.
+        """Write the call as JSON text, to save it or execute it later.
 
         Raises:
             TypeError: A field is not text.
@@ -310,20 +310,19 @@ class AnsweredCall:
 class ToolResult(NamedTuple):
     """The outcome of one call.
 
-    A tool may return one itself: `ToolResult(rows, details={"seconds": 0.2})`, or `ToolResult(error="not found: X")`.
+    A tool may return a result: `ToolResult(rows, details={"seconds": 0.2})` or `ToolResult(error="not found: X")`.
 
     Attributes:
-        value: The function's return value, for Python; the model receives `text`.
-        text: The text for the model, which receives at most `max_result` characters of it. Made from `value` and
-            `error` when a tool leaves it out.
-        error: Why there is no result, or only a partial one; None for success.
-        kind: Kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; of a call that a gate refused:
-            denied, rejected, unavailable, timed_out; pending and stopped of one that waits, or that ended the run.
-        details: Anything for the application; never sent to a model.
-        exception: The exception that the tool raised, with its traceback; never sent to a model.
+        value: The return value of the function. The model receives `text`.
+        text: The text for the model, up to `max_result` characters. By default made from `value` and `error`.
+        error: Why there is no result, or only a partial one. None for success.
+        kind: The kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; after a refusal denied,
+            rejected, unavailable, timed_out; pending if the call waits for approval; stopped if it ended the run.
+        details: Any data for your program. It is not sent to the model.
+        exception: The exception that the tool raised, with its traceback. It is not sent to the model.
         repairs: Repairs that made the model's arguments valid.
-        images: Images for the model; taken from `value` where that is one, or a list that holds some.
-        files: Files for the model; taken from `value` as images are.
+        images: Images for the model. By default those in `value`.
+        files: Files for the model. By default those in `value`.
     """
 
     value: Any = None
@@ -351,7 +350,7 @@ class ToolResult(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """True if the call failed."""
+        """Whether the call failed."""
         return self.error is not None
 
     def replace(self, **changes: Any) -> ToolResult:
@@ -359,10 +358,10 @@ class ToolResult(NamedTuple):
         return self._replace(**changes)
 
     def to_json(self) -> str:
-        """Write the result as JSON text; a value or details of a type that JSON lacks become what they are as JSON.
+        """Write the result as JSON text, with its images and files.
 
-        Models and dataclasses become objects, dates texts, bytes base64, and anything else its `str`. The exception is
-        left out.
+        In `value` and `details`, models and dataclasses become objects, dates become texts, bytes become base64, and
+        other objects their `str`. The exception is left out.
         """
         single = {"value": make_plain(self.value), "text": self.text, "error": self.error, "kind": self.kind}
         single["details"] = make_plain(self.details)
@@ -373,7 +372,7 @@ class ToolResult(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> ToolResult:
-        """Read the output of `to_json`: value and details are plain data.
+        """Read the output of `to_json`. `value` and `details` are plain data.
 
         Raises:
             ValueError: The text is not a result in this form.
@@ -389,7 +388,7 @@ class ToolResult(NamedTuple):
 
     @classmethod
     def from_error(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
-        """Make the result of a call that ended in `error`."""
+        """Make the result of a call from an exception."""
         text = error.text
         return _new(cls, (None, text, text, error.kind, None, exception or error, (), (), ()))
 
@@ -399,7 +398,7 @@ _new = tuple.__new__  # the constructor takes twice the time
 
 @dataclass(frozen=True)
 class Image:
-    """An image, for a model that can see.
+    """An image, for a model that supports images.
 
     Attributes:
         data: Content of the file.
@@ -422,11 +421,11 @@ class Image:
 
 @dataclass(frozen=True)
 class File:
-    """A document, for a model that can read it.
+    """A document, for a model that supports files.
 
     Attributes:
         data: Content of the file.
-        media_type: IANA media type; most providers take `application/pdf`.
+        media_type: IANA media type. Most providers accept `application/pdf`.
         name: Name that the model sees, such as `report.pdf`.
 
     Raises:

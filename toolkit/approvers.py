@@ -1,6 +1,6 @@
-"""Approvers: people at a terminal, in a notebook or elsewhere, and policies that ask them for some calls only.
+"""Approvers ask a person before a call runs; policies ask them only about some calls.
 
-Only `allow` and `approve_all` waive an approval that a tool itself requires.
+Only `allow` and `approve_all` skip an approval that a tool itself requires.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensiv
 class Console:
     """An approver that asks at the terminal, one question at a time.
 
-    It shows the arguments as they will be used, with nothing hidden. "Yes" is for one call; "always" is for the calls
-    of this tool with its present definition, for the lifetime of this approver. Without a terminal, and at the end of
-    the input, nobody can be asked, and the call is refused.
+    It shows the arguments with nothing hidden. "Yes" is for one call. "Always" is for all calls of this tool, until its
+    definition changes, for the lifetime of this approver. Without a terminal, and at the end of the input, the call is
+    refused.
 
     Args:
-        read: Shows a prompt and returns the typed line; `input`, where there is a terminal, by default.
-        write: Shows a text.
+        read: A function that shows a prompt and returns the typed line. By default `input`, if there is a terminal.
+        write: A function that shows a text. By default `print`.
     """
 
     def __init__(self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print) -> None:
@@ -159,10 +159,9 @@ def _write_values(request: ApprovalRequest) -> str:
 
 
 class ApprovalQueue:
-    """An approver whose calls wait in order until they are answered, from anywhere; for any number of runs.
+    """An approver whose calls wait in a queue until another part of the program answers them. Many runs can share it.
 
-    The run emits `ApprovalNeeded` for each call. A call that times out or is cancelled leaves the queue at once,
-    however busy the event loop of the run is.
+    The run emits `ApprovalNeeded` for each call. A call that times out or is cancelled leaves the queue at once.
     """
 
     def __init__(self) -> None:
@@ -171,15 +170,15 @@ class ApprovalQueue:
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait now, the oldest first."""
+        """The calls that wait, the oldest first."""
         with self._lock:
             return tuple(question.pending for question in self._open.values() if not question.cancellation)
 
     def answer(self, call_id: str, verdict: Verdict) -> None:
-        """Decide on a call; from any thread or task.
+        """Decide on a call. Works on any thread and in any task.
 
         Raises:
-            ApprovalError: No such call waits: it was never asked about, has ended, or is already resolved.
+            ApprovalError: No such call waits: it is unknown, has ended, or was answered already.
         """
         with self._lock:
             question = self._open.pop(call_id, None)
@@ -218,12 +217,12 @@ class _WaitingCall:
 
 
 class Notebook(Console):
-    """An approver that asks in a notebook: by buttons where they work, else as `Console` does at a terminal.
+    """An approver that asks in a notebook, by buttons if they work, or else with `input()`.
 
-    Buttons take the extra `notebook`, and a kernel that receives clicks while a cell runs: ipykernel 7 in JupyterLab
-    4.4 or later; ipykernel 7.4 elsewhere, with `await runner.arun(...)`; any kernel with `runner.start(...)`, once the
-    cell has ended. Where no button answers within five seconds, the field of `input()` is used, which every front end
-    has. Without a front end nobody can be asked.
+    Buttons need the extra `notebook`, and a kernel that receives clicks while a cell runs: ipykernel 7 in JupyterLab
+    4.4 or later; ipykernel 7.4 elsewhere, with `await runner.arun(...)`; or any kernel with `runner.start(...)`, after
+    the cell has ended. If no button appears within five seconds, `input()` is used. Without a front end the call is
+    refused.
     """
 
     _without_buttons: frozenset[bool] = frozenset()  # on the main thread (True), on another one (False)
@@ -344,12 +343,12 @@ def ask_when(
 
 @check_options
 def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "destructive")) -> Approver:
-    """Ask an approver about changes once the run has called a tool with `trust="foreign"`, and approve the rest.
+    """Ask an approver about changes after the run has called a tool with `trust="foreign"`, and approve the rest.
 
-    What others have written may be meant to steer the model. Foreign are the tools of MCP servers, those for the web,
-    and those that are declared so. Calls in earlier messages count, and those of sub-agents.
+    Texts of other people may contain instructions for the model. The tools of MCP servers and A2A agents, the tools for
+    the web, and those with `@tool(trust="foreign")` are foreign. Calls in earlier messages and of sub-agents count.
 
-    Calls that need approval by their tool's own `approve=` are always asked about.
+    Calls whose tool requires approval are always asked about.
 
     Args:
         approver: Approver for these calls.

@@ -1,8 +1,8 @@
-"""Events of a run, as frozen values, and their JSON form.
+"""Events of a run, and their JSON form.
 
-A run emits them in the order in which things happen. `event_to_dict` is for logs, queues and user interfaces in other
-languages. One table lists the fields of each kind of event, so that nothing gets out by accident: no details, no Python
-values, no context, and of an exception only the name of its class.
+A run emits events while it is active. `event_to_dict` converts them for logs, queues and user interfaces in other
+languages. The JSON form has no details, no Python values and no context, and of an exception only the name of its
+class.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RunStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnStarted:
-    """The run requests a response from the model; turns are counted from 0."""
+    """The model is asked for a response. Turns are counted from 0."""
 
     turn: int
 
@@ -96,7 +96,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolArgumentsDelta:
-    """A piece of a call's arguments as the model generates them; the response may still be cut off.
+    """A piece of a call's arguments. The response may still be cut off.
 
     Attributes:
         index: Position of the call in the response, from 0.
@@ -110,7 +110,7 @@ class ToolArgumentsDelta:
 
 @dataclass(frozen=True)
 class OutputDelta:
-    """The structured output so far: a value of the run's `output_type`, made from the text that has arrived."""
+    """The structured output so far, as a value of the run's `output_type`."""
 
     value: Any
 
@@ -143,7 +143,7 @@ class ToolCallStarted:
 
     Attributes:
         title: The tool's name for people; empty without one.
-        source: Where a tool comes from that is not a function here, such as an MCP server; else empty.
+        source: The origin of a tool that is not a function here, such as an MCP server. Otherwise empty.
     """
 
     call: ToolCall
@@ -163,7 +163,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True)
 class ToolCallUpdated:
-    """A tool reported progress; the model never sees it.
+    """A tool reported progress. The model does not see it.
 
     Attributes:
         text: Argument of `ToolContext.progress`.
@@ -192,7 +192,7 @@ class ToolCallRetried:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallAbandoned:
-    """A call was abandoned while its function still runs, since a thread cannot be stopped.
+    """A call timed out or was cancelled, and its function still runs, since a thread cannot be stopped.
 
     Attributes:
         count: Number of such functions that still run in this run.
@@ -204,11 +204,11 @@ class ToolCallAbandoned:
 
 @dataclass(frozen=True)
 class SubAgentEvent:
-    """A run that a call started, such as that of a sub-agent, emitted an event.
+    """A run inside a call, such as that of a sub-agent, emitted an event.
 
     Attributes:
         call: The call of this run.
-        event: The event of the run that it started; of a run further down another SubAgentEvent.
+        event: The event of the inner run. For a run inside that one, another SubAgentEvent.
     """
 
     call: ToolCall
@@ -217,18 +217,17 @@ class SubAgentEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PendingApproval:
-    """A call that waits for approval: plain data.
+    """A call that waits for approval, as plain data.
 
     Attributes:
-        call: The call; a decision names its `id`.
-        digest: SHA-256 that an approval is bound to: tool, definition, arguments and call.
-        arguments: The arguments as JSON, for people to read: what the model wrote, and the defaults of what it left
-            out.
+        call: The call. A decision is for its `id`.
+        digest: SHA-256 of the tool, its definition, the arguments and the call.
+        arguments: The arguments as JSON for people: what the model wrote, and the defaults of what it left out.
         title: The tool's name for people.
-        effect: Effect of the tool: read, write or destructive; empty where it is not declared.
-        reason: Why no decision was made at once.
-        source: The function or schema that the tool was made of.
-        imports: The shared values that the call imports, as JSON by path; empty where it imports none.
+        effect: The effect of the tool: read, write or destructive. Empty if it is not declared.
+        reason: Why the decision was deferred.
+        source: The function or schema from which the tool was made.
+        imports: The shared values that the call imports, as JSON by path.
     """
 
     call: ToolCall
@@ -253,14 +252,14 @@ class ApprovalNeeded:
 
 @dataclass(frozen=True)
 class ToolCallFinished:
-    """A call has its result; the calls of one turn finish in any order.
+    """A call has its result. The calls of one turn finish in any order.
 
     Attributes:
-        call: The call as the model made it.
+        call: The call as the model wrote it.
         seconds: Duration, gates included.
-        ran: The call as it ran, where a hook, a middleware, an approver or a reference changed it; else None.
+        ran: The call as it ran, if a hook, a middleware, an approver or a reference changed it. Otherwise None.
         title: The tool's name for people; empty without one.
-        started: When it started, in seconds since 1970; 0 where that is not known.
+        started: Start of the call, in seconds since 1970. 0 if it is not known.
     """
 
     call: ToolCall
@@ -272,7 +271,7 @@ class ToolCallFinished:
 
     @property
     def name(self) -> str:
-        """Name of the tool that ran; of a call that did not run, as the model wrote it."""
+        """Name of the tool that ran. If the call did not run, as the model wrote it."""
         return (self.ran or self.call).name
 
     @property
@@ -282,7 +281,7 @@ class ToolCallFinished:
 
     @property
     def arguments(self) -> str:
-        """Arguments as JSON text, as the call ran with them; of a call that did not run, as the model wrote them."""
+        """The arguments that ran, as JSON text. If the call did not run, as the model wrote them."""
         return (self.ran or self.call).arguments
 
     @property
@@ -298,7 +297,7 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultsAdded:
-    """All calls of a turn have their results, which were added to the conversation.
+    """All calls of a turn have results, and these were added to the conversation.
 
     Attributes:
         turn: Number of the turn, as in `TurnFinished`.
@@ -325,7 +324,7 @@ class RunFinished:
     """The last event of a run.
 
     Attributes:
-        output: The answer; one that is no text as JSON.
+        output: The answer as text. A structured answer is JSON.
     """
 
     output: str
@@ -355,10 +354,10 @@ Event: TypeAlias = (
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Convert an event to data that every JSON writer takes: a `type`, such as `toolCallFinished`, and its fields.
+    """Convert an event to a dict for JSON: a `type`, such as `toolCallFinished`, and its fields.
 
-    Bytes are in base64, numbers that JSON lacks, such as NaN, are strings, and unpaired surrogates are replaced. There
-    is not an inverse.
+    Bytes become base64, NaN and infinity become strings, and unpaired surrogates are replaced. There is no function for
+    the other direction.
 
     Raises:
         TypeError: The value is not an event.

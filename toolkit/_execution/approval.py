@@ -82,18 +82,17 @@ class ArgumentsView(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class ApprovalRequest:
-    """A call to be approved; as text, its name and its arguments, with nothing hidden.
+    """A call that needs a decision. `str(request)` is its name and its arguments, with nothing hidden.
 
     Attributes:
         tool: The tool.
-        arguments: Typed values, as the tool will get them; each access returns a copy.
-        context: The context that the tool will get; `cancelled` once no answer is awaited any more.
-        call: The call as the model wrote it, with the values that its references stand for; made of the tool and the
-            arguments where none is given.
+        arguments: The typed values that the tool will get. Each access returns a copy.
+        context: The context that the tool will get. It is `cancelled` when an answer is no longer needed.
+        call: The call as the model wrote it, with references replaced by their values.
         imports: The shared values that the call imports, by path.
         foreign: The tools with `trust="foreign"` that the run has called, in alphabetical order.
-        required: Whether the tool's own `approve=` requires approval.
-        emit: Adds an event to those of the run.
+        required: Whether the tool itself requires approval.
+        emit: A function that adds an event to the run.
     """
 
     tool: Tool[..., Any]
@@ -133,18 +132,18 @@ class ApprovalRequest:
 
     @property
     def arguments_json(self) -> str:
-        """The arguments as JSON, with invisible and misleading characters as escapes; see `render_arguments`."""
+        """The arguments as JSON, with invisible and misleading characters escaped: see `render_arguments`."""
         return self.render_arguments()
 
     @property
     def imports_json(self) -> str:
-        """The imported values as JSON, written as the arguments are."""
+        """The imported values as JSON, written like the arguments."""
         return to_shown_json(self.imports)
 
     def render_arguments(self, indent: int | None = None) -> str:
-        """Write the arguments as JSON: what the model wrote, completed by the defaults in the tool's schema.
+        """Write the arguments as JSON: what the model wrote, and the defaults of the tool's schema.
 
-        Secrets are asterisks. A default that the tool makes for each call is not shown.
+        Secrets are shown as asterisks. Defaults that are made for each call are not shown.
 
         Args:
             indent: Spaces of indentation; None writes one line.
@@ -213,7 +212,7 @@ def _format_reason(reason: object) -> str:
 
 @dataclass(frozen=True)
 class Deny:
-    """An authorizer's refusal, with a reason that the model may see."""
+    """An authorizer's refusal, with a reason that the model reads."""
 
     reason: str = ""
 
@@ -260,10 +259,10 @@ class Decision:
 
     Attributes:
         approved: Whether the call runs.
-        reason: Reason for a rejection; the model sees it.
-        arguments: Arguments that replace the model's; they are validated and authorized again.
-        refusal: What comes instead: `reject` answers the call and the run goes on, `defer` pauses the run, `stop` ends
-            it, `unavailable` answers the call: nobody could be asked.
+        reason: Reason for a rejection. The model reads it.
+        arguments: Arguments that replace the model's. They are validated and authorized again.
+        refusal: What happens to a refused call: `reject` gives it an error and the run continues, `defer` pauses the
+            run, `stop` ends the run, `unavailable` gives it the error that nobody could be asked.
 
     Raises:
         ValueError: The values contradict each other.
@@ -293,22 +292,22 @@ class Decision:
 
     @classmethod
     def modify(cls, arguments: Mapping[str, Any]) -> Decision:
-        """Run the call with other arguments: all of them, as the model would write them."""
+        """Run the call with other arguments. Pass all of them, as the model would write them."""
         return cls(approved=True, arguments=arguments)
 
     @classmethod
     def reject(cls, reason: str = "") -> Decision:
-        """Refuse the call; the run goes on."""
+        """Refuse the call. The run continues."""
         return cls(approved=False, reason=reason)
 
     @classmethod
     def defer(cls, reason: str = "") -> Decision:
-        """Pause the run; `Runner.resume` goes on once there is a decision."""
+        """Pause the run, until `Runner.resume` gets a decision."""
         return cls(approved=False, reason=reason, refusal="defer")
 
     @classmethod
     def unavailable(cls, reason: str = "") -> Decision:
-        """Refuse the call, since nobody could be asked; the run goes on."""
+        """Refuse the call, since nobody could be asked. The run continues."""
         return cls(approved=False, reason=reason, refusal="unavailable")
 
     @classmethod

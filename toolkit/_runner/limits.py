@@ -47,9 +47,9 @@ class Prices:
     """Prices of a million tokens, in any currency.
 
     Attributes:
-        input: Of tokens that the model reads.
-        output: Of tokens that it writes.
-        cached: Of tokens that it reads from the provider's cache; by default that of the others.
+        input: Price of the tokens that the model reads.
+        output: Price of the tokens that the model writes.
+        cached: Price of the tokens in the provider's cache. By default the price of `input`.
 
     Raises:
         ValueError: A price is not a number, or below 0.
@@ -68,11 +68,11 @@ class Prices:
     def of(cls, model: str, provider: str | None = None) -> Prices:
         """Return today's prices of a model in US dollars, from the package genai-prices.
 
-        They are those of short requests: prices that rise with the length of a request are not known here.
+        Prices that rise with the length of a request are not included.
 
         Args:
             model: The model's name, such as "gpt-5-mini".
-            provider: The provider's name, such as "openai"; by default the one that is known for the model.
+            provider: The provider's name, such as "openai". By default the known provider of the model.
 
         Raises:
             ImportError: The extra `prices` is missing.
@@ -107,31 +107,31 @@ class Prices:
 @check_methods(LIMIT_HINTS)
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one run; None means no limit.
+    """Limits of one run. None means no limit.
 
-    A run that reaches `max_turns`, `max_calls`, `max_seconds`, `max_cost` or a number of tokens ends as `on_limit`
-    says, with the limit's name as its `finish_reason`. Calls count in the order in which the model wrote them, also
-    when some wait for others; the steps of a plan count as calls.
+    At `max_turns`, `max_calls`, `max_seconds`, `max_cost` or a number of tokens the run ends as `on_limit` says. Its
+    `finish_reason` is the name of the limit. Calls count in the order in which the model wrote them. The steps of a
+    plan count as calls.
 
     Attributes:
-        max_turns: Model answers that may call tools, at least 1. None is only for runs that something else bounds.
-        max_calls: Calls that may run. Further ones are refused.
-        max_calls_per_turn: Calls of one answer. Further ones are refused.
-        max_calls_per_tool: Calls of single tools, by name. Further ones are refused, and the run goes on.
-        max_seconds: Time for the run. Calls still running are cancelled; the last answer has `max_seconds_per_turn`
+        max_turns: Responses of the model that may call tools, at least 1.
+        max_calls: Calls that may run. Further calls are refused.
+        max_calls_per_turn: Calls of one response. Further calls are refused.
+        max_calls_per_tool: Calls of single tools, by name. Further calls are refused, and the run continues.
+        max_seconds: Seconds for the run. Running calls are then cancelled. The last answer has `max_seconds_per_turn`
             more, 60 by default.
-        max_seconds_per_turn: Time for one answer of the model with the hooks around it. The run fails when it is over.
-        max_tokens: Tokens read and written by the model, summed over all turns.
-        max_input_tokens: Tokens read by the model, summed over all turns.
-        max_output_tokens: Tokens written by the model, summed over all turns.
-        max_cost: Cost of the run, computed with `prices`.
+        max_seconds_per_turn: Seconds for one response of the model, with its hooks. After that the run fails.
+        max_tokens: Tokens that the model reads and writes, in all turns.
+        max_input_tokens: Tokens that the model reads, in all turns.
+        max_output_tokens: Tokens that the model writes, in all turns.
+        max_cost: Cost of the run, at these `prices`.
         prices: Prices of tokens.
-        on_limit: `answer` asks for one last answer without tools, `stop` ends the run at once, with a last message of
-            the user such as `[Agent stopped: Max turns reached (10/10)]`, `raise` raises LimitError.
-        max_output_retries: How often an answer that does not fit the output type is sent back to the model.
+        on_limit: "answer" asks the model for a last answer without tools. "stop" ends the run at once, with a last
+            message such as `[Agent stopped: Max turns reached (10/10)]`. "raise" raises LimitError.
+        max_output_retries: How often the model may correct an answer that does not fit the output type.
 
     Raises:
-        ValueError: A limit has a value that it cannot have.
+        ValueError: A limit has a wrong value.
     """
 
     max_turns: int | None = MAX_TURNS

@@ -27,21 +27,21 @@ class RunResult(Generic[T]):
     """Result of a run.
 
     Attributes:
-        output: The model's answer: text, or a value of the run's `output_type`. Without an answer (`paused`,
-            `cancelled`, `stopped`, `error`) the model's last text, or None where text is no such value.
-        messages: The whole conversation; pass it to the next run to go on.
-        calls: Every call of the run with its result, in the order of the conversation. Those from before a resume have
-            the text that the model saw and its own arguments: no value, exception, details or seconds.
-        usage: Tokens and requests, summed over the run.
-        responses: Every response of the model with its start and duration, those from before a resume left out.
-        finish_reason: Why the run ended: `stop`; `paused`, with approvals to decide on; `cancelled`; `stopped`, by an
-            approver; `halted`, by a hook; the name of a limit, such as `max_turns`; `length`, `content_filter`,
-            `empty`, by the model; or `error`, where an exception holds this result.
+        output: The answer: a text, or a value of the run's `output_type`. If there is no answer, the model's last text,
+            or None if the `output_type` is not text.
+        messages: The whole conversation. Pass it to the next run to continue.
+        calls: Every call with its result, in the order of the conversation. Calls from before a resume have only their
+            text and arguments: no value, exception, details and seconds.
+        usage: Tokens and requests of the run.
+        responses: Every response of the model with its start and duration, without those from before a resume.
+        finish_reason: Why the run ended: `stop` (an answer), `paused` (calls wait for approval), `cancelled`, `stopped`
+            (by an approver), `halted` (by a hook), the name of a limit such as `max_turns`, `length`, `content_filter`
+            or `empty` (by the model), or `error` (in the `result` of an exception).
         model: Name of the model.
-        state: The run as plain data.
-        unread: Messages that came too late for the model.
-        cost: Cost of the tokens, at the `prices` of the run's limits; None without prices.
-        undos: With `undo_on_failure`, the outcome of each call's undo, the last call first.
+        state: The state of the run, to save it and to resume it.
+        unread: Messages of `steer` and `follow_up` that came too late for the model.
+        cost: Cost of the tokens, at the `prices` of the run's limits. None without prices.
+        undos: With `undo_on_failure`, the outcome of each undo, the last call first.
         abandoned: Number of functions that timed out or were cancelled and may still be running.
     """
 
@@ -94,7 +94,7 @@ class RunResult(Generic[T]):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as an HTML page: the prompts, the answer, each call with its arguments and result.
 
-        The page is one file, fetches nothing and runs no script. It holds what the model wrote, secrets included.
+        The page is one file, loads nothing and runs no script. It contains all texts of the run, secrets included.
 
         Raises:
             OSError: The file cannot be written.
@@ -111,7 +111,7 @@ class RunResult(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
-        """Whether calls wait for approval: see `pending`, and `Runner.resume`."""
+        """Whether calls wait for approval: see `pending` and `Runner.resume`."""
         return self.finish_reason == "paused"
 
     @property

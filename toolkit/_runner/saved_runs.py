@@ -25,15 +25,17 @@ _ENDED = "SELECT id FROM runs WHERE phase = 'finished' AND at < ?"
 
 
 class SQLiteRuns(SQLiteLedger):
-    """Saves each step of runs in a file, for several threads and processes of one machine.
+    """Saves each step of runs in a SQLite file, for several threads and processes of one machine.
 
-    `Runner(..., checkpoint=SQLiteRuns("runs.db"))` saves the state before each step and at the end, and records the
-    calls, unless the runner has another `ledger`. After a crash `runner.resume(run_id)` goes on.
+    Pass it to a runner: `Runner(..., checkpoint=SQLiteRuns("runs.db"))`. It saves the state before each step and at the
+    end, and records the calls, unless the runner has another `ledger`. After a crash, continue with
+    `runner.resume(run_id)`.
 
-    One process at a time may resume a run. A second one repeats no call, but both ask the model.
+    Resume a run in one process at a time. A second process repeats no call, but both ask the model.
 
     Args:
-        path: The file; created if it does not exist. It holds whole conversations, and only its owner may read it.
+        path: The file. It is created if it does not exist. It contains whole conversations, and only its owner can read
+            it.
         timeout: Longest wait for another process that writes, in seconds.
 
     Raises:
@@ -66,9 +68,9 @@ class SQLiteRuns(SQLiteLedger):
         return RunState.from_json(row[0])
 
     def unfinished(self) -> dict[str, str]:
-        """Return the phases of the runs that have not ended, by run id; the one whose last step is oldest comes first.
+        """Return the phases of the runs that have not ended, by run id. The run with the oldest last step comes first.
 
-        `paused` is one that waits for approval. `asking` and `calling` are those that a process works on, or died of.
+        `paused` waits for approval. In `asking` or `calling`, a process is working on the run, or has crashed.
 
         Raises:
             StoreError: The file could not be read.

@@ -25,12 +25,12 @@ VERSION = 1
 class Session:
     """A conversation that several runs continue, in memory.
 
-    A run with `session=` goes on from its messages, and adds its own when it ends: also when it was cancelled or
-    reached a limit. It adds nothing while it waits for approval, and nothing where an exception leaves it. The
-    instructions of the runner are not part of it.
+    A run with `session=` continues from its messages and adds its own when it ends, also when it was cancelled or
+    reached a limit. It adds nothing while it waits for approval, and nothing if it raises an exception. Instructions of
+    the runner are not saved.
 
     Args:
-        messages: The first messages: those of a result, or a history in OpenAI's form. A broken history is repaired.
+        messages: The first messages: from a result, or a history in OpenAI's form. A broken history is repaired.
 
     Raises:
         ConversationError: A message has no known form.
@@ -102,11 +102,11 @@ class Session:
 
 
 class SQLiteSession(Session, SQLiteStore):
-    """A session in a file, for several threads and processes of one machine; a file holds any number of them.
+    """A session in a SQLite file, for several threads and processes of one machine. A file can hold many sessions.
 
     Args:
-        path: The file; created if it does not exist, readable by its owner alone.
-        name: Name of the conversation in it.
+        path: The file. It is created if it does not exist. Only its owner can read it.
+        name: Name of the conversation in the file.
         timeout: Longest wait for another process that writes, in seconds.
 
     Raises:
@@ -162,7 +162,7 @@ class SQLiteSession(Session, SQLiteStore):
             connection.execute(_CLEAR, (self.name,))
 
     def names(self) -> tuple[str, ...]:
-        """List the conversations in the file, the one that was continued last in front.
+        """List the conversations in the file, the latest one first.
 
         Raises:
             StoreError: They could not be read.

@@ -37,20 +37,20 @@ class RunState(FrozenValue):
     Attributes:
         run_id: The run's id.
         messages: The whole history.
-        phase: What the run does next: `asking` the model, `calling` tools, or nothing.
+        phase: The next step: `asking` the model, `calling` tools, `paused`, or `finished`.
         turns: Responses of the model so far.
         call_count: Calls in those responses.
         calls_by_tool: Calls that ran, by tool.
         usage: Tokens and requests, summed over the run.
-        results: Results of calls of the last response, while others have none.
+        results: Results of the calls of the last response, while other calls have none.
         pending: Calls of the last response that wait for approval.
-        finish_reason: Why the run ended, or which limit its last turn has reached; else empty.
-        output: The answer, where it is not the text of the last response.
-        allowed_tools: Names of the tools that this run may call, where it was given some.
-        offered: Names of the tools that the last response may call, where a hook has taken some out of its request.
+        finish_reason: Why the run ended, or the limit that was reached. Otherwise empty.
+        output: The answer, if it is not the text of the last response.
+        allowed_tools: Names of the tools that this run may call, if they were limited.
+        offered: Names of the tools that the last response may call, if a hook has limited them.
         is_last_turn: Whether the next response is the last, without tools.
         empty_responses: Empty responses in a row.
-        output_retries: Answers that did not fit the output type.
+        output_retries: Number of answers that did not fit the output type.
     """
 
     run_id: str
@@ -80,7 +80,7 @@ class RunState(FrozenValue):
         return render_state(self)
 
     def to_json(self, *, key: str | bytes = b"") -> str:
-        """Serialize the state; sign it by HMAC-SHA-256 where a key is given."""
+        """Write the state as JSON. With a key, sign it by HMAC-SHA-256."""
         plain = {**vars(self), "usage": vars(self.usage), "pending": [*map(asdict, self.pending)]}
         messages = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "results")}
         counts = {"calls_by_tool": dict(self.calls_by_tool)}
@@ -91,15 +91,14 @@ class RunState(FrozenValue):
 
     @classmethod
     def from_json(cls, text: str, *, key: str | bytes = b"") -> RunState:
-        """Parse the output of `to_json`.
+        """Read the output of `to_json`.
 
         Args:
-            text: The output.
-            key: The key that it was signed with; without one, signatures are not checked.
+            text: The output of `to_json`.
+            key: The key of the signature. Without a key, signatures are not checked.
 
         Raises:
-            ConversationError: The text is something else, of another version, or not a state that a run can have; or it
-                was not signed with this key.
+            ConversationError: The text is not a valid state, is of another version, or was not signed with this key.
         """
         try:
             data: dict[str, Any] = json.loads(text)
@@ -117,7 +116,7 @@ class RunState(FrozenValue):
         return state
 
     def check(self) -> None:
-        """Check that a run can have this state; a truncated or edited text may hold one that it cannot.
+        """Check that the state is consistent. A text that was cut or edited may not be.
 
         Raises:
             ConversationError: It cannot.

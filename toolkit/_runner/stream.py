@@ -166,7 +166,7 @@ Status: TypeAlias = Literal["pending", "running", "completed", "paused", "cancel
 
 
 class RunHandle(Controls, Generic[T]):
-    """A run in the background: look at its status, wait for its result, steer it, cancel it."""
+    """A run in the background. Read its status, wait for its result, steer it or cancel it."""
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
@@ -192,7 +192,7 @@ class RunHandle(Controls, Generic[T]):
 
     @property
     def run_id(self) -> str:
-        """The run's id, also in `ToolContext` and events."""
+        """The id of the run, as in `ToolContext` and in events."""
         return self._run.conversation.run_id
 
     @property
@@ -210,18 +210,18 @@ class RunHandle(Controls, Generic[T]):
         """Wait for the result.
 
         Args:
-            timeout: Seconds to wait; as long as it takes by default.
+            timeout: Seconds to wait. By default without limit.
 
         Raises:
-            TimeoutError: It has not ended by then; it goes on.
-            RunError: It failed; or whatever else `run` raises.
+            TimeoutError: The run has not ended by then. It continues.
+            RunError: The run failed. Or any other exception that `run` raises.
         """
         if not self._wait(self._end.done, timeout):
             raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
         return self._end.result()
 
     def events(self) -> Iterator[Event]:
-        """Yield the events of the run from the first one on, as they happen; may be called more than once."""
+        """Yield the events of the run as they happen, from the first one. You can call it more than once."""
         for number in count():
             event = self._wait_for_event(number)
             if event is None:
@@ -234,7 +234,7 @@ class RunHandle(Controls, Generic[T]):
         return asyncio.wrap_future(self._end).__await__()
 
     def call_when_done(self, function: Callable[[], object]) -> None:
-        """Call a function once the run has ended, on the thread of the run; at once if it has."""
+        """Call a function when the run has ended, on the thread of the run; at once if it has ended already."""
         self._end.add_done_callback(lambda _: function())
 
     def _execute(self) -> None:
