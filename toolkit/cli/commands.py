@@ -10,7 +10,7 @@ import typer
 from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
 from toolkit.cli.options import HELP, Command, report_errors
-from toolkit.cli.running import chat, logs, resume, run
+from toolkit.cli.running import chat, logs, resume, run, undo
 from toolkit.cli.serving import demo, inspect, serve, worker
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "run": run,
     "chat": chat,
     "resume": resume,
+    "undo": undo,
     "logs": logs,
     "call": call,
     "list": list_tools,
