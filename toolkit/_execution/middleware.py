@@ -22,11 +22,11 @@ CallHandler: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 
 @dataclass(frozen=True)
 class Next:
-    """The rest of a call's pipeline: inner middleware, the gates, the tool. Calling it runs the call.
+    """The next step of a call: inner middleware, the gates and the tool. Await `call_next(call)` to run it.
 
     Attributes:
         handler: Runs the call.
-        context: Context of the call: deps, ids, whether the run was cancelled.
+        context: The context of the call: deps, ids, whether the run was cancelled.
         tools: Tools of the run, by name.
         backend: Backend of the run.
     """
@@ -41,7 +41,7 @@ class Next:
         return self.handler(call)
 
     async def wait(self, promise: Awaitable[T]) -> T:
-        """Await something that needs an event loop, in sync runs too, which have none of their own.
+        """Await a coroutine that needs an event loop, also in a sync run.
 
         Raises:
             TimedOut: The call's deadline has passed.

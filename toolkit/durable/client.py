@@ -92,12 +92,12 @@ class RunStatus:
 
 
 class DurableRunner:
-    """Starts durable runs, which workers with the same runner carry out, and finds them again.
+    """Starts durable runs, and finds them again. Workers with the same runner execute them.
 
     Args:
         client: A connected `temporalio.client.Client`.
-        runner: The same as that of the workers: a run is refused before any work if tools or settings differ. Without
-            one this is not checked.
+        runner: The same runner as that of the workers. If tools or settings differ, a run is refused before any work.
+            Without a runner this is not checked.
         task_queue: Name of the queue of the workers.
     """
 
@@ -113,7 +113,7 @@ class DurableRunner:
         allowed_tools: Sequence[str] | None = None,
         run_id: str | None = None,
     ) -> DurableRun:
-        """Start a run; a worker may come later.
+        """Start a run. Workers may start later.
 
         Args:
             prompt: The user's message.
@@ -121,8 +121,8 @@ class DurableRunner:
             session: Name of the session to go on from, which the worker opens: see its `sessions=`. The run adds its
                 messages when it ends, as `Runner.run` does.
             allowed_tools: As for `Runner.run`.
-            run_id: An id of your own, such as that of an order: a second run of the same id is not started. By default
-                a new one.
+            run_id: Your own id, such as the number of an order. A second run of the same id is not started. By default
+                a new id.
 
         Raises:
             RunExistsError: There is or was a run of this id.
@@ -159,7 +159,7 @@ class DurableRunner:
         return DurableRun(self._client, own)
 
     async def attach(self, run_id: str) -> DurableRun:
-        """Return a run that was started before, in this process or another, also one that has ended.
+        """Return a run that was started before, in this or another process. It may have ended.
 
         Raises:
             RunNotFoundError: The server knows no such run.
@@ -174,10 +174,10 @@ class DurableRunner:
 
 
 class DurableRun:
-    """A durable run. The objects of several processes may stand for the same one.
+    """A durable run. Objects in several processes may refer to the same run.
 
     Attributes:
-        id: Id of the run, by which `DurableRunner.attach` finds it.
+        id: Id of the run, for `DurableRunner.attach`.
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
@@ -185,10 +185,10 @@ class DurableRun:
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
     async def result(self) -> RunResult:
-        """Wait until the run has ended, however long that takes.
+        """Wait until the run has ended, without a limit of time.
 
-        The result is that of `Runner.run`; its calls have texts, but no values, exceptions or seconds. A run that waits
-        for approval has not ended: see `status`.
+        The result is a RunResult. Its calls have texts, but no values, exceptions or seconds. A run that waits for
+        approval has not ended: see `status`.
 
         Raises:
             FingerprintError: Client and worker have other tools or settings.
@@ -214,7 +214,7 @@ class DurableRun:
         )
 
     async def status(self) -> RunStatus:
-        """Return where the run is.
+        """Return the progress of the run.
 
         Raises:
             RunError: No worker has answered within 10 seconds.
@@ -235,7 +235,7 @@ class DurableRun:
         return RunStatus(**{**data, "pending": tuple(pending), "usage": Usage(**data["usage"])})
 
     async def messages(self, offset: int = 0) -> AsyncIterator[Message]:
-        """Give the messages of the run as they come, until it has ended; any number of readers may do so.
+        """Yield the messages of the run as they come, until it has ended. Many readers may do this.
 
         Args:
             offset: How many of the first messages are left out: those that were read before.
@@ -282,10 +282,10 @@ class DurableRun:
         yield RunFinished(output=write_output(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
     async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
-        """Decide on a call that waits for approval, also one of a sub-agent; returns once a worker has the decision.
+        """Decide on a call that waits for approval, also of a sub-agent. Return when a worker has the decision.
 
-        The same decision may be given again. It is bound to the call, its arguments and its tool's definition: where
-        these have changed, the call is asked about again.
+        The same decision may be given again. It holds for the call, its arguments and its tool's definition. If these
+        have changed, the call is asked about again.
 
         Raises:
             ApprovalError: The call does not wait, or has another decision already.
@@ -312,7 +312,7 @@ class DurableRun:
             await self._handle.signal(wire.STEER, message)
 
     async def follow_up(self, message: str) -> None:
-        """Add a message that the model reads after its answer: the run then goes on.
+        """Add a message that the model reads after its answer. The run then continues.
 
         Raises:
             RunEndedError: The run has ended.
@@ -321,7 +321,7 @@ class DurableRun:
             await self._handle.signal(wire.FOLLOW_UP, message)
 
     async def cancel(self) -> None:
-        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
+        """Cancel the run. Its tools are notified, and every call gets a result.
 
         Raises:
             RunEndedError: The run has ended.

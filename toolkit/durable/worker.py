@@ -36,28 +36,30 @@ GRACE = 10.0
 
 
 class Worker:
-    """Does the steps of durable runs: each call of the model and of a tool, with the runner's hooks and gates.
+    """Executes the steps of durable runs: each call of the model and of a tool, with the runner's hooks and gates.
 
-    Workers of the same runner may run on any number of machines. A run whose worker dies goes on at another one. A call
-    that may have started is repeated only if its tool may be, or if the runner has a ledger that all workers share.
+    Workers of the same runner may run on many machines. If a worker dies, another one continues its runs. A call that
+    may have started is repeated only if its tool allows it (`effect="read"` or `idempotent=True`), or if the runner has
+    a ledger that all workers share.
 
     Args:
-        client: A connected `temporalio.client.Client`. Its data converter may encrypt what is stored, and keep large
-            payloads elsewhere; that of the clients must be the same.
-        runner: Its tools, model and settings are those of each run. `approve=defer` leaves approvals to the client.
-        task_queue: Name of the queue; clients use the same.
-        deps: Given to tools as `ToolContext.deps`.
-        heartbeat: Seconds without news after which the server gives a step to another worker, at least 1.
-        attempts: How often a step is tried where its worker dies, or the model's server fails temporarily.
-        max_bytes: The longest conversation, and the largest result, in bytes of JSON; by default 1.8 million, as the
-            server takes 2 MB at a time, and 100 million where the client has a `ClaimCheck`.
-        tool_queues: Task queues by name of tool: the calls of such a tool wait for a worker of that queue, such as one
-            with a GPU. All workers of a runner get the same. A tool's rate is limited by giving its workers
-            `max_task_queue_activities_per_second=`, which counts over all of them.
-        check_fingerprint: Whether client, run and worker must have the same tools and settings. False is for an
-            emergency: runs then go on with whatever tools there are.
-        streams: Whether `DurableRun.events` has the text of a response while it arrives. It goes with the heartbeats of
-            the model's activity, up to four a second, and into no history.
+        client: A connected `temporalio.client.Client`. Its data converter may encrypt payloads, or store large ones
+            elsewhere. The clients need the same data converter.
+        runner: The runner with the tools, the model and the settings of each run. With `approve=defer` the client
+            approves.
+        task_queue: Name of the queue. Clients need the same name.
+        deps: Any object for the tools, as `ToolContext.deps`.
+        heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1.
+        attempts: How often a step is tried if its worker dies, or the model's server fails temporarily.
+        max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
+            server accepts 2 MB at a time; 100 million if the client has a `ClaimCheck`.
+        tool_queues: Task queues by name of tool. The calls of such a tool run on the workers of that queue, for example
+            on machines with a GPU. All workers of a runner need the same mapping. To limit the rate of a tool, give its
+            workers `max_task_queue_activities_per_second=`.
+        check_fingerprint: Whether client, run and worker must have the same tools and settings. With False, runs
+            continue with other tools.
+        streams: Whether `DurableRun.events` yields the text of a response while it arrives. It is sent with heartbeats,
+            up to four a second, and is not stored.
         sessions: Opens the session of a name, `lambda name: SQLiteSession("chats.db", name)`, for runs with
             `start(..., session=name)`; all workers have to reach the same ones.
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
@@ -111,7 +113,7 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Work until `shutdown` is called or the task is cancelled; running steps then have 10 seconds to end."""
+        """Work until `shutdown` is called or the task is cancelled. Running steps then have 10 seconds to end."""
         await self._worker.run()
 
     async def shutdown(self) -> None:

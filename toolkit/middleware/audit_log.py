@@ -25,7 +25,7 @@ AuditRecord: TypeAlias = Mapping[str, Any]
 
 
 def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
-    """Create a middleware that writes one record per call once it has ended; put it first, so that it sees all calls.
+    """Create a middleware that writes a record of each call after its end. Put it first, so that it sees all calls.
 
     A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
     characters), `arguments` (SHA-256 of their value, in hexadecimal), `outcome` (`ok`; the kind of an error result,
@@ -33,8 +33,8 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
     exception while writing is logged, and the call goes on.
 
     Args:
-        write: Takes a record, on the thread of the call; it must not block an event loop for long. Or a path: each
-            record is appended to that file as a line of JSON.
+        write: A function that gets a record, on the thread of the call. It must not block an event loop for long. Or a
+            path: each record is appended to this file as a line of JSON.
 
     Raises:
         OSError: The file cannot be written.

@@ -50,25 +50,25 @@ MAX_SUMMARIES = 256
 
 
 class Compaction:
-    """A hook that shortens the messages of a request that would be longer than `max_tokens`.
+    """A hook that shortens the messages of a request if they are longer than `max_tokens`.
 
-    First, results of tools that are not recent are cut to their first and last lines. If that is not enough, the
-    turns that are not recent are replaced by a summary, which loses its own middle where it is too long. If the recent
-    messages alone are too long, their results are cut, too, and the older ones of them are summarised.
+    First, older results of tools are cut to their first and last lines. If that is not enough, the older turns are
+    replaced by a summary, whose middle is cut if it is too long. If the recent messages alone are too long, their
+    results are cut, too, and the older ones of them are summarised.
 
-    Always sent are the instructions, the first and the latest message of the user, and the last turn; so these may
-    exceed `max_tokens` where they are longer. A call is never sent without its result, nor a result without its call.
+    The instructions, the first and the latest message of the user, and the last turn are always sent, even if they are
+    longer than `max_tokens`. A call is always sent with its result.
 
-    A size is the number of tokens that the server reported for the last request, and a quarter of the characters that
-    have joined since; without such a report it is a quarter of all characters. An image or a file counts as 1,000.
+    The size is the number of tokens that the server reported for the last request, plus a quarter of the characters
+    that were added since. Without a report it is a quarter of all characters. An image or a file counts as 1,000
+    tokens.
 
     Args:
         max_tokens: Tokens of the messages of a request, at least 1,000.
         keep_recent: Number of last messages that are sent as they are.
         max_lines: Lines of a result that is cut, half of them from its end; 200 characters for each.
-        summarize: A function of the messages that are left out, sync or async, which returns the summary; for
-            example a run of another model. Called again only where there are others to leave out. By default each
-            message becomes a line. A summary is cut to a tenth of `max_tokens`.
+        summarize: A function of the messages that are left out, sync or async, that returns the summary, for example by
+            a run of another model. By default each message becomes a line. A summary is cut to a tenth of `max_tokens`.
 
     Raises:
         ValueError: A number is out of range.
@@ -104,7 +104,7 @@ class Compaction:
         self._lock = threading.Lock()
 
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest] | None:
-        """Shorten the messages of a request; None if they are short enough."""
+        """Shorten the messages of a request. Return None if they are short enough."""
         history = _History(request.messages, self._max_lines, summary_tokens=self._max_tokens * SUMMARY // 100)
         start, cut = self._find_cuts(history)
         if start == cut == 0:

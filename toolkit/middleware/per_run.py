@@ -19,12 +19,12 @@ S = TypeVar("S")
 
 
 class PerRun(Generic[S]):
-    """State of a middleware for each run, so that concurrent runs never mix, and a resumed one finds its own.
+    """A separate value for each run, for the data of a middleware. A resumed run finds its value again.
 
-    A call without a run gets a state of its own.
+    A call without a run gets a new value.
 
     Args:
-        make: Creates the state of a run on first use. The calls of one turn share it, from several threads.
+        make: A function that creates the value of a run. The calls of one turn share it, on several threads.
     """
 
     def __init__(self, make: Callable[[], S]) -> None:
@@ -33,7 +33,7 @@ class PerRun(Generic[S]):
         self._states: dict[str, S] = {}
 
     def get(self, context: ToolContext[Any]) -> S:
-        """Return the state of a call's run."""
+        """Return the value of a call's run."""
         if not context.run_id:
             return self._make()
         with self._lock:

@@ -27,15 +27,14 @@ def redact(
     """Create a middleware that removes secrets from a call's result: text, error, value, details, exception.
 
     A value or details with a secret become plain data without it. A ToolError becomes a Failed without it, any other
-    exception a RuntimeError; they keep the traceback, unless a line of source in it holds a secret. Not found are
-    secrets in pieces, such as one spread over the items of a list; encrypted, compressed or twice encoded ones; ones
-    in a picture or a file; in progress reports; in the reason of an attempt that was retried; and in exceptions that
-    end the run, such as FatalError.
+    exception a RuntimeError. They keep the traceback, unless a line of source in it contains a secret. It does not find
+    secrets that are split, encrypted, compressed or encoded twice; and secrets in images, files, progress reports,
+    errors of attempts that are retried, and exceptions that end the run.
 
     Args:
-        secrets: Secret texts, such as keys; also found escaped, or in URL encoding, base64 or hex, wrapped or not.
+        secrets: Secret texts, such as keys. They are also found escaped, or in URL encoding, base64 or hex.
         patterns: Regular expressions of further texts, such as r"sk-[A-Za-z0-9]{20,}".
-        instead: Replaces them.
+        instead: The text that replaces them.
 
     Raises:
         ValueError: A secret is shorter than 4 characters, or a pattern matches the empty text.

@@ -25,16 +25,16 @@ def repeat_guard(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Middleware:
-    """Create a middleware that refuses a call which was made before with equal arguments and the same result.
+    """Create a middleware that refuses a call that repeats with equal arguments and the same result.
 
-    Running calls count as well. A different call in between, or a different result, resets the count; so a model may
-    poll something that changes as often as it likes.
+    Calls that still run count, too. Another call in between, or another result, resets the count. So a model may poll
+    something that changes.
 
     Args:
-        limit: How often in a row a call runs.
-        window: Number of calls that two alternating calls, A-B-A-B, may make: an even number, 4 or more.
-        stop_after: Number of refusals in a row that ends the run, by Halt; None never ends it.
-        reset_after: Seconds since the last call that ran, after which the count starts again; None never resets it.
+        limit: How often a call may run in a row.
+        window: How often two alternating calls, A-B-A-B, may run together: an even number, 4 or more.
+        stop_after: Number of refusals in a row after which the run ends. None does not end it.
+        reset_after: Seconds since the last call that ran, after which the count starts again. None does not reset it.
         clock: Returns the time in seconds.
 
     Raises:

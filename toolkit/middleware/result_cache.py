@@ -24,15 +24,14 @@ def cache(
 ) -> Middleware:
     """Create a middleware that caches the results of tools with `effect="read"`.
 
-    A call with equal arguments gets a copy of the first one's result without asking a gate again; so tools with gates
-    of their own are not cached, and runs do not share results. Any call of a tool that may change something clears the
-    cache. Errors and results that cannot be copied are not cached; a result is used for the same tool only, not for
-    another one of its name.
+    A call with equal arguments gets a copy of the earlier result, and no gate is asked. So tools with their own gates
+    are not cached, and each run has its own cache. A call of a tool that may change something clears the cache. Errors,
+    and results that cannot be copied, are not cached.
 
     Args:
         ttl: Lifetime of a result, in seconds.
-        maxsize: Number of results; the least recently used one is dropped first.
-        shared: Whether runs share results, whatever their deps.
+        maxsize: Number of results. The least recently used one is removed first.
+        shared: Whether runs share results, even with different deps.
         clock: Returns the time in seconds.
 
     Raises:

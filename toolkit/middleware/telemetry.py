@@ -41,17 +41,18 @@ class Telemetry:
     """A middleware that reports runs to OpenTelemetry.
 
     A run is a span `invoke_agent`, with a span `chat` for each response of the model and a span `execute_tool` for each
-    call. What a tool does is inside the span of its call, and so is the run of a sub-agent, which needs none of
-    its own. The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
+    call. Spans of a tool and the run of a sub-agent are inside the span of the call, so a sub-agent needs no Telemetry.
+    The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
 
-    A durable run, whose steps may be executed by several workers, has no span of its own: those of responses and calls
-    are inside the current span, such as one of temporalio's `TracingInterceptor`.
+    A durable run has no span `invoke_agent`. The spans of its responses and calls are inside the current span, such as
+    one of temporalio's `TracingInterceptor`.
 
     Args:
-        content: Whether spans hold what was said: the model's texts, arguments, results. They may be secret.
-        provider: The name of the model's provider in the conventions, such as "anthropic" or "azure.ai.openai".
-        tracer_provider: By default the one that is set for the process.
-        meter_provider: By default the one that is set for the process.
+        content: Whether spans contain the model's texts, the arguments and the results. They may be secret.
+        provider: The name of the model's provider in OpenTelemetry's conventions, such as "anthropic" or
+            "azure.ai.openai".
+        tracer_provider: The tracer provider. By default the global one.
+        meter_provider: The meter provider. By default the global one.
 
     Examples:
         >>> from toolkit import Runner

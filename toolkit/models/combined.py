@@ -25,13 +25,13 @@ PAUSE = 0.05
 
 @dataclass(frozen=True)
 class FallbackModel:
-    """A model that asks several others, in order, until one answers.
+    """A model that asks several models in order, until one answers.
 
-    The next one is asked where one raises ModelError: its server refuses, fails, or gives no usable answer. An answer
-    of which something was streamed already is not tried again, since a listener has seen it.
+    The next model is asked if one raises ModelError: its server refuses, fails, or gives no usable answer. If a part of
+    an answer was already streamed, no other model is asked.
 
     Args:
-        models: The models: OpenAIModel, ResponsesModel or any other, all sync or all async.
+        models: The models, such as OpenAIModel or ResponsesModel, all sync or all async.
 
     Raises:
         TypeError: There is none, one is not a model, or some are sync and others async.
@@ -113,13 +113,13 @@ class FallbackModel:
 
 @dataclass(frozen=True)
 class RateLimitedModel:
-    """A model whose requests wait until they are within a rate; shared by all runs that use it, from any thread.
+    """A model whose requests wait until they are within a rate. All runs and threads that use it share the rate.
 
     Args:
         model: The model.
-        requests_per_minute: How many requests begin within any minute, at most.
-        tokens_per_minute: Tokens of the answers that ended within the last minute, read and written, after which a
-            request waits. What a request will need is not known before.
+        requests_per_minute: The most requests that start within a minute.
+        tokens_per_minute: The most tokens, read and written, of the answers within the last minute. Then a request
+            waits. The tokens of a request are known only after its answer.
 
     Raises:
         TypeError: `model` is not a model.
@@ -151,7 +151,7 @@ class RateLimitedModel:
         return self.model.is_async
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Answer a request, once it is within the rate.
+        """Answer a request when it is within the rate.
 
         Raises:
             ModelError: There is no answer; or the run was cancelled while the request waited.
@@ -162,7 +162,7 @@ class RateLimitedModel:
         return response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer a request in pieces, once it is within the rate.
+        """Answer a request in pieces when it is within the rate.
 
         Raises:
             ModelError: As for `complete`.
