@@ -36,7 +36,7 @@ class Controls(ABC):
         """Return the run."""
 
     def steer(self, message: UserInput) -> None:
-        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
+        """Add a message that the model reads before its next response. Calls that have not started are skipped.
 
         Raises:
             RunError: The run has ended.
@@ -44,7 +44,7 @@ class Controls(ABC):
         self._get_run().caller.queue.steer(message)
 
     def follow_up(self, message: UserInput) -> None:
-        """Add a message that the model reads after its answer: the run then goes on.
+        """Add a message that the model reads after its answer. The run then continues.
 
         Raises:
             RunError: The run has ended.
@@ -56,7 +56,7 @@ class Controls(ABC):
         self._get_run().caller.queue.clear(steering=steering, follow_ups=follow_ups)
 
     def cancel(self) -> bool:
-        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
+        """Cancel the run. Its tools are notified, every call gets a result, and the run returns its result so far.
 
         A run in the background or in an event loop stops waiting for models, tools and gates at once. A run on the
         caller's own thread ends after its current step, and any run after a running hook or checkpoint.
@@ -78,7 +78,7 @@ class _Stream(Controls, Generic[T]):
 
     @property
     def result(self) -> RunResult[T]:
-        """The result; of a run that was left early, too.
+        """The result, also of a run that was left early.
 
         Raises:
             RunError: It has not ended.
