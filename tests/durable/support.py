@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("temporalio", reason='needs the extra "temporal"')
 
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 
 from toolkit import Runner
 from toolkit.durable import DurableRunner, Worker
@@ -39,9 +40,10 @@ class Durable:
 
     address: str
     queue: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
+    converter: DataConverter = DataConverter.default
 
     async def connect(self) -> Client:
-        return await Client.connect(self.address, identity="test")
+        return await Client.connect(self.address, identity="test", data_converter=self.converter)
 
     async def runs(self, runner: Runner | None = None) -> DurableRunner:
         return DurableRunner(await self.connect(), runner, task_queue=self.queue)

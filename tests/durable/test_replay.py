@@ -8,8 +8,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,9 +22,9 @@ from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.worker import Replayer, WorkflowReplayResult
 
 from tests.durable.support import Durable, environment, until
-from toolkit import Limits, Runner, tool
+from toolkit import Limits, Runner, Session, SQLiteLedger, tool
 from toolkit.approvers import defer
-from toolkit.durable import DevServer, DurableRunner, Worker
+from toolkit.durable import ClaimCheck, DevServer, DurableRun, DurableRunner, Worker
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
@@ -53,44 +56,183 @@ def approve(request: Any) -> Any:
     return defer(request) if request.name == "pay" else True
 
 
-async def make_history(durable: Durable) -> WorkflowHistory:
+async def run_with_approvals(durable: Durable) -> WorkflowHistory:
     """A run with parallel calls, approvals, a rejection, a follow-up and a limit."""
     limits = Limits(max_calls=9, max_seconds=60)
     runner = Runner([add, pay], model=ScriptedModel(SCRIPT), approve=approve, limits=limits, instructions="Pay.")
-    client = await durable.connect()
-    async with Worker(client, runner, task_queue=durable.queue, identity="test"):
-        run = await DurableRunner(client, runner, task_queue=durable.queue).start("Go.")
+    async with start(durable, runner) as run:
         await run.follow_up("And?")
         first = await until(run.status, lambda status: status.pending)
         await run.approve(first.pending[0].call.id)
         second = await until(run.status, lambda status: status.pending and status.pending != first.pending)
         await run.approve(second.pending[0].call.id, False)
         assert "Good bye." == (await run.result()).output
-        return await client.get_workflow_handle(run.id).fetch_history()
+        return await fetch(durable, run.id)
 
 
-async def replay(history: WorkflowHistory) -> WorkflowReplayResult:
-    return await Replayer(workflows=[RunWorkflow]).replay_workflow(history)
+def delegate() -> Runner:
+    """A runner whose sub-agent has a typed answer, the first of which does not fit."""
+    script: list[Any] = [call("add", a=1, b=2), "Three.", "3"]
+    inner = Runner([add], model=ScriptedModel(script), authorize=lambda *_: True)
+    outer: list[Any] = [call("ask_inner", query="Add."), "Done."]
+    return Runner([inner.as_tool("ask_inner", "sums", output_type=int)], model=ScriptedModel(outer))
 
 
-def test_a_run_replays(durable: Durable) -> None:
+async def run_with_a_sub_agent(durable: Durable) -> WorkflowHistory:
+    """A run whose call is a workflow of its own."""
+    async with start(durable, delegate()) as run:
+        assert "3" == (await run.result()).calls[0].result.text
+        return await fetch(durable, run.id)
+
+
+async def run_of_a_sub_agent(durable: Durable) -> WorkflowHistory:
+    """The run of a sub-agent, with an answer that does not fit."""
+    async with start(durable, delegate()) as run:
+        return await fetch(durable, f"{run.id}/{(await run.result()).calls[0].call.id}")
+
+
+async def run_that_is_cancelled(durable: Durable) -> WorkflowHistory:
+    """A run that is cancelled in the middle of a call, undone and remembered by nobody."""
+    begun = asyncio.Event()
+
+    @tool(effect="write")
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.sleep(60)
+        return "waited"
+
+    with TemporaryDirectory() as folder, SQLiteLedger(Path(folder) / "calls.db") as ledger:
+        options: dict[str, Any] = {"ledger": ledger, "undo_on_failure": True}
+        runner = Runner([wait], model=ScriptedModel([call("wait")]), **options)
+        async with start(durable, runner) as run:
+            await begun.wait()
+            await run.cancel()
+            assert "cancelled" == (await run.result()).finish_reason
+            return await fetch(durable, run.id)
+
+
+async def run_of_a_session(durable: Durable) -> WorkflowHistory:
+    """A run that goes on from a session, and adds to it."""
+    runner, session = Runner(model=ScriptedModel(["Hello."])), Session([{"role": "user", "content": "Earlier."}])
+    async with start(durable, runner, sessions=lambda name: session) as run:
+        await run.result()
+        return await fetch(durable, run.id)
+
+
+async def run_that_goes_on(durable: Durable) -> WorkflowHistory:
+    """The first history of a run that goes on under a second one."""
+    async with start(durable, count_to(8)) as run:
+        await run.follow_up("And?")
+        assert "Done." == (await run.result()).output
+        started = (await fetch(durable, run.id)).events[0].workflow_execution_started_event_attributes
+        return await fetch(durable, run.id, started.first_execution_run_id)
+
+
+async def run_that_went_on(durable: Durable) -> WorkflowHistory:
+    """The second history of such a run, with a question that was not read in the first."""
+    async with start(durable, count_to(8)) as run:
+        await run.follow_up("And?")
+        assert "Done." == (await run.result()).output
+        return await fetch(durable, run.id)
+
+
+def count_to(turns: int) -> Runner:
+    """A runner with a call in each of so many turns."""
+
+    def answer(request: ModelRequest) -> Any:
+        turn = sum(isinstance(message, ModelResponse) for message in request.messages)
+        return "Done." if turn >= turns else [call("add", a=turn, b=0)]
+
+    return Runner([add], model=ScriptedModel(answer), max_turns=50)
+
+
+class Claims(dict[str, bytes]):
+    """A store of payloads that is kept beside a history."""
+
+    def save(self, data: bytes) -> str:
+        """Keep data."""
+        key = sha256(data).hexdigest()
+        self[key] = data
+        return key
+
+    def load(self, key: str) -> bytes:
+        """Return data."""
+        return self[key]
+
+
+async def run_with_claims(durable: Durable) -> WorkflowHistory:
+    """A run whose larger payloads are elsewhere."""
+    async with start(durable, Runner([add], model=ScriptedModel([call("add", a=1, b=2), "Done."]))) as run:
+        await run.result()
+        return await fetch(durable, run.id)
+
+
+RUNS: dict[str, Callable[[Durable], Awaitable[WorkflowHistory]]] = {
+    "approvals": run_with_approvals,
+    "sub-agent above": run_with_a_sub_agent,
+    "sub-agent below": run_of_a_sub_agent,
+    "cancelled": run_that_is_cancelled,
+    "session": run_of_a_session,
+    "first part": run_that_goes_on,
+    "second part": run_that_went_on,
+    "claims": run_with_claims,
+}
+
+
+@asynccontextmanager
+async def start(durable: Durable, runner: Runner, **options: Any) -> AsyncIterator[DurableRun]:
+    """Start a run, and a worker."""
+    session: dict[str, Any] = {"session": "main"} if "sessions" in options else {}
+    async with await durable.worker(runner, identity="test", **options):
+        yield await (await durable.runs(runner)).start("Go.", **session)
+
+
+async def fetch(durable: Durable, run_id: str, history: str | None = None) -> WorkflowHistory:
+    """Fetch the last history of a run, or another one."""
+    return await (await durable.connect()).get_workflow_handle(run_id, run_id=history).fetch_history()
+
+
+async def replay(history: WorkflowHistory, claims: Claims | None = None) -> WorkflowReplayResult:
+    return await Replayer(workflows=[RunWorkflow], data_converter=convert(claims)).replay_workflow(history)
+
+
+def convert(claims: Claims | None) -> DataConverter:
+    """Make what turns values into payloads."""
+    return DataConverter.default if claims is None else DataConverter(payload_codec=ClaimCheck(claims, min_bytes=500))
+
+
+@pytest.fixture(scope="module")
+def short_server(make_server: Callable[..., DevServer]) -> DevServer:
+    """A server on which a run soon goes on under a new history."""
+    return make_server("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_replays(name: str, durable: Durable, short_server: DevServer) -> None:
     """A history replays without a worker's tools, in the sandbox, to the same steps."""
+    claims = Claims() if name == "claims" else None
+    address = short_server.address if "part" in name else durable.address
 
     async def go() -> None:
-        history = await make_history(durable)
-        if os.environ.get("TOOLKIT_WRITE_HISTORIES"):
-            (HISTORIES / "approvals.json").write_text(history.to_json() + "\n", encoding="utf-8")
-        await replay(history)
+        history = await RUNS[name](Durable(address, converter=convert(claims)))
+        if label := os.environ.get("TOOLKIT_WRITE_HISTORIES"):
+            kept = {key: base64.b64encode(data).decode() for key, data in (claims or {}).items()}
+            data = {"id": history.workflow_id, "claims": kept, "history": history.to_json_dict()}
+            text = json.dumps(data) + "\n"
+            (HISTORIES / f"{name.replace(' ', '-')}-{label}.json").write_text(text, encoding="utf-8")
+        await replay(history, claims)
 
     asyncio.run(go())
 
 
 @pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 def test_kept_histories_replay(path: Path) -> None:
-    """Runs that an earlier version began go on: write a new file beside the old ones, and keep those."""
-    history = WorkflowHistory.from_json("golden", path.read_text(encoding="utf-8"))
+    """Runs that an earlier version began go on: write new files beside the old ones, and keep those."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    claims = Claims({key: base64.b64decode(data) for key, data in kept["claims"].items()})
 
-    asyncio.run(replay(history))
+    asyncio.run(replay(WorkflowHistory.from_json(kept["id"], kept["history"]), claims or None))
 
 
 def test_workflow_is_light() -> None:
@@ -106,24 +248,15 @@ print([name for name in heavy if name in sys.modules])
     assert "[]\n" == ran.stdout
 
 
-def test_long_runs(make_server: Callable[..., DevServer]) -> None:
+def test_long_runs(short_server: DevServer) -> None:
     """A run goes on under a new history before the server ends it for its length, with all that it knows."""
-    server = make_server("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40")
-    durable, turns = Durable(server.address), 20
-
-    def answer(request: ModelRequest) -> Any:
-        turn = sum(isinstance(message, ModelResponse) for message in request.messages)
-        return "Done." if turn >= turns else [call("add", a=turn, b=0)]
+    durable, turns = Durable(short_server.address), 20
 
     async def go() -> tuple[Any, int, bool]:
-        runner = Runner([add], model=ScriptedModel(answer), max_turns=50)
-        client = await durable.connect()
-        async with await durable.worker(runner):
-            run = await DurableRunner(client, runner, task_queue=durable.queue).start("Go.")
+        async with start(durable, count_to(turns)) as run:
             await run.follow_up("And?")
             result = await run.result()
-            handle = client.get_workflow_handle(run.id)
-            history = await handle.fetch_history()
+            history = await fetch(durable, run.id)
             await replay(history)
             first = history.events[0].workflow_execution_started_event_attributes
             return result, len(history.events), bool(first.continued_execution_run_id)
