@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +62,18 @@ def shown(*script: object, question: str = "What is 1 + 2?", out: io.StringIO | 
     out = out or io.StringIO()
     show(Runner([add, fail], model=ScriptedModel(script), max_turns=2).stream("x"), question, out)  # type: ignore[arg-type]
     return out.getvalue()
+
+
+def test_show_in_marimo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a cell of marimo a run is the output of the cell, which is replaced as it goes on, and nothing is printed."""
+    pages: list[str] = []
+    replace = SimpleNamespace(replace=lambda story: pages.append(story._repr_html_()))
+    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: True, output=replace))
+    show(Runner(model=ScriptedModel(["Hello."])).stream("x"), "Hi!")
+
+    assert "Hi!" in pages[0] and "Hello." not in pages[0]
+    assert "Hello." in pages[-1]
+    assert "" == capsys.readouterr().out
 
 
 def test_whole_transcript() -> None:

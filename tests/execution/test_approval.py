@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import date
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
@@ -906,8 +905,8 @@ def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_marimo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook of marimo the field of input() is used."""
-    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: True))
+    """In a notebook of marimo the field of input() is used, on another thread than that of the cell, too."""
+    monkeypatch.setattr(sys, "stdin", type("ThreadSafeStdin", (), {"__module__": "marimo._messaging.streams"})())
     monkeypatch.setattr("builtins.input", lambda _: "y")
 
     assert Notebook(write=lambda _: None)(request_for()) is True

@@ -117,6 +117,12 @@ def is_in_kernel() -> bool:
     return getattr(_find_shell(), "kernel", None) is not None
 
 
+def is_in_marimo() -> bool:
+    """Return whether a cell of marimo runs this, on its own thread."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook())
+
+
 def _find_shell() -> Any:
     return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
 
@@ -227,11 +233,14 @@ class LiveStory:
     """
 
     def __init__(self, question: str = "") -> None:
-        from IPython.display import display  # only a notebook asks
-
         self._story = Story(question=question)
         self._updated = monotonic()
-        self._view: Any = display(self._story, display_id=True)  # type: ignore[no-untyped-call]
+        if is_in_marimo():
+            self._update = sys.modules["marimo"].output.replace
+        else:
+            from IPython.display import display  # only a notebook asks
+
+            self._update = display(self._story, display_id=True).update  # type: ignore[no-untyped-call]
 
     def add(self, event: Event) -> None:
         """Add an event; parts of texts are shown together, a few times a second."""
@@ -242,7 +251,7 @@ class LiveStory:
 
     def end_line(self) -> None:
         """Show what was added last."""
-        self._view.update(self._story)
+        self._update(self._story)
         self._updated = monotonic()
 
 

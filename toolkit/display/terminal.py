@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 from toolkit._messages import ModelResponse, ToolCall
 from toolkit._schema.error_messages import shorten
 from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text
-from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel
+from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel, is_in_marimo
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -205,7 +205,7 @@ def _note_cell(result: R) -> R:
 
 
 def _start_transcript(question: str, out: TextIO | None) -> Transcript | LiveStory:
-    if out is None and is_in_kernel():
+    if out is None and (is_in_kernel() or is_in_marimo()):
         return LiveStory(question)
     transcript = Transcript(out)
     if question:
