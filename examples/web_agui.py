@@ -111,7 +111,7 @@ function read(event) {
   if (event.type === "TOOL_CALL_START")
     messages.push({role: "tool", toolCallId: event.toolCallId, content: event.toolCallName + " "});
   if (event.type === "TOOL_CALL_ARGS") called.content += event.delta;
-  if (event.type === "TOOL_CALL_RESULT") called.content += " " + JSON.stringify(event.content);
+  if (event.type === "TOOL_CALL_RESULT") called.content += " " + event.content;
   if (event.type === "RUN_ERROR") messages.push({role: "error", content: event.message});
   if (event.type === "RUN_FINISHED" && event.outcome.type === "interrupt")
     for (const {id} of event.outcome.interrupts) messages.find(each => each.toolCallId === id).waits = true;
