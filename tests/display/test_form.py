@@ -95,7 +95,7 @@ CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
     "several choices": (list[Literal["a", "b"]], ("select", {"multiple": None, "size": "2"})),
     "list": (
         list[int],
-        ("textarea", {"rows": "4", "placeholder": "JSON", "spellcheck": "false", "required": None}),
+        ("textarea", {"rows": "4", "placeholder": "[integer, ...]", "spellcheck": "false", "required": None}),
     ),
     "anything": (Any, ("textarea", {"rows": "4", "placeholder": "JSON", "spellcheck": "false", "required": None})),
 }

@@ -8,7 +8,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from toolkit._messages import replace_surrogates
-from toolkit._schema.json_schema import collect_references, is_secret, iterate_schemas, look_up
+from toolkit._schema.json_schema import (
+    as_mapping,
+    collect_references,
+    is_secret,
+    iterate_schemas,
+    look_up,
+    resolve_reference,
+    without_null,
+)
 from toolkit.errors import InvalidArguments, UnknownTool
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
 MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
+MAX_OUTLINE = 3  # objects and lists inside of each other
 
 
 class ErrorExplainer:
@@ -79,6 +88,29 @@ def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
         _render_parameter(key, part, is_optional=key not in required) for key, part in schema["properties"].items()
     )
     return f"{name}({', '.join(islice(taken, MAX_ERROR))})"
+
+
+def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """Write the JSON that a schema describes, in short: `{"name": string, "age"?: integer}`; "" for anything."""
+
+    def outline(inner: Any) -> str:
+        return outline_json(inner, root, depth + 1) or "any"
+
+    part = without_null(resolve_reference(as_mapping(schema), root)) or {}
+    if values := part.get("enum"):
+        return " | ".join(map(json.dumps, values))
+    if branches := part.get("anyOf"):
+        return " | ".join(map(outline, branches))
+    kind = str(part.get("type", ""))
+    if depth > MAX_OUTLINE:
+        return kind
+    if kind == "array":
+        items = part.get("prefixItems")
+        return f"[{', '.join(map(outline, items))}]" if items else f"[{outline(part.get('items'))}, ...]"
+    required = part.get("required", ())
+    members = {f'"{name}"{"" if name in required else "?"}': each for name, each in part.get("properties", {}).items()}
+    members |= {"...": others} if (others := as_mapping(part.get("additionalProperties"))) else {}
+    return f"{{{', '.join(f'{name}: {outline(each)}' for name, each in members.items())}}}" if members else kind
 
 
 def explain_unknown_tool(name: str, names: Collection[str]) -> str:

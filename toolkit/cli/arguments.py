@@ -12,12 +12,11 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from toolkit import Tool
-from toolkit._schema.json_schema import as_mapping, resolve_reference, without_null
+from toolkit._schema.error_messages import outline_json
+from toolkit._schema.json_schema import as_mapping, resolve_reference
 
 # JSON Schema's types of one value that a command line takes as it is.
 TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
-# How many objects and lists the help describes inside of each other.
-MAX_DEPTH = 3
 # The option that takes all arguments, and the one that approves the call.
 WHOLE = "arguments"
 YES = "yes"
@@ -84,32 +83,9 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
 
 def _describe(schema: Any, kind: Any, root: Mapping[str, Any], is_required: bool) -> str:  # noqa: FBT001
     schema = as_mapping(schema)
-    each = "[once per item]" if get_origin(kind) is list else _outline(schema, root) if kind is None else ""
+    each = "[once per item]" if get_origin(kind) is list else outline_json(schema, root) if kind is None else ""
     note = "[required]" if is_required else f"[default: {json.dumps(schema['default'])}]" if "default" in schema else ""
     return " ".join(filter(None, (schema.get("description", ""), each, note)))
-
-
-def _outline(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Write the JSON that a schema describes, in short: `{"name": string, "age"?: integer}`; "" for anything."""
-
-    def outline(inner: Any) -> str:
-        return _outline(inner, root, depth + 1) or "any"
-
-    part = without_null(resolve_reference(as_mapping(schema), root)) or {}
-    if values := part.get("enum"):
-        return " | ".join(map(json.dumps, values))
-    if branches := part.get("anyOf"):
-        return " | ".join(map(outline, branches))
-    kind = str(part.get("type", ""))
-    if depth > MAX_DEPTH:
-        return kind
-    if kind == "array":
-        items = part.get("prefixItems")
-        return f"[{', '.join(map(outline, items))}]" if items else f"[{outline(part.get('items'))}, ...]"
-    required = part.get("required", ())
-    members = {f'"{name}"{"" if name in required else "?"}': each for name, each in part.get("properties", {}).items()}
-    members |= {"...": others} if (others := as_mapping(part.get("additionalProperties"))) else {}
-    return f"{{{', '.join(f'{name}: {outline(each)}' for name, each in members.items())}}}" if members else kind
 
 
 def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:

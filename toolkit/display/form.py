@@ -20,7 +20,7 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import override
 
 from toolkit._messages import replace_surrogates
-from toolkit._schema.error_messages import format_path, shorten
+from toolkit._schema.error_messages import format_path, outline_json, shorten
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference, without_null
 from toolkit._tools.tool import Tool
@@ -341,12 +341,19 @@ class Choice(Control):
         return f"<option{attributes}>{escape_text(label, MAX_LABEL)}</option>"
 
 
+@dataclass(frozen=True, kw_only=True)
 class Document(Control):
-    """Any value, as JSON."""
+    """Any value, as JSON.
+
+    Attributes:
+        outline: The JSON in short, such as `{"name": string}`.
+    """
+
+    outline: str
 
     @override
     def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        hint = {"placeholder": "JSON", "spellcheck": "false", "style": f"{_WIDE};font-family:monospace"}
+        hint = {"placeholder": self.outline or "JSON", "spellcheck": "false", "style": f"{_WIDE};font-family:monospace"}
         return render_textarea("".join(texts[:1]), {**attributes, **hint, **self._required})
 
     @override
@@ -385,6 +392,8 @@ def _make_control(name: str, schema: Mapping[str, Any], root: Mapping[str, Any],
     label = str(bare.get("title") or name.replace("_", " "))
     is_nullable = some is not whole
     kind, more = _choose_control(bare, root, is_nullable=is_nullable)
+    if kind is Document:
+        more = {"outline": outline_json(bare, root)}
     return kind(name=name, label=label, schema=bare, is_required=is_required, is_nullable=is_nullable, **more)
 
 
