@@ -1,8 +1,8 @@
-"""Ask for approval in the terminal before money moves.
+"""Ask for approval in the terminal before a payment.
 
 Reading the balance needs no approval. Each payment is displayed with its arguments, and the user approves it, rejects
 it with a reason, or changes the arguments. Prints the questions, the answers and the result of each call. Without a
-terminal the answers are scripted, as the model is: no key is needed.
+terminal the answers are scripted. The model is scripted, too: no key is needed.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Use built-in tools together with one of your own, with and without approval.
+"""Use built-in tools together with your own, with and without approval.
 
-A model calculates, reverses and counts words, writes a note after approval, reads it if the environment allows that,
-and gets another tool between two runs. Prints each request, its calls with their results, and the answer. The model
-is scripted; `ALLOW_PROTECTED_NOTE=1` lets the note be read.
+A model calculates, reverses and counts words, writes a note after approval, reads the note if an environment variable
+allows it, and gets another tool between two runs. Prints each request, its calls with their results, and the answer.
+The model is scripted. Set `ALLOW_PROTECTED_NOTE=1` to let it read the note.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""End a run: cancel it, let a time limit end it, or leave its stream; then continue from its history.
+"""End a run: cancel it, set a time limit, or leave its stream. Then continue from its history.
 
-Prints how each run ended, the results of its calls, and the answer of a run that continues from that history. The
-model is scripted, so that the example runs anywhere.
+Prints how each run ended, the results of its calls, and the answer of a run that continues. The model is scripted, so
+that the example runs anywhere.
 """
 
 import threading

@@ -1,9 +1,9 @@
-"""A coding agent that fixes a small project: it reads and edits a file, runs the tests, and reports.
+"""Build a coding agent that fixes a small project: it reads and edits a file, runs the tests, and reports.
 
-The project is in a temporary folder and has a bug. The file tools see nothing else. Commands can do more, so each
-needs approval: here by a rule that allows one command. Prints each call with the beginning of its result, the report,
-and whether the tests pass. Without arguments the model is scripted. Pass the name of a model at OpenAI or, with
-`OPENAI_BASE_URL`, on another server to use a real one: `python examples/coding_agent.py MODEL`.
+The project is in a temporary folder and has a bug. The file tools can access only this folder. Commands can do more,
+so each needs approval: here a rule allows one command. Prints each call with the beginning of its result, the report,
+and whether the tests pass. The model is scripted. To use a real one, pass its name, for OpenAI or for the server in
+`OPENAI_BASE_URL`: `python examples/coding_agent.py MODEL`.
 """
 
 import shlex

@@ -1,7 +1,7 @@
-"""Compaction: a long conversation is sent to the model in fewer tokens, and stays whole in the result.
+"""Shorten a long conversation for the model. The result keeps all messages.
 
-Prints the tokens of each request: they grow to the limit, then the older results are cut, then the older turns are
-summarised. The model is scripted, so that the example runs anywhere.
+Prints the tokens of each request. They grow to the limit. Then the older results are cut, and after that the older
+turns are summarised. The model is scripted, so that the example runs anywhere.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Send mail in three environments: by SMTP, by a mock, and by the model, chosen by the variable APP_ENV.
+"""Use one tool in three environments: production sends mail by SMTP, development uses a mock, a prototype the model.
 
-Prints the result of the same call in each, or in the one that is set: APP_ENV=production, development or prototype.
-The tool stays the same. In the prototype no function executes it, so the model writes the result. The model is
-scripted, and the outbox is a list, so that the example runs anywhere.
+Prints the result of the same call in each, or in the one of the variable APP_ENV: production, development or
+prototype. In the prototype no function executes the tool, so the model writes the result. The model is scripted, and
+the outbox is a list, so that the example runs anywhere.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Serve a file of functions to an MCP client, and call them from the client of the `mcp` package.
+"""Serve functions to an MCP client, and call them from the client of the `mcp` package.
 
-Prints what the client sees and gets. `toolkit serve examples/mcp_functions.py` is the server: the functions are plain
-Python, and nothing in the file knows of the protocol. Needs an extra: pip install "function-toolkit[mcp]".
+Prints what the client sees and gets. `toolkit serve examples/mcp_functions.py` starts the server. The functions are
+plain Python. Needs an extra: pip install "function-toolkit[mcp]".
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Ask three questions; a language model answers them with three plain Python functions.
+"""Ask three questions. A language model answers them with three plain Python functions.
 
 Prints each question, the call that the model makes, its result and the answer. Needs no key: without OPENAI_API_KEY or
 OPENAI_BASE_URL the embedded model answers (pip install "function-toolkit[local]").

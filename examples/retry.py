@@ -1,7 +1,7 @@
-"""Retry tools that fail now and then, or take too long.
+"""Retry tools that sometimes fail, or take too long.
 
-Prints each attempt of two tools, and the result that the model receives. A tool is retried only if that does no harm:
-it reads, or is idempotent. The model is scripted, so that the example runs anywhere.
+Prints each attempt of two tools, and the result that the model receives. Only tools that read or are idempotent are
+retried. The model is scripted, so that the example runs anywhere.
 """
 
 from toolkit import Runner, ToolContext, ToolError, tool

@@ -1,4 +1,4 @@
-"""Declare tools by schemas: the model executes one, a function executes the other, in the same response.
+"""Declare tools by JSON Schemas: the model executes one, a function executes the other, in the same response.
 
 Prints the schema of each tool, then the calls of one response with their results: by native tool calls, and from the
 plain text of a model without tool calling. The model is scripted, so that the example runs anywhere.

@@ -1,6 +1,6 @@
-"""Steer a run: send it a message while it is running, and a follow-up for after its answer.
+"""Steer a run: send it a message while it is active, and a follow-up for after its answer.
 
-Prints the conversation: the running search ends, the one after it is skipped, the model reads the message, and the
+Prints the conversation. The running search ends, the next one is skipped, the model reads the message, and the
 follow-up waits for the answer. The model is scripted, so that the example runs anywhere.
 """
 

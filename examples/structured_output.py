@@ -1,7 +1,7 @@
-"""Ask for a typed value instead of text, stream it while the model writes it, and send a wrong one back.
+"""Get a typed answer instead of text, stream it while the model writes it, and let the model correct a wrong one.
 
-Prints the report each time it has grown, then the report of a model that was told what was wrong with its first
-answer. The model is scripted, so that the example runs anywhere.
+Prints the report each time it grows, then the report of a model that corrected its first answer. The model is
+scripted, so that the example runs anywhere.
 """
 
 from pydantic import BaseModel, Field

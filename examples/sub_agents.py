@@ -1,6 +1,6 @@
-"""Sub-agents: an editor delegates to two specialists at the same time, and one limit on tokens holds for all three.
+"""Use sub-agents: an editor delegates to two specialists at the same time, and one limit on tokens holds for all three.
 
-Prints what each of them does. The models are scripted, so that the example runs anywhere.
+Prints the steps of each. The models are scripted, so that the example runs anywhere.
 """
 
 from toolkit import Limits, Runner, tool

@@ -1,9 +1,9 @@
-"""Chat in the browser: Starlette sends the events of AG-UI, which a page without packages reads.
+"""Chat in the browser with AG-UI: Starlette sends the events, and a plain HTML page reads them.
 
-Prints the events that two requests of a browser receive: a call that waits for approval, and the rest of the run once
-it is approved. `python examples/web_agui.py --serve` serves the page at http://127.0.0.1:8000 instead. CopilotKit and
-other clients of AG-UI may take the place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The model is
-scripted, so that the example runs anywhere.
+Prints the events that two requests of a browser receive: a call that waits for approval, and the rest of the run after
+the approval. `python examples/web_agui.py --serve` serves the page at http://127.0.0.1:8000 instead. You can use
+CopilotKit or another client of AG-UI in place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The model
+is scripted, so that the example runs anywhere.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Chat in the browser: Starlette sends the UI message stream of Vercel's AI SDK, which a page without packages reads.
+"""Chat in the browser with Vercel's AI SDK: Starlette sends the stream, and a plain HTML page reads it.
 
-Prints the parts that two requests of a browser receive: a call that waits for approval, and the rest of the run once it
-is approved. `python examples/web_vercel.py --serve` serves the page at http://127.0.0.1:8000 instead. `useChat` of the
-AI SDK, version 6 or later, may take the place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The model is
-scripted, so that the example runs anywhere.
+Prints the parts that two requests of a browser receive: a call that waits for approval, and the rest of the run after
+the approval. `python examples/web_vercel.py --serve` serves the page at http://127.0.0.1:8000 instead. You can use
+`useChat` of the AI SDK, version 6 or later, in place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The
+model is scripted, so that the example runs anywhere.
 """
 
 import asyncio

@@ -60,10 +60,11 @@ CHANGES = {
 }
 HEAD = """# Examples
 
-Each example is one file in `examples/` that runs as it is, without a key: `python examples/retry.py`.
-Below is what each prints; long outputs are cut, and ids and times are left out. Most models are scripted.
+Each example is one file in `examples/`. Run it as it is, without a key: `python examples/retry.py`.
+Below each one is what it prints, without ids and times, and the source. Long outputs are cut. Most models are scripted.
 
-`examples/tour.ipynb` is a notebook. In `examples/durable` you kill a worker and watch the [run](durable.md) finish.
+The notebook `examples/tour.ipynb` shows tools and runs in Jupyter.
+In `examples/durable` you kill a worker and watch the [run](durable.md) finish.
 
 ![A run in a notebook: its answer, two calls with arguments and results, and the tokens](images/run.png)
 """

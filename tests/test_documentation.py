@@ -173,7 +173,8 @@ SEARCHED = """
     conversations; context window; guardrails; middleware; hooks; OpenTelemetry; security; JSON Schema;
     docstrings; strict mode; fallback; proxies; migrating; compared; examples; pytest; dry run; code mode; web
     search; ledger; errors; limits; system prompt; pydantic model; enum; optional arguments; dependency injection;
-    persist a chat; max iterations; parallel tool calls; cache; Responses API; tracing
+    persist a chat; max iterations; parallel tool calls; cache; Responses API; tracing;
+    temperature; environment variables; token usage; multi-agent; error handling; mock
 """
 
 
