@@ -316,7 +316,8 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     for call in calls:
         identity = (call.provider_call_id, call.name)
         key = (*identity, canonical_text(call.arguments)) if counts[identity] > 1 else identity
-        kept += [call] if key not in seen or not call.provider_call_id else []
+        if not call.provider_call_id or key not in seen:
+            kept.append(call)
         seen.add(key)
     return tuple(kept)
 

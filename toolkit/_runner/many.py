@@ -45,20 +45,22 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outc
     request = replace(batch.request, streams=True, in_background=True)
     waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()
     active = dict[int, tuple[Prompt, RunHandle[Any]]]()
+
+    def start(number: int, prompt: Prompt) -> None:
+        try:
+            if not batch.skip(number, prompt):
+                handle = RunHandle(create(replace(request, prompt=prompt)))
+                active[number] = prompt, handle
+                handle.call_when_done(partial(ended.put, number))
+                return
+        except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
+            batch.add(number, prompt, error)
+        ended.put(number)
+
     try:
         while True:
             for number, prompt in islice(waiting, batch.max_parallel - len(active)):
-                try:
-                    if batch.skip(number, prompt):
-                        ended.put(number)
-                        continue
-                    handle = RunHandle(create(replace(request, prompt=prompt)))
-                except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
-                    batch.add(number, prompt, error)
-                    ended.put(number)
-                else:
-                    active[number] = prompt, handle
-                    handle.call_when_done(partial(ended.put, number))
+                start(number, prompt)
             if not active and ended.empty():
                 break
             last = get_item(ended, None)

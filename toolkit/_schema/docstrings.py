@@ -209,9 +209,10 @@ def _split(lines: Sequence[str], parameters: frozenset[str]) -> list[_Section]:
             if line[-1] in ":\uff1a" or line.lstrip()[0] in ":@#*_" or line.isalpha() or _UNDERLINE.match(below):
                 following = _open_section(current, line, below, parameters)
             if not following and current.kind != "prose":
-                if line[: current.indent + 1].isspace():
-                    current.has_entry = True
-                elif _is_behind(current, line, below, parameters):
+                is_indented = line[: current.indent + 1].isspace()
+                entry = None if is_indented else _match_entry(current, line, parameters)
+                current.has_entry |= is_indented or entry is not None
+                if not is_indented and _ends_section(current, entry, line, below, parameters):
                     following = _Section(kind="prose", lines=[line])
         if following:
             current = following
@@ -283,10 +284,9 @@ def _match_field(match: re.Match[str], indent: int, parameters: frozenset[str]) 
     return _Section(kind=kind, style="field", indent=indent, names=names, lines=[first])
 
 
-def _is_behind(section: _Section, line: str, below: str, parameters: frozenset[str]) -> bool:
-    """Return whether a line without a heading comes after the end of a section."""
-    if entry := _match_entry(section, line, parameters):
-        section.has_entry = True
+def _ends_section(section: _Section, entry: _Entry | None, line: str, below: str, parameters: frozenset[str]) -> bool:
+    """Return whether a line that is not indented, and has no heading, comes after the end of a section."""
+    if entry:
         if section.kind == "parameters" and parameters.issuperset(entry.names):
             return False
         # A capital begins a sentence ("Note: ..."), hardly ever a parameter.

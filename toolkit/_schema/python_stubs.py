@@ -55,20 +55,18 @@ class StubWriter:
         required = parameters.get("required", ())
         properties = parameters["properties"]
         ordered = sorted(properties, key=lambda key: key not in required)  # stable
-        taken = [
+        written = [
             f"{key}: {self.write_type(properties[key], parameters, title + key.title())}"
             + ("" if key in required else f" = {_write_default(properties[key])}")
             for key in ordered
             if is_name(key)
         ]
-        rest = [] if len(taken) == len(properties) else ["**others: Any"]
+        if len(written) < len(properties):
+            written.append("**others: Any")
         returns = "Any" if output is None else self.write_type(output, output, f"{title}Result")
-        texts = [f"    {key}: {text}" for key in ordered if (text := as_mapping(properties[key]).get("description"))]
-        raised = [f"    RuntimeError: {reason}" for reason in failures]
-        lines = [description, *(["", "Args:", *texts] if texts else []), *(["", "Raises:", *raised] if raised else [])]
-        body = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
-        body = body.replace("\n", "\n    ").replace("    \n", "\n")
-        head = f"async def {name}({', '.join([*taken, *rest])}) -> {returns}:"
+        head = f"async def {name}({', '.join(written)}) -> {returns}:"
+        texts = [f"{key}: {text}" for key in ordered if (text := as_mapping(properties[key]).get("description"))]
+        body = _write_docstring(description, texts, [f"RuntimeError: {reason}" for reason in failures])
         return f'{head}\n    """{body}"""' if body else f"{head} ..."
 
     def write_type(self, schema: Any, root: Any, name: str, depth: int = 0) -> str:
@@ -142,6 +140,15 @@ def _write_choices(choices: Any) -> str:
 def _join(kinds: Iterable[str]) -> str:
     unique = [*dict.fromkeys(kinds)]
     return "Any" if "Any" in unique or not unique else " | ".join(unique)
+
+
+def _write_docstring(description: str, parameters: Sequence[str], raised: Sequence[str]) -> str:
+    """Write the inside of a docstring, indented by four spaces."""
+    lines = [description]
+    for title, entries in (("Args:", parameters), ("Raises:", raised)):
+        lines += ["", title, *[f"    {entry}" for entry in entries]] if entries else []
+    text = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
+    return text.replace("\n", "\n    ").replace("    \n", "\n")
 
 
 def _write_default(schema: Any) -> str:
