@@ -66,13 +66,15 @@ def _make_sendable(text: str) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def shared_ssl_context() -> Iterator[None]:
     """Read the system's certificates once: each client of a plain server would take 40 ms to read them again."""
-    context = httpcore2.default_ssl_context()
+    make_context = httpcore2.default_ssl_context
+    contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
 
     def get_context(**options: Any) -> ssl.SSLContext:
-        is_changed = {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
-        return make_context(**options) if is_changed else context
+        choice = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), *options.items())
+        if choice not in contexts:
+            contexts[choice] = make_context(**options)
+        return contexts[choice]
 
-    make_context = httpcore2.default_ssl_context
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpcore2, "default_ssl_context", get_context)
         yield

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolkit.durable import DevServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., DevServer]]:
     """Starts a server of its own; all are killed at the end."""
     from tests.durable.support import free_port  # skips the test without the extra
@@ -35,7 +35,7 @@ def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         server.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(make_server: Callable[..., DevServer]) -> DevServer:
     return make_server()
 

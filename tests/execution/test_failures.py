@@ -237,7 +237,8 @@ def test_failure(way: str, kind: str, mode: str) -> None:
     calls = [call("good", number=1), call("fail"), call("good", number=2)]
     with ScriptedModel([calls, "Done."]) as model:
         result = play(way, kind, mode, model)
-    gc.collect()  # a coroutine that nothing awaits warns here, where its warning is ignored
+    if way == "promise that fails":
+        gc.collect()  # a coroutine that nothing awaits warns here, where its warning is ignored
     tool_messages = [message for message in result.messages if isinstance(message, ToolMessage)]
 
     assert (["good", "fail", "good"], "Done.") == ([message.name for message in tool_messages], result.output)

@@ -529,10 +529,10 @@ def test_is_object(text: str, expected: bool) -> None:
     assert expected is is_object(text)
 
 
-P = 2**61 - 1  # Python's hash of a number is its value modulo this one
-# Values of one hash: a set of them takes quadratic time.
-ALIKE = [P * number for number in range(1, 20_000)]
-ALIKE_DECIMALS = [f"{pow(10, -exponent, P)}E{exponent}" for exponent in range(1, 20_000)]
+# Values whose hashes can be chosen: a set of many with one hash would take quadratic time.
+MANY = range(1, 6_000)
+ALIKE = [(2**61 - 1) * number for number in MANY]  # Python's hash of a number is its value modulo this one
+MANY_DECIMALS = [f"{number}E1" for number in MANY]
 
 
 class Sums(BaseModel):
@@ -545,17 +545,17 @@ class Names(TypedDict, total=False):
 
 COLLIDING: dict[str, tuple[Any, Any]] = {
     "integers": (set[int], ALIKE),
-    "anything": (set[Any], ALIKE),
-    "decimals": (set[Decimal], ALIKE_DECIMALS),
-    "UUIDs": (frozenset[UUID], [str(UUID(int=number)) for number in ALIKE]),
-    "tuples": (set[tuple[int, ...]], [[number] for number in ALIKE]),
-    "keys": (dict[int, str], dict.fromkeys(map(str, ALIKE), "")),
-    "ordered keys": (OrderedDict[int, int], dict.fromkeys(map(str, ALIKE), 1)),
-    "counted": (Counter[int], dict.fromkeys(map(str, ALIKE), 1)),
-    "keys with underscores": (dict[int, str], {f"{number:_}": "" for number in ALIKE}),
-    "keys that are decimals": (dict[Decimal, int], dict.fromkeys(ALIKE_DECIMALS, 1)),
-    "in a model": (Sums, {"sums": ALIKE_DECIMALS}),
-    "in a list of TypedDicts": (list[Names], [{"names": dict.fromkeys(map(str, ALIKE), "")}]),
+    "anything": (set[Any], [*MANY]),
+    "decimals": (set[Decimal], MANY_DECIMALS),
+    "UUIDs": (frozenset[UUID], [str(UUID(int=number)) for number in MANY]),
+    "tuples": (set[tuple[int, ...]], [[number] for number in MANY]),
+    "keys": (dict[int, str], dict.fromkeys(map(str, MANY), "")),
+    "ordered keys": (OrderedDict[int, int], dict.fromkeys(map(str, MANY), 1)),
+    "counted": (Counter[int], dict.fromkeys(map(str, MANY), 1)),
+    "keys with underscores": (dict[int, str], {f"{number:_}": "" for number in MANY}),
+    "keys that are decimals": (dict[Decimal, int], dict.fromkeys(MANY_DECIMALS, 1)),
+    "in a model": (Sums, {"sums": MANY_DECIMALS}),
+    "in a list of TypedDicts": (list[Names], [{"names": dict.fromkeys(map(str, MANY), "")}]),
 }
 
 
@@ -579,7 +579,7 @@ def test_unique_items_of_one_hash() -> None:
     ids = {"type": "array", "uniqueItems": True}
     take = Tool.from_schema("take", {"type": "object", "properties": {"ids": ids}}, len)
 
-    results = [take.invoke(json.dumps({"ids": items})) for items in (ALIKE, [[item] for item in ALIKE])]
+    results = [take.invoke(json.dumps({"ids": items})) for items in ([*MANY], [[item] for item in MANY])]
 
     assert ["invalid_arguments"] * 2 == [result.kind for result in results]
 
@@ -588,7 +588,7 @@ def test_members_of_one_hash() -> None:
     """A schema of others with so many allowed values that these could take long is refused at once."""
 
     with pytest.raises(DefinitionError, match="its enum has more than 5,000 values that are not text"):
-        Tool.from_schema("take", {"type": "object", "properties": {"number": {"enum": ALIKE}}})
+        Tool.from_schema("take", {"type": "object", "properties": {"number": {"enum": [*MANY]}}})
 
 
 @tool

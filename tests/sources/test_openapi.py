@@ -975,9 +975,9 @@ def test_time_grows_with_size(kind: int) -> None:
         make_tool(document)
         return time.process_time() - start
 
-    measure(100)
-    large, small = (min(measure(count) for _ in range(3)) for count in (1_600, 200))
-    assert large < 24 * max(small, 0.005)
+    measure(50)
+    large, small = (min(measure(count) for _ in range(3)) for count in (800, 100))
+    assert large < 24 * max(small, 0.0025)
 
 
 def test_source() -> None:
