@@ -101,6 +101,12 @@ CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
 }
 
 
+def test_form_of_a_plain_function() -> None:
+    """A function that is no tool is refused, with the way to make it one."""
+    with pytest.raises(TypeError, match="A form is that of a tool, not of <built-in function len>: decorate"):
+        Form(len)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("annotation", "expected"), CONTROLS.values(), ids=CONTROLS)
 def test_control(annotation: Any, expected: tuple[str, dict[str, str | None]]) -> None:
     """Each kind of value has the control that fits, with the limits that browsers know."""

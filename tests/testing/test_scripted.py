@@ -137,6 +137,12 @@ def test_call_of_a_tool() -> None:
         call(len)  # type: ignore[arg-type]
 
 
+def test_call_with_an_unnamed_argument() -> None:
+    """Arguments of a call have names, as a model gives them."""
+    with pytest.raises(TypeError, match=r"takes arguments by name, such as call\('add', a=1\), not 5"):
+        call("add", 5)  # type: ignore[arg-type]
+
+
 def test_model_as_a_client() -> None:
     """A model in place of a client, and a class in place of a model, are refused with what to write."""
     with pytest.raises(TypeError, match="is a Model: write model="):

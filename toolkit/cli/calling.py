@@ -51,10 +51,11 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     chosen = get_tool(toolbox, tool)
     refuse_deps(chosen)
     if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
-        name = next(
-            (f"--{name.replace('_', '-')} {shlex.quote(value)}" for name in chosen.parameters["properties"]), ""
-        )
-        text = f"write its parameter in front: {name}" if name else f"{chosen.name} takes no arguments"
+        names = [*chosen.parameters["properties"]]
+        name, _, rest = value.partition("=")
+        name, rest = (name, rest) if name in names else (names[0] if names else "", value)
+        option = f"--{name.replace('_', '-')} {shlex.quote(rest)}"
+        text = f"write its parameter in front: {option}" if name else f"{chosen.name} takes no arguments"
         raise typer.BadParameter(text, param_hint=shlex.quote(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -48,6 +50,9 @@ for name, command in COMMANDS.items():
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run a command line, and return its exit code."""
+    if arguments and arguments[0].endswith(".py"):
+        print(f"toolkit: put a command before the file: toolkit run {shlex.join(arguments)}", file=sys.stderr)
+        return 2
     try:
         app([*arguments], prog_name="toolkit")
     except SystemExit as end:

@@ -196,6 +196,9 @@ def _complete_prompt(prompt: str | None, saved: str | None) -> str:
 
 
 def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
+    if address := next((file for file in files if re.match("https?:", str(file))), None):
+        text = f"it takes files: download {address.name}, or pipe it in with -a -"
+        raise typer.BadParameter(text, param_hint="--attach")
     try:
         return make_user_message([prompt, *(_read_pipe() if str(file) == "-" else file for file in files)])
     except (ValueError, OSError) as error:

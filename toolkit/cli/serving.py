@@ -169,4 +169,7 @@ def demo(
     """Watch a language model call three small functions."""
     if local and (base_url or model):
         fail("--local takes the embedded model: leave out --base-url and --model.")
-    run_demo(base_url=base_url, model=EMBEDDED if local else model)
+    try:
+        run_demo(base_url=base_url, model=EMBEDDED if local else model)
+    except ValueError as error:  # such as a base_url without http://
+        fail(error)

@@ -71,6 +71,7 @@ class Form:
 
     Raises:
         DefinitionError: The tool's signature is not supported.
+        TypeError: It is not a tool.
 
     Examples:
         >>> from toolkit import tool
@@ -86,6 +87,8 @@ class Form:
     """
 
     def __init__(self, tool: Tool[..., Any], values: Mapping[str, Any] | None = None, *, action: str = "") -> None:
+        if not isinstance(tool, Tool):
+            raise TypeError(f"A form is that of a tool, not of {tool!r:.100}: decorate the function with @tool.")
         self.tool, self.action = tool, action
         filled_in = values or {}
         self._texts = {each.name: each.format(filled_in.get(each.name, NOTHING)) for each in self._controls}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
 from toolkit._dialects.base import split_meta
 from toolkit._messages import (
@@ -36,14 +36,16 @@ class ScriptError(AssertionError, FatalError):
     """The requests or calls of a test do not fit its script or cassette."""
 
 
-def call(name: str, /, **arguments: Any) -> ToolCall:
+def call(name: str, /, *unnamed: Never, **arguments: Any) -> ToolCall:
     """Make a call for a script: `call("add", a=1, b=2)`.
 
     Metadata such as `_reasoningForCall="why"` goes into the call's fields, not its arguments.
 
     Raises:
-        TypeError: The name is no text, such as a tool.
+        TypeError: The name is no text, such as a tool, or an argument has no name.
     """
+    if unnamed:
+        raise TypeError(f"call() takes arguments by name, such as call('add', a=1), not {unnamed[0]!r:.100}.")
     if not isinstance(name, str):
         raise TypeError(f"call() takes a tool's name, such as call('add', a=1), not {name!r:.100}.")
     own, metadata = split_meta(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
