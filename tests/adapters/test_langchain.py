@@ -14,6 +14,7 @@ from tests.adapters.adapted import BOX, CONTEXT, PIXEL, PUT, PUT_TEXT, add, drop
 from toolkit import DefinitionError, FatalError, Runner, Toolbox, ToolContext, tool
 from toolkit.adapters import from_langchain, to_langchain
 from toolkit.approvers import approve_all
+from toolkit.sources.retrievers import retriever_tool
 from toolkit.testing import ScriptedModel, call
 
 lc = load("langchain_core.tools")
@@ -224,3 +225,16 @@ def test_deps() -> None:
         to_langchain([read])
     assert len(to_langchain([read], context=CONTEXT)[0].invoke({})) <= 300
     assert "denied" in to_langchain([read], context=ToolContext(deps="Bob"))[0].invoke({})
+
+
+def test_retriever() -> None:
+    """A retriever of LangChain is a search."""
+    document = load("langchain_core.documents").Document
+
+    class Retriever(load("langchain_core.retrievers").BaseRetriever):  # type: ignore[misc]
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
+            return [document(page_content=f"About {query}.", metadata={"source": "a.md"})]
+
+    found = retriever_tool(Retriever(), "docs").invoke({"query": "cats"}).text
+
+    assert found == "[1] About cats.\n(source: a.md)"

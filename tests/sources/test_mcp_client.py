@@ -271,14 +271,14 @@ def test_only_a_few_variables_of_the_environment(box: Toolbox, monkeypatch: pyte
 
 
 def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
-    """Either list chooses among the server's tools; a name that the server does not have is warned of."""
+    """Either list chooses among the server's tools; a name that the server does not have is warned of, with those that are like it."""
     with (
-        MCP(make_server(), allow=["add", "sub"], name="s") as some,
+        MCP(make_server(), allow=["add", "remov"], name="s") as some,
         MCP(make_server(), block=["add"], name="s") as rest,
     ):
         assert ["mcp_s_add"] == [tool.name for tool in some.tools]
         assert "mcp_s_remove" in (names := [tool.name for tool in rest.tools]) and "mcp_s_add" not in names
-    assert "['sub']" in caplog.text
+    assert "allow= names the tool 'remov', which it does not have; did you mean 'remove'? There is: add," in caplog.text
     with MCP(make_server(), block=(name for name in ["add"]), name="s") as rest:  # type: ignore[arg-type]
         assert names == [tool.name for tool in rest.tools]
     with pytest.raises(DefinitionError, match=r"^set either AllowTools or BlockTools, not both$"):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,6 +65,25 @@ def run(runner: Runner, prompt: str, *, is_async: bool = False, **options: Any) 
     return asyncio.run(runner.arun(prompt, **options)) if is_async else runner.run(prompt, **options)
 
 
+class LikeLangChain:
+    """A retriever with the interface of LangChain."""
+
+    def invoke(self, query: str) -> list[Any]:
+        """Find a document."""
+        return [SimpleNamespace(page_content=f"About {query}.", metadata={"source": "a.md"})]
+
+
+class LikeLlamaIndex:
+    """A retriever with the interface of LlamaIndex."""
+
+    def retrieve(self, query: str) -> list[Any]:
+        """Find a node."""
+        return [
+            SimpleNamespace(text=f"About {query}.", metadata={}, score=0.9),
+            SimpleNamespace(text="Far.", score=0.1),
+        ]
+
+
 # The tool
 
 
@@ -73,6 +93,23 @@ def test_tool(search: Callable[[str], Any]) -> None:
     result = Toolbox([retriever_tool(search, "docs")]).call("retriever_docs", {"query": " cats "})
 
     assert FOUND == result.text
+
+
+@pytest.mark.parametrize(
+    ("retriever", "found"),
+    [
+        (LikeLangChain(), "[1] About cats.\n(source: a.md)"),
+        (LikeLlamaIndex(), "[1] About cats.\n(score: 0.90)"),
+    ],
+    ids=["LangChain", "LlamaIndex"],
+)
+def test_retriever_of_another_library(retriever: Any, found: str) -> None:
+    """A retriever of another library is a search; the tool and the hook read its passages."""
+    model = ScriptedModel(["So."])
+    Runner(model=model, hooks=[Prefetch(retriever)]).run("cats")
+
+    assert found == retriever_tool(retriever, "docs").invoke({"query": "cats"}).text
+    assert model.requests[0].messages[0].text.endswith(f"\n\n{found}")
 
 
 def test_options_of_the_tool() -> None:

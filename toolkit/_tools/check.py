@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -31,6 +32,9 @@ RULES = {"authorize": ("tool", "arguments", "context"), "approve": ("request",),
 # A model reads all schemas with every request. This is about 1,000 tokens for one tool.
 MAX_CHARACTERS = 4_000
 CHARACTERS_PER_TOKEN = 4  # of English and of JSON, roughly
+# Words that stand for a tool: with an underscore, in quotes, before a parenthesis, or beside the word "tool".
+_MENTION = re.compile(r"""[\w-]*_[\w-]*|(?<=[`'"])[\w-]+(?=[`'"])|[\w-]+(?=\(| tool\b)|(?<=\btool )[\w-]+""")
+_NAME_THERE = re.compile(r"^the \w+ '(.+)' of the ")  # of an origin
 # Anthropic refuses a request in which a parameter has another name: docs.claude.com, tool use.
 PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -83,6 +87,7 @@ def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bin
     listed = list(tools)
     findings = [
         *_check_toolbox(listed),
+        *_check_mentions(listed),
         *_check_unused(listed, bindings),
         *_check_choices(listed, bindings),
         *(replace(finding, tool=tool.name) for tool in listed for finding in _check_tool(tool, dialect)),
@@ -100,6 +105,25 @@ def _check_toolbox(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
         if other != tool.name:
             text = f"its name is nearly that of {other!r}: models mix them up. Rename one of them."
             yield _warn("near-name", text, tool=tool.name)
+
+
+def _check_mentions(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
+    """Find texts of other programs that name tools from elsewhere: a server may try to change how these are used."""
+    named = defaultdict[str, list[str]](list)
+    for tool in tools:
+        for name in (tool.name, *_NAME_THERE.findall(tool.origin)):
+            named[name].append(tool.origin)
+    for tool in tools:
+        source = tool.origin.partition(" of ")[2]
+        texts = [tool.description, *_list_descriptions(tool.parameters)] if source else []
+        for name in dict.fromkeys(_MENTION.findall(" ".join(texts))):
+            if name in named and not any(origin.endswith(source) for origin in named[name]):
+                text = f"its text names {name!r}, which is {named[name][0]}. Read it: it may change how that is used."
+                yield _warn("mention", text, tool=tool.name)
+
+
+def _list_descriptions(schema: Mapping[str, Any]) -> list[str]:
+    return [str(each.get("description", "")) for each in schema["properties"].values() if isinstance(each, Mapping)]
 
 
 def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
-from toolkit._schema.error_messages import shorten
+from toolkit._schema.error_messages import shorten, suggest
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
@@ -228,8 +228,11 @@ class RemoteSource:
         """Take over what is listed by name; what cannot be a tool is left out, with a warning."""
         known = {name for name, _ in listed}
         for option, names in (("allow", self._allow), ("block", self._block)):
-            if unknown := sorted((names or frozenset()) - known):
-                logger.warning("%r: %s= names %ss that it does not have: %s.", self, option, self._what, unknown)
+            for name in sorted((names or frozenset()) - known):
+                there = suggest(name, [repr(each)[1:-1] for each, _ in listed])
+                logger.warning(
+                    "%r: %s= names the %s %r, which it does not have%s", self, option, self._what, name, there
+                )
         made: dict[str, AnyTool] = {}
         for name, spec in listed:
             if (self._allow is not None and name not in self._allow) or name in self._block:

@@ -4,7 +4,7 @@
     Runner(hooks=[Prefetch(search)])             each prompt is searched for, without a tool
 
 A search is a function, sync or async, of a query. It returns passages, the best first: texts, or objects or mappings
-with `content` and, if there are any, `source` and `score`.
+with `content` and, if there are any, `source` and `score`. A retriever of LangChain or LlamaIndex is a search, too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ __all__ = ["Prefetch", "retriever_tool"]
 
 logger = logging.getLogger("toolkit")
 
-# A search: a function of a query that returns passages, or a promise of them.
-Search: TypeAlias = Callable[[str], Iterable[Any] | Awaitable[Iterable[Any]]]
+# A search: a function of a query that returns passages, or a promise of them; or an object with such a method.
+Search: TypeAlias = Callable[[str], Iterable[Any] | Awaitable[Iterable[Any]]] | Any
+# The methods of retrievers of LangChain and of LlamaIndex, and what their passages have in place of `content`.
+METHODS = ("invoke", "retrieve")
+CONTENTS = ("content", "page_content", "text")
 Query = Annotated[str, StringConstraints(strip_whitespace=True, max_length=10_000)]
 
 TOP_K = 5
@@ -56,7 +59,7 @@ def retriever_tool(
     """Make a tool `retriever_NAME` that returns the passages which a search finds for a query.
 
     Args:
-        search: The search.
+        search: The search, or a retriever of LangChain or LlamaIndex.
         name: Name of what is searched, such as "docs".
         description: The tool's description; by default that it searches `name`.
         top_k: Maximum number of passages.
@@ -65,7 +68,7 @@ def retriever_tool(
     Raises:
         DefinitionError: `search` is not a function, or another option is invalid.
     """
-    chosen = _Selection(check_function("search", search), top_k, min_score)
+    chosen = _Selection(_find_search(search), top_k, min_score)
     subject = check_type("name", name, str)
     text = check_type("description", description, str) or f"Search {subject} for passages about a query."
 
@@ -91,7 +94,7 @@ class Prefetch:
     follow an answer are searched for, each once. A search that fails is logged, and the prompt is sent without it.
 
     Args:
-        search: The search.
+        search: The search, or a retriever of LangChain or LlamaIndex.
         title: Title of the passages.
         top_k: Maximum number of passages.
         min_score: Minimum score of a passage; one without a score is never left out.
@@ -121,7 +124,7 @@ class Prefetch:
         top_k: int = TOP_K,
         min_score: float = MIN_SCORE,
     ) -> None:
-        self._chosen = _Selection(check_function("search", search), top_k, min_score)
+        self._chosen = _Selection(_find_search(search), top_k, min_score)
         self._title = check_type("title", title, str)
         self._found: dict[int, tuple[Message, str]] = {}
         self._lock = threading.Lock()
@@ -186,7 +189,7 @@ class _Passage:
 class _Selection:
     """A search, and which of its passages count."""
 
-    search: Search
+    search: Callable[[str], Any]
     top_k: int
     min_score: float
 
@@ -206,13 +209,22 @@ class _Selection:
         return [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
 
 
+def _find_search(search: Search) -> Callable[[str], Any]:
+    methods = () if callable(search) else (getattr(search, name, None) for name in METHODS)
+    return check_function("search", next(filter(None, methods), search))
+
+
 def _parse_passage(raw: Any) -> _Passage:
+    def read(name: str) -> Any:
+        return raw.get(name) if isinstance(raw, Mapping) else getattr(raw, name, None)
+
     if isinstance(raw, str):
         return _Passage(content=raw)
-    names = ("content", "source", "score")
-    content, source, score = (raw.get(name) if isinstance(raw, Mapping) else getattr(raw, name, None) for name in names)
-    if not isinstance(content, str):
+    content = next((text for name in CONTENTS if isinstance(text := read(name), str)), None)
+    if content is None:
         raise Failed("search error: the search gave what has no content")
+    metadata, score = read("metadata"), read("score")
+    source = read("source") or (metadata.get("source") if isinstance(metadata, Mapping) else None)
     return _Passage(content=content, source=str(source or ""), score=None if score is None else float(score))
 
 
