@@ -258,8 +258,7 @@ def test_calls_of_the_run_above() -> None:
     """Calls of a sub-agent count against the limits of the run above; one that these refuse counts nowhere."""
     counts = list[dict[str, int]]()
     worker = clerk(
-        call("count_books"),
-        call("count_books"),
+        [call("count_books"), call("count_books")],
         "I could not.",
         checkpoint=lambda state: counts.append({**state.calls_by_tool}),
     )
@@ -271,6 +270,16 @@ def test_calls_of_the_run_above() -> None:
     ]
     assert {"count_books": 1} == {name: count for name, count in counts[-1].items() if count}
     assert "max_calls" == result.finish_reason
+
+
+def test_last_answer_where_the_calls_of_the_run_above_are_used_up() -> None:
+    """A sub-agent that has no call left is asked for its last answer, without tools."""
+    worker = clerk(call("count_books"), "Seven.", limits=Limits(max_turns=None))
+    result = boss(worker, limits=Limits(max_calls=2)).run("go")
+    model: Any = worker.model
+
+    assert [2, 0] == [len(request.tools) for request in model.requests]
+    assert "Seven." == result.calls[0].result.text
 
 
 def test_raised_limit_names_its_value() -> None:

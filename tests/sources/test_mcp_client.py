@@ -271,7 +271,7 @@ def test_only_a_few_variables_of_the_environment(box: Toolbox, monkeypatch: pyte
 
 
 def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
-    """Either list chooses among the server's tools; a name that the server does not have is warned of, with those that are like it."""
+    """Either list chooses among the server's tools; a name that the server lacks is warned of, with similar ones."""
     with (
         MCP(make_server(), allow=["add", "remov"], name="s") as some,
         MCP(make_server(), block=["add"], name="s") as rest,

@@ -161,6 +161,9 @@ def test_sub_agents() -> None:
     assert [f"tool {path}/add differs", f"tool {path}/look is only there"] == old.find_differences(
         above(tool(other_add, name="add"), look).fingerprint()
     )
+    assert [f"tool {path}/add differs", f"tool {path}/look is only there"] == above(
+        add
+    ).toolbox.fingerprint().find_differences(above(tool(other_add, name="add"), look).toolbox.fingerprint())
 
 
 def test_sub_agents_in_a_circle() -> None:
@@ -169,8 +172,9 @@ def test_sub_agents_in_a_circle() -> None:
     runner = Runner(box, model=ScriptedModel([]), name="one")
     box.add(runner)
 
-    with pytest.raises(DefinitionError, match="in a circle"):
-        runner.fingerprint()
+    for each in (runner, box):
+        with pytest.raises(DefinitionError, match="in a circle"):
+            each.fingerprint()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "tools": {"a": 1}}'])

@@ -214,15 +214,16 @@ class Conversation:
 
     def _find_reached_limit(self, seconds: float) -> tuple[LimitName, float, float] | None:
         """Return the first limit that is reached: its name, how much is used, and the limit itself."""
-        with self._lock:
-            calls = self._calls_by_tool.total()
-        used: dict[LimitName, float] = {"max_turns": self._state.turns, "max_calls": calls, "max_seconds": seconds}
+        used: dict[LimitName, float] = {"max_turns": self._state.turns, "max_seconds": seconds}
         return self._find_first(used) or self.find_spent_limit()
 
     def find_spent_limit(self) -> tuple[LimitName, float, float] | None:
-        """Return the first limit on tokens or cost that is reached, here or in a run above."""
+        """Return the first limit on calls, tokens or cost that is reached, here or in a run above."""
         limits, usage = self._limits, self._usage
+        with self._lock:
+            calls = self._calls_by_tool.total()
         used: dict[LimitName, float] = {
+            "max_calls": calls,
             "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,

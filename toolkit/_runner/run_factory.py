@@ -172,15 +172,9 @@ class RunFactory:
             "limits": self.limits,
             "api_key": "given" if self.options.get("api_key") else None,
         }
-        box = self.toolbox.fingerprint()
         list(walk_tools(self.toolbox))  # refuses a circle
-        tools, settings = {**box.tools}, {**box.settings, **make_fingerprint((), own).settings}
-        for made in self.toolbox:
-            if isinstance(sub_agent := find_instance(made), SubAgent):
-                inner = sub_agent.runner.fingerprint()
-                tools |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
-                settings |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
-        return Fingerprint(tools, settings)
+        box = self.toolbox.fingerprint()
+        return Fingerprint(box.tools, {**box.settings, **make_fingerprint((), own).settings})
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run and count it among the active ones.

@@ -22,7 +22,7 @@ from typing import Any
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import escape_confusable, make_digest
 from toolkit._tools.options import ToolSettings
-from toolkit._tools.tool import Tool, name_function
+from toolkit._tools.tool import Tool, find_instance, name_function
 from toolkit.errors import DefinitionError, FingerprintError
 
 VERSION = 1
@@ -265,6 +265,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 FINGERPRINT_VERSION = 1
+SUB_AGENT = "the sub-agent "  # in the origin of its tool
 MAX_LISTED = 1_000  # characters of the differences in an error
 # Where a call runs is not what it does.
 _PLACES = frozenset({"executor", "isolate"})
@@ -333,13 +334,19 @@ class Fingerprint:
         return made
 
 
-def make_fingerprint(tools: Iterable[Tool[..., Any]], settings: Mapping[str, Any]) -> Fingerprint:
-    """Make the fingerprint of tools and settings; a setting that is None counts as one that is not there."""
+def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, Any]) -> Fingerprint:
+    """Make the fingerprint of tools and settings; a setting that is None counts as one that is not there.
+
+    Those of a sub-agent join it, with the name of its tool in front.
+    """
     given = {name: value for name, value in settings.items() if value is not None}
-    return Fingerprint(
-        {made.name: _digest_tool(made) for made in tools},
-        {name: make_digest({name: _make_plain(value)}) for name, value in sorted(given.items())},
-    )
+    digests = {made.name: _digest_tool(made) for made in tools}
+    own = {name: make_digest({name: _make_plain(value)}) for name, value in sorted(given.items())}
+    for made in (each for each in tools if SUB_AGENT in each.origin):
+        inner = find_instance(made).runner.fingerprint()
+        digests |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
+        own |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
+    return Fingerprint(digests, own)
 
 
 def _digest_tool(made: Tool[..., Any]) -> str:

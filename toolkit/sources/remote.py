@@ -271,6 +271,8 @@ class RemoteSource:
         async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
             return await call(tool, _arguments, _context)
 
+        execute.__annotations__ = {"_context": ToolContext}  # a text would be looked up for each of thousands of tools
+
         title, description = (escape_hidden(declaration[name]) for name in TEXTS)
         given = {
             **declaration,

@@ -176,12 +176,13 @@ class Workload:
                 refuse(place, f"more than {MAX_CHAIN} references follow each other", "Point to the last of them.")
 
     def is_small(self) -> bool:
-        """Check whether the work is bounded, whatever the document."""
+        """Check whether the work is small, whatever the document."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
         try:
-            return max(_sum_up(whole)[0].values(), default=0) <= MAX_STEPS
+            steps, lengths = _sum_up(whole)
         except CycleError:
             return False
+        return max(steps.values(), default=0) <= MAX_STEPS and max(lengths.values(), default=0) <= MAX_CHAIN
 
 
 @dataclass

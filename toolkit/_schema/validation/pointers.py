@@ -42,7 +42,9 @@ def refuse(place: str, reason: str, remedy: str) -> NoReturn:
 
 def join_pointer(place: str, *steps: str | int) -> str:
     """Append steps to a JSON pointer."""
-    return place + "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+    for step in steps:
+        place = f"{place}/{str(step).replace('~', '~0').replace('/', '~1')}"
+    return place
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def _is_names(value: Any) -> bool:
 
 def _is_types(value: Any) -> bool:
     names = value if isinstance(value, list) else [value]
-    return bool(names) and _is_names(names) and TYPES.keys() >= {*names}
+    return bool(names) and _is_names(names) and all(name in TYPES for name in names)
 
 
 _Shape = tuple[Callable[[Any], bool], str]

@@ -49,8 +49,8 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     reader.complete()
     asked = KeywordWriter(document, probe, work, fills=False)
     _write_probed(asked, reader.probed)
-    work.refuse_excess()
-    is_counted = not work.is_small()
+    if is_counted := not work.is_small():
+        work.refuse_excess()
     if asked.probed:
         probe.validators.append(_build_validator(_write_choice(asked), asked, is_counted=is_counted))
     validator = _build_validator(core, reader, is_counted=is_counted)
