@@ -73,6 +73,9 @@ def test_reads_run_and_the_others_say_that_they_did_not() -> None:
     assert [None] * 4 == [each.value for each in others]
     assert all(str(each.text).startswith("Dry run: ") and not each.is_error for each in others)
     assert "Dry run: untyped was not executed, and nothing has changed." == others[-1].text
+    assert 'changed. A real result has the form {"number": integer, "item": string, "note"?: string}.' in (
+        others[0].text or ""
+    )
 
 
 def test_async() -> None:

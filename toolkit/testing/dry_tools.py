@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._messages import ToolResult
+from toolkit._schema.error_messages import outline_json
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
@@ -19,7 +20,8 @@ def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
 
     A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its value is
-    None, and its text says so; outputs are not checked. Latent tools, whose output the model writes, stay as they are.
+    None, and its text says so, with the form of a real result; outputs are not checked. Latent tools, whose output the
+    model writes, stay as they are.
 
     Labels are believed, those of MCP servers too, and a read that changes something does so. Later changes of `tools`,
     and of the sources in it, do not reach the toolbox that is returned.
@@ -70,5 +72,8 @@ class _DryHandler(DeclaredHandler):
 
     def make_action(self, tool: AnyTool) -> Action:
         """Return a function that says what it did not do."""
-        text = f"Dry run: {tool.name} was not executed, and nothing has changed."
+        schema = self.returns.schema
+        outline = "" if schema is None else outline_json(schema, schema)
+        form = f" A real result has the form {outline}." if outline.startswith(("{", "[")) else ""
+        text = f"Dry run: {tool.name} was not executed, and nothing has changed.{form}"
         return lambda _, __: ToolResult(None, text=text)
