@@ -57,8 +57,8 @@ class Console:
     """An approver that asks at the terminal, one question at a time.
 
     It shows the arguments with nothing hidden. "Yes" is for one call. "Always" is for all calls of this tool, until its
-    definition changes, for the lifetime of this approver. Without a terminal, and at the end of the input, the call is
-    refused.
+    definition changes, for the lifetime of this approver. In a notebook it asks in the field of `input()`. Without a
+    terminal or a notebook, and at the end of the input, the call is refused.
 
     Args:
         read: A function that shows a prompt and returns the typed line. By default `input`, if there is a terminal.
@@ -73,8 +73,10 @@ class Console:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person can be asked."""
-        return self._read is not None or (sys.stdin is not None and sys.stdin.isatty())
+        """Whether a person can be asked: at a terminal, in a kernel, or in marimo."""
+        is_marimo = type(sys.stdin).__module__.startswith("marimo.")  # on any thread; its own test is for one alone
+        is_terminal = sys.stdin is not None and sys.stdin.isatty()
+        return self._read is not None or is_terminal or is_marimo or is_in_kernel()
 
     def __call__(self, request: ApprovalRequest) -> Verdict:
         """Ask about one call."""
@@ -226,12 +228,6 @@ class Notebook(Console):
     """
 
     _without_buttons: frozenset[bool] = frozenset()  # on the main thread (True), on another one (False)
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether a person can be asked: in marimo, or in a kernel, whose `input()` raises without a front end."""
-        is_marimo = type(sys.stdin).__module__.startswith("marimo.")  # on any thread; its own test is for one alone
-        return self._read is not None or is_in_kernel() or is_marimo
 
     @override
     def _ask_user(self, request: ApprovalRequest) -> Verdict:

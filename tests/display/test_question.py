@@ -167,11 +167,15 @@ class Kernel:
         self.subshell: dict[str, str] = {}  # in the header of what the widget sends
         self.states = list[str]()
         self.texts = list[str]()
+        self.answers = list[str]()  # to input()
         self.pages = list[tuple[str, str]]()  # kind and HTML of what is displayed
 
     def run(self, code: str, answer: dict[str, Any] | None) -> str:
         """Run a cell; press a button of each question that is displayed, and return what was printed."""
-        request = self.client.execute(code, store_history=False, allow_stdin=False)
+        request = self.client.execute(code, store_history=False, allow_stdin=bool(self.answers))
+        for answered in self.answers:
+            self.client.get_stdin_msg(timeout=60)
+            self.client.input(answered)
         while True:
             message = self.client.get_iopub_msg(timeout=60)
             kind, content = message["msg_type"], message["content"]
@@ -263,6 +267,15 @@ def test_rejected_in_a_kernel(kernel: Kernel) -> None:
     assert "keep it" in printed
     assert "deleted" not in printed
     assert ["Rejected keep it"] == kernel.states
+
+
+def test_console_in_a_kernel(kernel: Kernel) -> None:
+    """The approver of terminals asks with the field of input() in a notebook."""
+    code = 'from toolkit.approvers import Console\nmodel = ScriptedModel([call("delete", path="a.txt"), "Done."])\n'
+    code += 'result = Runner([delete], model=model, approve=Console()).run("Go")\nprint(result.calls[0].result.text)'
+    kernel.answers.append("y")
+
+    assert kernel.run(code, None).endswith("deleted a.txt\n")
 
 
 def test_front_end_without_buttons(kernel: Kernel) -> None:

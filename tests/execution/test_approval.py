@@ -904,12 +904,15 @@ def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
         decided(Notebook(write=lambda _: None))
 
 
-def test_marimo(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("approver", [Console, Notebook])
+def test_marimo(monkeypatch: pytest.MonkeyPatch, approver: type[Console]) -> None:
     """In a notebook of marimo the field of input() is used, on another thread than that of the cell, too."""
-    monkeypatch.setattr(sys, "stdin", type("ThreadSafeStdin", (), {"__module__": "marimo._messaging.streams"})())
+    monkeypatch.setattr(
+        sys, "stdin", type("ThreadSafeStdin", (io.StringIO,), {"__module__": "marimo._messaging.streams"})()
+    )
     monkeypatch.setattr("builtins.input", lambda _: "y")
 
-    assert Notebook(write=lambda _: None)(request_for()) is True
+    assert approver(write=lambda _: None)(request_for()) is True
 
 
 def test_one_question_at_a_time() -> None:
