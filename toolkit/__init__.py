@@ -72,38 +72,16 @@ __version__ = "0.2.0.dev0"
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit._context": ("ToolContext",),
-    "toolkit._execution.approval": (
-        "ApprovalRequest",
-        "Decision",
-        "Deny",
-    ),
-    "toolkit._execution.ledger": (
-        "Ledger",
-        "LedgerEntry",
-        "MemoryLedger",
-        "SQLiteLedger",
-    ),
+    "toolkit._execution.approval": ("ApprovalRequest", "Decision", "Deny"),
+    "toolkit._execution.ledger": ("Ledger", "LedgerEntry", "MemoryLedger", "SQLiteLedger"),
     "toolkit._execution.parallel": ("batched",),
     "toolkit._execution.undo": ("Undo",),
-    "toolkit._messages": (
-        "Effect",
-        "File",
-        "Image",
-        "ToolCall",
-        "ToolResult",
-        "Usage",
-    ),
+    "toolkit._messages": ("Effect", "File", "Image", "ToolCall", "ToolResult", "Usage"),
     "toolkit._runner.history": ("repair_history",),
-    "toolkit._runner.limits": (
-        "Limits",
-        "Prices",
-    ),
+    "toolkit._runner.limits": ("Limits", "Prices"),
     "toolkit._runner.result": ("RunResult",),
     "toolkit._runner.runner": ("Runner",),
-    "toolkit._runner.session": (
-        "SQLiteSession",
-        "Session",
-    ),
+    "toolkit._runner.session": ("SQLiteSession", "Session"),
     "toolkit._runner.saved_runs": ("SQLiteRuns",),
     "toolkit._runner.state": ("RunState",),
     "toolkit._runner.stream": ("RunHandle",),
@@ -133,10 +111,7 @@ _HOMES = {
         "ToolNotFoundError",
     ),
     "toolkit.events": ("FinishReason", "PendingApproval"),
-    "toolkit.models.combined": (
-        "FallbackModel",
-        "RateLimitedModel",
-    ),
+    "toolkit.models.combined": ("FallbackModel", "RateLimitedModel"),
     "toolkit.models.openai": ("OpenAIModel",),
 }
 

@@ -44,7 +44,7 @@ def to_langchain(
         approve: As for `Toolbox.call`. Without it a call whose tool requires approval is refused.
 
     Raises:
-        ImportError: langchain-core is not installed.
+        ImportError: The library is not installed.
         DefinitionError: One of the tools cannot be a tool.
         TypeError: A tool takes deps, and `context` has none.
     """
@@ -82,15 +82,7 @@ def to_openai_agents(
 ) -> list[Any]:
     """Make tools for openai-agents; their schemas are not strict, and the text of a failed call is its output.
 
-    Args:
-        tools: A Toolbox, or anything that a Toolbox takes.
-        context: The value of parameters annotated ToolContext.
-        approve: As for `to_langchain`.
-
-    Raises:
-        ImportError: openai-agents is not installed.
-        DefinitionError: One of the tools cannot be a tool.
-        TypeError: A tool takes deps, and `context` has none.
+    Arguments and errors are those of `to_langchain`.
     """
     agents = load_library("agents", "openai-agents")
     bridge = _Bridge(_to_box(tools), "responses", context, approve)
@@ -120,15 +112,7 @@ def to_pydantic_ai(
 ) -> list[Any]:
     """Make tools for pydantic-ai; a failed call raises their ToolFailed, whose text the model reads.
 
-    Args:
-        tools: A Toolbox, or anything that a Toolbox takes.
-        context: The value of parameters annotated ToolContext.
-        approve: As for `to_langchain`.
-
-    Raises:
-        ImportError: pydantic-ai is not installed.
-        DefinitionError: One of the tools cannot be a tool.
-        TypeError: A tool takes deps, and `context` has none.
+    Arguments and errors are those of `to_langchain`.
     """
     pydantic_ai = load_library("pydantic_ai", "pydantic-ai-slim")
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)
@@ -152,15 +136,7 @@ def to_smolagents(
 ) -> list[Any]:
     """Make tools for smolagents; they return values as plain data, for its agents that write Python.
 
-    Args:
-        tools: A Toolbox, or anything that a Toolbox takes.
-        context: The value of parameters annotated ToolContext.
-        approve: As for `to_langchain`.
-
-    Raises:
-        ImportError: smolagents is not installed.
-        DefinitionError: One of the tools cannot be a tool, or its name is not a name in Python.
-        TypeError: A tool takes deps, and `context` has none.
+    Arguments and errors are those of `to_langchain`. A tool whose name is not a name in Python is refused, too.
     """
     base = load_library("smolagents", "smolagents").Tool
     bridge = _Bridge(_to_box(tools), "mcp", context, approve, HIDDEN)
@@ -196,16 +172,7 @@ def to_anthropic(
 ) -> list[Any]:
     """Make tools for the tool runner of Anthropic's SDK; a failed call raises their ToolError.
 
-    Args:
-        tools: A Toolbox, or anything that a Toolbox takes.
-        is_async: Whether they are for `AsyncAnthropic`.
-        context: The value of parameters annotated ToolContext.
-        approve: As for `to_langchain`.
-
-    Raises:
-        ImportError: anthropic is not installed.
-        DefinitionError: One of the tools cannot be a tool.
-        TypeError: A tool takes deps, and `context` has none.
+    Arguments and errors are those of `to_langchain`; with `is_async` the tools are for `AsyncAnthropic`.
     """
     sdk = load_library("anthropic.lib.tools", "anthropic")
     bridge = _Bridge(_to_box(tools), "anthropic", context, approve, HIDDEN)
