@@ -44,7 +44,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit.approvers import defer
 from toolkit.middleware import Middleware, Next, PerRun, audit, cache, redact, repeat_guard
-from toolkit.middleware.per_run import MAX_RUNS
+from toolkit.middleware.repeated_calls import MAX_RUNS
 from toolkit.models import ModelRequest
 from toolkit.testing import ScriptedModel, call
 

@@ -7,13 +7,11 @@ calls hooks.
 
 Files, each importing only those below it:
 
-    telemetry     OpenTelemetry: spans and metrics of runs
-    compaction    a hook that shortens what the model is sent of a long conversation
-    audit_log     a record of each call
-    redaction     secrets in results
-    repeats       refusal of calls that repeat earlier ones
-    result_cache  results of tools that only read
-    per_run       what middleware remembers of calls
+    telemetry       OpenTelemetry: spans and metrics of runs
+    compaction      a hook that shortens what the model is sent of a long conversation
+    redaction       secrets in results
+    audit_log       a record of each call
+    repeated_calls  a cache of results, and the refusal of repeated calls
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ if TYPE_CHECKING:
     from toolkit.middleware.audit_log import audit as audit
     from toolkit.middleware.compaction import Compaction as Compaction
     from toolkit.middleware.compaction import estimate_tokens as estimate_tokens
-    from toolkit.middleware.per_run import PerRun as PerRun
     from toolkit.middleware.redaction import redact as redact
-    from toolkit.middleware.repeats import repeat_guard as repeat_guard
-    from toolkit.middleware.result_cache import cache as cache
+    from toolkit.middleware.repeated_calls import PerRun as PerRun
+    from toolkit.middleware.repeated_calls import cache as cache
+    from toolkit.middleware.repeated_calls import repeat_guard as repeat_guard
     from toolkit.middleware.telemetry import Telemetry as Telemetry
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
@@ -39,10 +37,8 @@ _HOMES = {
     "toolkit._execution.middleware": ("Middleware", "Next"),
     "toolkit.middleware.audit_log": ("audit",),
     "toolkit.middleware.compaction": ("Compaction", "estimate_tokens"),
-    "toolkit.middleware.per_run": ("PerRun",),
     "toolkit.middleware.redaction": ("redact",),
-    "toolkit.middleware.repeats": ("repeat_guard",),
-    "toolkit.middleware.result_cache": ("cache",),
+    "toolkit.middleware.repeated_calls": ("PerRun", "cache", "repeat_guard"),
     "toolkit.middleware.telemetry": ("Telemetry",),
 }
 

@@ -17,7 +17,7 @@ from toolkit._context import ToolContext
 from toolkit._execution.middleware import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.errors import ToolError
-from toolkit.middleware.per_run import identify
+from toolkit.middleware.repeated_calls import identify
 
 logger = logging.getLogger("toolkit")
 
