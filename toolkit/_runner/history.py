@@ -59,7 +59,10 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
         if isinstance(message, ModelResponse):
             calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
             found = [_find_result(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
-            answers = [_adopt_ids(call, message) for call, message in zip(calls, found)]
+            answers = [
+                replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=result.name or call.name)
+                for call, result in zip(calls, found)
+            ]
             made += [replace(message, calls=calls), *answers]
         elif not isinstance(message, ToolMessage):
             made.append(message)
@@ -153,11 +156,6 @@ def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: 
             f"The result of the call {_quote(_get_wire_id(call))} had another id; it has that of its call now."
         )
     return message
-
-
-def _adopt_ids(call: ToolCall, message: ToolMessage) -> ToolMessage:
-    """Give a result the ids of its call, and its name if it has none."""
-    return replace(message, call_id=call.id, provider_call_id=call.provider_call_id, name=message.name or call.name)
 
 
 def _generate_ids(former: str) -> Iterator[str]:

@@ -171,11 +171,7 @@ def escape_confusable(text: str, keep: str = "") -> str:
 
 def escape_invisible(text: str, keep: str = "") -> str:
     """Escape what is invisible or controls a terminal, and leave all letters as they are."""
-    return "".join(c if c in keep or _is_visible(c) else _escape(c) for c in text)
-
-
-def _is_visible(character: str) -> bool:
-    return character.isprintable() and not _INVISIBLE.match(character)
+    return "".join(c if c in keep or (c.isprintable() and not _INVISIBLE.match(c)) else _escape(c) for c in text)
 
 
 def _escape_lookalikes(word: str) -> str:

@@ -93,15 +93,10 @@ def _make_article(page: _Article, base_url: str) -> Article:
         title=clean_text(page["title"]),
         key=clean_text(page["key"]),
         excerpt=clean_text(strip_markup(page.get("excerpt"))),
-        url=_make_url(page["key"], base_url),
+        url=f"{base_url}/wiki/{quote(page['key'], safe='')}" if page["key"].strip(".") else "",  # "..": a parent path
         description=clean_text(page.get("description")),
         thumbnail=_make_thumbnail(page.get("thumbnail")),
     )
-
-
-def _make_url(key: str, base_url: str) -> str:
-    """Return the URL of an article; "" if its key would lead to a parent path."""
-    return f"{base_url}/wiki/{quote(key, safe='')}" if key.strip(".") else ""
 
 
 def _make_thumbnail(thumbnail: object) -> str:

@@ -63,7 +63,7 @@ def cache(
         tool = call_next.tools.get(call.name)
         if tool is not None and tool.settings.effect != "read":
             return await results.invalidate(call, call_next)
-        if tool is None or _is_gated(tool):
+        if tool is None or tool.settings.authorize is not None or tool.settings.approve is not False:
             return await call_next(call)
         scope = "" if shared else call_next.context.run_id
         return await results.get_or_call(tool, (scope, identify(call)), call, call_next)
@@ -126,10 +126,6 @@ def _copy(result: ToolResult) -> ToolResult | None:
         return deepcopy(result)
     except Exception:  # noqa: BLE001  copying runs the code of their classes
         return None
-
-
-def _is_gated(tool: Tool[..., Any]) -> bool:
-    return tool.settings.authorize is not None or tool.settings.approve is not False
 
 
 # Runs that are remembered at a time; then the one that was used longest ago is forgotten.

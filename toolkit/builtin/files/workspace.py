@@ -103,9 +103,9 @@ class WorkspaceTools:
             path: Directory path relative to the workspace; empty or `.` for the workspace itself.
         """
         with _report_errors("list error", path):
-            entries = nsmallest(
-                MAX_LISTED + 1, ((entry.name, _get_kind(entry)) for entry in self._workspace.list_entries(path))
-            )
+            listed = self._workspace.list_entries(path)
+            kinds = ((entry.name, "dir" if entry.is_dir(follow_symlinks=False) else "file") for entry in listed)
+            entries = nsmallest(MAX_LISTED + 1, kinds)
         lines = "".join(f"{kind}\t{escape_name(name)}\n" for name, kind in entries[:MAX_LISTED])
         return lines + (f"... (more than {MAX_LISTED} entries)" if len(entries) > MAX_LISTED else "")
 
@@ -135,10 +135,6 @@ class WorkspaceTools:
             "type": "directory" if stat.S_ISDIR(status.st_mode) else "file",
             "modified": f"{datetime.fromtimestamp(status.st_mtime, timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         }
-
-
-def _get_kind(entry: os.DirEntry[str]) -> str:
-    return "dir" if entry.is_dir(follow_symlinks=False) else "file"
 
 
 @dataclass(frozen=True)
