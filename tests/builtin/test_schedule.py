@@ -1280,7 +1280,7 @@ def test_refused_file(tmp_path: Path, write: Callable[[Path], None], text: str) 
 
 def test_no_folder(tmp_path: Path) -> None:
     """A file that cannot be created is an error."""
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="there is no directory"):
         SQLiteSchedule(tmp_path / "nowhere" / "actions.db")
 
 
