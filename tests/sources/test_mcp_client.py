@@ -587,6 +587,60 @@ def test_question_of_an_older_server() -> None:
         assert '"age": 7' in f"{Toolbox([server]).call('mcp_liar_ask').text}"
 
 
+def ask_in_a_run(*, older: bool, approve: Any) -> tuple[RunResult, list[Any]]:
+    """Run a server's question that is put to an approver; return the result, and what the approver was shown."""
+    shown = list[Any]()
+
+    def decide(request: ApprovalRequest) -> Any:
+        if not request.tool.name.startswith("elicitation"):
+            return True
+        shown.append(request.arguments)
+        return approve(request.arguments)
+
+    name = "mcp_liar_ask" if older else "mcp_s_ask"
+    with liar(elicit=True) if older else MCP(make_asking_server(), name="s", elicit=True) as server:
+        result = Runner([server], model=ScriptedModel([call(name), "Done."]), approve=decide).run("go")
+    return result, shown
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_question_to_the_approver(*, older: bool) -> None:
+    """The run's approver answers a question by changing the call that it is asked about."""
+    key = "age" if older else "years"
+    result, shown = ask_in_a_run(older=older, approve=lambda given: Decision.modify({**given, "answer": {key: 7}}))
+
+    assert f"{key}': 7" in f"{result.calls[0].result.text}".replace('"', "'")
+    assert [[key]] == [[*each["form"]["properties"]] for each in shown]
+    assert ("Age?" if older else "How old are you?") == shown[0]["question"]
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(
+    "verdict",
+    [lambda _: False, lambda given: Decision.modify({**given, "answer": {"years": "x", "age": "x"}}), defer],
+    ids=["no", "no number", "later"],
+)
+def test_question_that_the_approver_does_not_answer(verdict: Any, *, older: bool) -> None:
+    """A question that is rejected, deferred, or not answered as the server wants is declined; the run goes on."""
+    result, _ = ask_in_a_run(older=older, approve=verdict)
+
+    assert "Done." == result.output
+    assert "decline" in f"{result.calls[0].result.text}"
+
+
+def test_question_to_the_approver_that_ends_the_run() -> None:
+    """An approver that stops the run at a question ends it."""
+    result, _ = ask_in_a_run(older=False, approve=lambda _: Decision.stop("enough"))
+
+    assert "stopped" == result.finish_reason
+
+
+def test_question_to_the_approver_without_a_run() -> None:
+    """Where there is no run, there is no approver, and the question is declined."""
+    with MCP(make_asking_server(), name="s", elicit=True) as server:
+        assert "decline None" == Toolbox([server]).call("mcp_s_ask").text
+
+
 Asking = Callable[..., tuple[MCP, str]]
 
 
@@ -656,7 +710,7 @@ def test_refused_sampling(ask: Asking, verdict: Any) -> None:
         result = Runner([server], model=model, approve=approve).run("go")
 
     assert ("Done.", 2) == (result.output, result.usage.requests)
-    assert "The request for an answer of a model was refused." in f"{result.calls[0].result.text}"
+    assert "The request for an answer was refused." in f"{result.calls[0].result.text}"
 
 
 @ASKING

@@ -8,7 +8,7 @@ no other server's keys, and makes nothing be fetched. Each wait for it has an en
 Files, each importing only those below it:
 
     session     one connection: opened, kept and closed by one task
-    sampling    requests of a server for an answer of the run's model
+    requests    requests of a server for an answer of the run's model, or of its approver
     address     where a server is, and how it is reached
     streams     the streams to a server, and what only they see
     results     what a server's tool returns, as the result of a call
@@ -40,8 +40,8 @@ from toolkit.errors import DefinitionError, Denied, Failed, TimedOut, ToolError
 
 try:
     from toolkit.sources.mcp.address import Address
+    from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
-    from toolkit.sources.mcp.sampling import Sampling, make_sampling_tool
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options, escape_hidden
 except ModuleNotFoundError as error:
@@ -90,8 +90,9 @@ class MCP(RemoteSource):
         optional: Whether a server that cannot be reached is left out, with a warning.
         lock: A file with the definitions of this server's tools, such as "files.lock.json". It is written where there
             is none. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
-        elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. By
-            default a server cannot ask.
+        elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. True
+            puts each question to the run's approver, as a call of `elicitation_` and the server's name, whose argument
+            `answer` it changes. By default a server cannot ask.
         sample: Whether a server may ask the run's model for an answer (sampling). Each request is a call of
             `sampling_` and the server's name, which needs approval, and counts in the limits and the usage of the run.
         **options: Options of each tool, as for `tool`, such as `approve=True`. `timeout`, 30 seconds by default, is
@@ -126,7 +127,7 @@ class MCP(RemoteSource):
         cwd: str | Path | None = None,
         optional: bool = False,
         lock: str | Path | None = None,
-        elicit: Elicit | None = None,
+        elicit: Elicit | bool | None = None,
         sample: bool = False,
         **options: Unpack[ToolOptions],
     ) -> None:
@@ -140,7 +141,11 @@ class MCP(RemoteSource):
             options={"timeout": TIMEOUT, **options},
         )
         self._elicit = elicit
-        self._sampling_tool = make_sampling_tool(self.name) if check_type("sample", sample, bool) else None
+        self._may_sample = check_type("sample", sample, bool)
+        self._request_tools = (
+            make_sampling_tool(self.name) if sample else None,
+            make_question_tool(self.name) if elicit is True else None,
+        )
         self._lock_file = None if lock is None else Path(check_type("lock", lock, str, Path))
         self._listed: tuple[AnyTool, ...] = ()  # before the lock
         # In the private loop: another one after a fork, or after it was closed.
@@ -191,7 +196,7 @@ class MCP(RemoteSource):
             self._address,
             self._timeout,
             elicit=self._elicit,
-            may_sample=self._sampling_tool is not None,
+            may_sample=self._may_sample,
             on_tools=on_tools,
             on_fault=on_fault,
         )
@@ -339,9 +344,9 @@ class MCP(RemoteSource):
         name = spec.name  # the tool keeps no more of what was listed
 
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-            sampling = Sampling.start(self._sampling_tool, context)
-            work = private_loop.arun(partial(self._call, tool, name, arguments, context, sampling))
-            return await (sampling.watch(work) if sampling else work)
+            requests = ServerRequests.start(self._request_tools, context)
+            work = private_loop.arun(partial(self._call, tool, name, arguments, context, requests))
+            return await (requests.watch(work) if requests else work)
 
         hints = spec.annotations or types.ToolAnnotations()
         declaration: dict[str, Any] = {
@@ -372,7 +377,7 @@ class MCP(RemoteSource):
         )
 
     async def _call(
-        self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext, sampling: Sampling | None
+        self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext, requests: ServerRequests | None
     ) -> ToolResult:
         """Call a tool of the server.
 
@@ -388,7 +393,7 @@ class MCP(RemoteSource):
         if self._lock_file is not None and all(each.name != tool.name for each in self._tools or ()):
             raise Denied(CHANGED.format(name=tool.name))
         try:
-            answer = await session.call(name, arguments, context, sampling)
+            answer = await session.call(name, arguments, context, requests)
             return await anyio.to_thread.run_sync(make_result, tool, answer)  # it may take long to check
         except (MCPError, ValueError) as error:
             raise self._explain(error, session) from error

@@ -28,7 +28,7 @@ from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit.errors import Failed, ToolkitError
 from toolkit.sources.mcp.address import Address
-from toolkit.sources.mcp.sampling import Sampling
+from toolkit.sources.mcp.requests import ServerRequests
 from toolkit.sources.mcp.streams import Streams
 from toolkit.sources.remote import RunningCall, find_leaf
 
@@ -55,7 +55,7 @@ class CommandEnded(Exception):
 
 @dataclass(eq=False)
 class _RunningCall(RunningCall):
-    sampling: Sampling | None = None
+    requests: ServerRequests | None = None
     questions: int = 0  # of a server of an older version of the protocol
 
 
@@ -67,7 +67,7 @@ class Session:
     Args:
         address: Where the server is.
         timeout: Seconds for each answer.
-        elicit: Answers the server's questions; without it they are refused.
+        elicit: Answers the server's questions, or True for the run's approver; without it they are refused.
         may_sample: Whether the server is told that it may ask for answers of a model.
         on_tools: Receives the server's tools, at the start and whenever they have changed.
         on_fault: Receives the name of each tool that is not listed as the protocol says, and why.
@@ -78,7 +78,7 @@ class Session:
         address: Address,
         timeout: float,
         *,
-        elicit: Elicit | None,
+        elicit: Elicit | bool | None,
         may_sample: bool,
         on_tools: Callable[[list[types.Tool]], object],
         on_fault: Callable[[object, str], object],
@@ -209,7 +209,7 @@ class Session:
         return listed[:MAX_TOOLS]
 
     async def call(
-        self, name: str, arguments: dict[str, Any], context: ToolContext[Any], sampling: Sampling | None
+        self, name: str, arguments: dict[str, Any], context: ToolContext[Any], requests: ServerRequests | None
     ) -> types.CallToolResult:
         """Call a tool; its updates and log messages become progress of the call.
 
@@ -219,7 +219,7 @@ class Session:
             MCPError: The server refused, did not answer in time, or is gone.
             ValueError: Its answer is not a result.
         """
-        session, running = self.client.session, _RunningCall(context, sampling=sampling)
+        session, running = self.client.session, _RunningCall(context, requests=requests)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
@@ -232,8 +232,8 @@ class Session:
                 answer = await session.send_request(request, Answer, progress_callback=on_progress)
                 if isinstance(answer, types.CallToolResult):
                     return answer
-                requests = answer.input_requests or {}
-                responses = {key: await self._respond(each, sampling) for key, each in requests.items()}
+                asked = answer.input_requests or {}
+                responses = {key: await self._respond(each, requests) for key, each in asked.items()}
                 params = params.model_copy(
                     update={"input_responses": responses or None, "request_state": answer.request_state}
                 )
@@ -241,31 +241,43 @@ class Session:
             self._calls.discard(running)
         raise ValueError("it asks without end")
 
-    async def _respond(self, request: types.InputRequest, sampling: Sampling | None) -> types.InputResponse:
-        if isinstance(request, types.CreateMessageRequest) and sampling is not None:
-            return await sampling.answer(request.params)
-        if isinstance(request, types.ElicitRequest):
-            answer = await self._on_question(None, request.params)
-            if isinstance(answer, types.ElicitResult):
-                return answer
+    async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
+        if isinstance(request, types.CreateMessageRequest) and requests is not None:
+            return await requests.sample(request.params)
+        if isinstance(request, types.ElicitRequest) and self._elicit:
+            return await self._answer(request.params, requests)
         raise Failed("The MCP server asks for something that it does not get here: input, a model, or directories.")
 
     async def _on_question(
-        self, context: Any, params: types.ElicitRequestParams
+        self,
+        context: Any,  # noqa: ARG002  the mcp package's interface
+        params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
-        if self._elicit is None:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="Elicitation is not supported.")
-        if context is not None and not self._may_ask():
+        """Answer a server of an older version of the protocol, which does not say during which call it asks."""
+        if not self._may_ask():
             return types.ErrorData(code=types.INVALID_REQUEST, message="No call is running that may ask this.")
+        return await self._answer(params, self._find_requests())
+
+    async def _answer(self, params: types.ElicitRequestParams, requests: ServerRequests | None) -> types.ElicitResult:
         if not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
+        answer: Mapping[str, Any] | None = None
         try:
-            answer = await call_function(self._elicit, (params.message, params.requested_schema), AsyncBackend())
+            if callable(self._elicit):
+                answer = await call_function(self._elicit, (params.message, params.requested_schema), AsyncBackend())
+            elif requests is not None:
+                with suppress(Failed):
+                    answer = await requests.ask(params)
             if answer is not None:
                 return types.ElicitResult(action="accept", content=dict(answer))
         except Exception:
             logger.exception("elicit= of an MCP server failed, so its question is declined.")
         return types.ElicitResult(action="decline")
+
+    def _find_requests(self) -> ServerRequests | None:
+        """Return those of the only call that is running."""
+        running = [call.requests for call in self._calls]
+        return running[0] if len(running) == 1 else None
 
     def _may_ask(self) -> bool:
         """Count a question of a server of an older version, which does not say during which call it asks."""
@@ -281,11 +293,9 @@ class Session:
         params: types.CreateMessageRequestParams,
     ) -> types.CreateMessageResult | types.ErrorData:
         """Answer a server of an older version of the protocol, which does not say during which call it asks."""
-        running = [call.sampling for call in self._calls]
-        sampling = running[0] if len(running) == 1 else None
         try:
-            if sampling is not None:
-                return await sampling.answer(params)
+            if (requests := self._find_requests()) is not None:
+                return await requests.sample(params)
         except Failed as error:
             return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
         return types.ErrorData(code=types.INVALID_REQUEST, message="No single call is running that this can be for.")

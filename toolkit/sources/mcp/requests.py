@@ -1,13 +1,14 @@
-"""A server's requests for an answer of the run's model: each is a call, with the gates and limits of the run.
+"""A server's requests to a run: for an answer of its model (sampling), or of a person (elicitation).
 
-A run's model may belong to its event loop, so the call is made there, not in the loop of the connection.
+Each is a call, with the gates and limits of the run. Its model and its approver may belong to its event loop, so the
+call is made there, not in the loop of the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,15 +22,16 @@ from toolkit._execution.parallel import dispatching
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.tool_calls import parent_call
+from toolkit._schema.declared_schema import ReturnDocument
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import safe_name, with_origin
-from toolkit.errors import Failed
+from toolkit.errors import DefinitionError, Failed, InvalidArguments
 
-MAX_SAMPLES = 10  # of one call of a server's tool
+MAX_REQUESTS = 10  # of one call of a server's tool
 CHARACTERS_PER_TOKEN = 4  # roughly; no server knows the tokens of the run's model
 NO_MODEL = "There is no run whose model could answer."
-REFUSED = "The request for an answer of a model was refused."
+REFUSED = "The request for an answer was refused."
 
 
 class SampledMessage(TypedDict):
@@ -63,17 +65,35 @@ def make_sampling_tool(server: str) -> AnyTool:
     return with_origin(sample, f"the MCP server {server!r}")
 
 
+def make_question_tool(server: str) -> AnyTool:
+    """Make the tool as whose calls a server's questions are put to the run's approver, who changes the answer.
+
+    Args:
+        server: The server's name here.
+    """
+
+    @tool(name=safe_name(f"elicitation_{server}"), title=f"Answer {server}", approve=True)
+    def give(question: str, form: dict[str, Any], answer: dict[str, Any]) -> Any:  # noqa: ARG001  for the approver
+        """Answer a question of an MCP server, by values that match a JSON Schema."""
+        try:
+            return ReturnDocument(form).check(answer)
+        except (ValueError, InvalidArguments, DefinitionError) as error:
+            raise Failed(f"The answer does not match the form: {error}") from None
+
+    return with_origin(give, f"the MCP server {server!r}")
+
+
 @dataclass(eq=False)
-class Sampling:
+class ServerRequests:
     """Answers the requests that a server makes during one call of its tools; made in the run's event loop.
 
     Attributes:
-        made: The tool as whose calls they are executed.
+        tools: The tools as whose calls they are executed: for an answer of a model, and of a person.
         context: The context of the server's call.
         stopped: The result of the request at which an approver ended the run.
     """
 
-    made: AnyTool
+    tools: tuple[AnyTool | None, AnyTool | None]
     context: ToolContext[Any]
     stopped: ToolResult | None = None
     _count: int = 0
@@ -81,9 +101,9 @@ class Sampling:
     _scope: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     @classmethod
-    def start(cls, made: AnyTool | None, context: ToolContext[Any]) -> Self | None:
+    def start(cls, tools: tuple[AnyTool | None, AnyTool | None], context: ToolContext[Any]) -> Self | None:
         """Prepare for requests during a call; None where they are refused."""
-        return None if made is None or parent_call.get() is None else cls(made, context)
+        return cls(tools, context) if any(tools) and parent_call.get() else None
 
     async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:
         """Wait for the server's call; where an approver ended the run meanwhile, that is its result."""
@@ -95,31 +115,14 @@ class Sampling:
             return self.stopped
         return self.stopped or result
 
-    async def answer(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        """Answer a request of the server; in any event loop.
+    async def sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        """Answer by the run's model; in any event loop.
 
         Raises:
             Failed: It is refused, or cannot be answered.
         """
-        future = self._scope.run(asyncio.run_coroutine_threadsafe, self._answer(params), self._loop)
-        return await asyncio.wrap_future(future)
-
-    async def _answer(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        number, run, name = self._count, dispatching.get(), self.made.name
-        self._count += 1
-        if run is None or number >= MAX_SAMPLES or self.stopped is not None:
-            raise Failed(REFUSED)
         messages = [{"role": each.role, "text": _read_text(each)} for each in params.messages]
-        arguments = to_json({"messages": messages, "instructions": params.system_prompt or ""}).decode()
-        call = ToolCall(name=name, arguments=arguments, id=f"{self.context.call_id}/{number}")
-        dispatcher = replace(run, tools={name: self.made}, available=None)
-        if dispatcher.count(name, number):
-            raise Failed(REFUSED)
-        result = await dispatcher.dispatch(call, self.context, AsyncBackend())
-        if result.kind == "stopped":
-            self.stopped = result
-        if result.is_error:
-            raise Failed(REFUSED) from result.exception
+        result = await self._call(self.tools[0], messages=messages, instructions=params.system_prompt or "")
         most = params.max_tokens * CHARACTERS_PER_TOKEN
         return types.CreateMessageResult(
             role="assistant",
@@ -127,6 +130,37 @@ class Sampling:
             model=result.details.model,
             stop_reason="endTurn" if len(f"{result.value}") <= most else "maxTokens",
         )
+
+    async def ask(self, params: types.ElicitRequestFormParams) -> Mapping[str, Any]:
+        """Answer by the run's approver; in any event loop.
+
+        Raises:
+            Failed: It is refused.
+        """
+        result = await self._call(self.tools[1], question=params.message, form=params.requested_schema, answer={})
+        answer: Mapping[str, Any] = result.value
+        return answer
+
+    async def _call(self, made: AnyTool | None, **arguments: Any) -> ToolResult:
+        """Execute a request as a call of the run, in its event loop."""
+        call = self._scope.run(asyncio.run_coroutine_threadsafe, self._dispatch(made, arguments), self._loop)
+        return await asyncio.wrap_future(call)
+
+    async def _dispatch(self, made: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
+        number, run = self._count, dispatching.get()
+        self._count += 1
+        if made is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
+            raise Failed(REFUSED)
+        call = ToolCall(name=made.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}")
+        dispatcher = replace(run, tools={made.name: made}, available=None)
+        if dispatcher.count(made.name, number):
+            raise Failed(REFUSED)
+        result = await dispatcher.dispatch(call, self.context, AsyncBackend())
+        if result.kind == "stopped":
+            self.stopped = result
+        if result.is_error:
+            raise Failed(REFUSED) from result.exception
+        return result
 
 
 def _read_text(message: types.SamplingMessage) -> str:
