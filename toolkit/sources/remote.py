@@ -365,7 +365,7 @@ def _clean(schema: Any) -> Any:
         raise DefinitionError(f"its schema has characters that nobody sees: {shown[:MAX_TITLE]}.")
     if isinstance(schema, list):
         return [*map(_clean, schema)]
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return schema
     return {
         _clean(key): escape_hidden(part) if key in TEXTS and isinstance(part, str) else _clean(part)

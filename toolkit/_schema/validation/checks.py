@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from math import isfinite
 from typing import Any, NoReturn, TypeAlias
 
@@ -178,6 +179,9 @@ class Workload:
     def is_small(self) -> bool:
         """Check whether the work is small, whatever the document."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
+        led_to = ["", *chain.from_iterable(whole.values())]
+        if len(led_to) == len({*led_to}) <= MAX_CHAIN:  # a small tree, as most are
+            return True
         try:
             steps, lengths = _sum_up(whole)
         except CycleError:

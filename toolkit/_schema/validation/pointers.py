@@ -223,7 +223,7 @@ class _Hoisting:
         """Copy a schema, with references to definitions."""
         if isinstance(value, list):
             return [self.copy(item, join_pointer(place, number)) for number, item in enumerate(value)]
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return value
         if is_named:
             return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
