@@ -11,8 +11,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
+from mcp.server import Server
 
-from toolkit import DefinitionError, FatalError, File, Image, Runner, ToolContext, ToolError, tool
+from toolkit import DefinitionError, Failed, FatalError, File, Image, Runner, ToolContext, ToolError, tool
 from toolkit.cli import main
 from toolkit.models import ModelResponse, UserMessage
 from toolkit.serve.mcp import make_server, prompt, resource
@@ -287,11 +288,33 @@ def test_async_client() -> None:
 
 
 def test_refused_client() -> None:
-    """What a server refuses, or does not have, is an error with its reason."""
+    """What a server refuses is an error with its reason."""
     with MCP(SERVER) as server, pytest.raises(ToolError, match=r"There is no prompt 'none'\."):
         server.get_prompt("none")
-    with MCP(make_server([])) as server, pytest.raises(ToolError, match="Method not found"):
-        server.list_prompts()
+
+
+def test_server_without_some_kinds() -> None:
+    """A server need not know tools, prompts and templates of resources: it has none then."""
+
+    async def list_resources(_: Any, __: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(name="note", uri="x://note")])
+
+    with MCP(Server("notes", on_list_resources=list_resources)) as server:
+        assert ((), [], ["x://note"]) == (
+            server.tools,
+            server.list_prompts(),
+            [getattr(each, "uri", "") for each in server.list_resources()],
+        )
+
+
+def test_server_that_refuses_what_it_offers() -> None:
+    """A server that says that it has tools, and does not list them, cannot be used."""
+
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
+        raise MCPError(types.METHOD_NOT_FOUND, "not today")
+
+    with pytest.raises(Failed, match=r"cannot be reached: not today\."):
+        MCP(Server("lazy", on_list_tools=list_tools)).connect()
 
 
 def test_slow_client() -> None:

@@ -221,6 +221,7 @@ class RemoteSource:
         is_late = isinstance(fault, TimeoutError) or limit.cancelled_caught
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
         first, *more = f"The {self._kind} {self.name!r} cannot be reached: {reason}".split("\n")
+        first = f"{first.rstrip('.')}."
         text = "\n".join([" ".join(filter(None, (first, self._place))), *more])
         raise Unreachable(text, fault, brief=first) from None
 

@@ -237,7 +237,7 @@ class MCP(RemoteSource):
         """List the prompts of the server, as the mcp package has them; connects first.
 
         Raises:
-            Failed: It cannot be reached, has none, or gave an invalid answer.
+            Failed: It cannot be reached, or gave an invalid answer.
             TimedOut: It did not answer in time.
         """
         return private_loop.run(self.alist_prompts)

@@ -193,13 +193,21 @@ class Session:
         return ""
 
     async def list_all(self, *kinds: str) -> list[Any]:
-        """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number."""
+        """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number.
+
+        A server that has none of a kind may not know the method.
+        """
         return [each for kind in kinds for each in await self._list(self.client, kind)]
 
     async def _list(self, client: Client, kind: str) -> list[Any]:
         listed, cursor = list[Any](), None
         for _ in range(MAX_PAGES):
-            page = await getattr(client, f"list_{kind}")(cursor=cursor)
+            try:
+                page = await getattr(client, f"list_{kind}")(cursor=cursor)
+            except MCPError as error:
+                if error.code == types.METHOD_NOT_FOUND and not getattr(client.server_capabilities, kind, None):
+                    return []
+                raise
             listed += getattr(page, kind)
             cursor = page.next_cursor
             if cursor is None or len(listed) > MAX_TOOLS:
