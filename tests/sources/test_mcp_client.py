@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import subprocess
 import sys
@@ -15,10 +16,19 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
-from mcp_types import CreateMessageRequest, CreateMessageRequestParams, ImageContent, SamplingMessage
+from mcp.server import Server
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    ImageContent,
+    InputRequiredResult,
+    ListToolsResult,
+    SamplingMessage,
+    Tool,
+)
 
 from tests import ways
-from tests.sources.mcp_server import SAMPLE, make_asking_server, make_server
+from tests.sources.mcp_server import QUESTION, SAMPLE, make_asking_server, make_server
 from toolkit import (
     ApprovalRequest,
     Decision,
@@ -567,6 +577,21 @@ def test_question_that_is_answered_wrongly(answer: Any, caplog: pytest.LogCaptur
         assert "decline None" == Toolbox([server]).call("mcp_s_ask").text
 
     assert "elicit= of an MCP server failed, so its question is declined." in caplog.text
+
+
+def test_question_without_end() -> None:
+    """A server that asks again after each answer is given up, and the error says so."""
+    rounds = itertools.count()
+
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="ask", input_schema={"type": "object"})])
+
+    async def ask(_: Any, __: Any) -> InputRequiredResult:
+        return InputRequiredResult(input_requests={f"{next(rounds)}": QUESTION}, request_state="more")
+
+    with MCP(Server("nag", on_list_tools=list_tools, on_call_tool=ask), elicit=lambda _, __: {"years": 7}) as server:
+        assert "The MCP server asked 10 times, and gave no result." == Toolbox([server]).call("mcp_nag_ask").text
+    assert 10 == next(rounds)
 
 
 def test_question_without_anybody() -> None:

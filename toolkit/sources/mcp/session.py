@@ -226,6 +226,7 @@ class Session:
         Raises:
             MCPError: The server refused, did not answer in time, or is gone.
             ValueError: Its answer is not a result.
+            Failed: It asks for something that it does not get, or without end.
         """
         session, running = self.client.session, _RunningCall(context, requests=requests)
 
@@ -247,7 +248,7 @@ class Session:
                 )
         finally:
             self._calls.discard(running)
-        raise ValueError("it asks without end")
+        raise Failed(f"The MCP server asked {MAX_ROUNDS} times, and gave no result.")
 
     async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
         if isinstance(request, types.CreateMessageRequest) and requests is not None:
