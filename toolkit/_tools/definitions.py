@@ -265,7 +265,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 FINGERPRINT_VERSION = 1
-SUB_AGENT = "the sub-agent "  # in the origin of its tool
+SUB_AGENT = "the sub-agent "  # how the origin of its tool begins
 MAX_LISTED = 1_000  # characters of the differences in an error
 # Where a call runs is not what it does.
 _PLACES = frozenset({"executor", "isolate"})
@@ -342,7 +342,7 @@ def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, A
     given = {name: value for name, value in settings.items() if value is not None}
     digests = {made.name: _digest_tool(made) for made in tools}
     own = {name: make_digest({name: _make_plain(value)}) for name, value in sorted(given.items())}
-    for made in (each for each in tools if SUB_AGENT in each.origin):
+    for made in (each for each in tools if each.origin.startswith(SUB_AGENT)):
         inner = find_instance(made).runner.fingerprint()
         digests |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
         own |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
