@@ -5,6 +5,7 @@ that the example runs anywhere.
 """
 
 import threading
+import time
 
 from toolkit import Limits, Runner, ToolContext, tool
 from toolkit.events import ToolCallStarted
@@ -20,27 +21,33 @@ def count_sheep(context: ToolContext) -> str:
     at_work.set()
     while not context.cancelled and sheep < 1_000:
         sheep += 1
-        at_work.wait()
-        threading.Event().wait(0.01)
+        time.sleep(0.01)
     return f"{sheep} sheep"
 
 
-def runner(limits: Limits | None = None) -> Runner:
-    """Make a runner with a model that plays its part once."""
-    model = ScriptedModel([[call("count_sheep")], "I have slept well."])
-    return Runner([count_sheep], model=model, limits=limits or Limits())
+@tool
+def wait_for_dawn() -> str:
+    """Wait without looking at the context: the run leaves such a tool behind, and its value is lost."""
+    time.sleep(3)
+    return "The sun has risen."
 
 
-handle = runner().start("Count sheep.")  # in the background
+def runner(name: str, limits: Limits | None = None) -> Runner:
+    """Make a runner whose model calls one tool."""
+    model = ScriptedModel([[call(name)], "I have slept well."])
+    return Runner([count_sheep, wait_for_dawn], model=model, limits=limits or Limits())
+
+
+handle = runner("count_sheep").start("Count sheep.")  # in the background
 at_work.wait()
 handle.cancel()
 cancelled = handle.result()
 print("Cancelled:", cancelled.finish_reason, "-", cancelled.messages[-1].text)
 
-late = runner(Limits(max_seconds=0.5)).run("Count sheep.")
+late = runner("wait_for_dawn", Limits(max_seconds=0.5)).run("Wait for dawn.")
 print("Too late: ", late.finish_reason, "-", late.messages[2].text, "-", late.output)
 
-with runner().stream("Count sheep.") as stream:
+with runner("count_sheep").stream("Count sheep.") as stream:
     for event in stream:
         if isinstance(event, ToolCallStarted):
             break

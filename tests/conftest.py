@@ -17,7 +17,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.properties import examples
+from toolkit.models.local.fetch import fetch_file
 from toolkit.models.local.weights import get_weights
+from toolkit.stores import embeddings
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 
@@ -91,7 +93,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session")
 def embedded_weights() -> Path:
-    """The embedded model's weights, fetched before a test looks at what a program prints."""
+    """The embedded model's weights, and those for embeddings, fetched before a test looks at what a program prints."""
+    for file in (embeddings.WEIGHTS, embeddings.VOCABULARY):
+        fetch_file(file, io.StringIO())
     return get_weights(io.StringIO())
 
 
