@@ -124,14 +124,16 @@ class ArgumentParser:
         if len(text) > MAX_COUNTED and error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
-        if [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]:
-            try:
-                if repaired := _repair_text(text, faults, self.schema):
-                    return self.validate_text(repaired[0]), repaired[1]
-            except ValidationError as remaining:
-                faults = remaining.errors(include_url=False, include_context=False)
-            except InvalidArguments as refusal:
-                return refusal
+        for fault in faults:
+            if fault["type"] in _REPAIRABLE or fault["input"] is None:
+                try:
+                    if repaired := _repair_text(text, faults, self.schema):
+                        return self.validate_text(repaired[0]), repaired[1]
+                except ValidationError as remaining:
+                    faults = remaining.errors(include_url=False, include_context=False)
+                except InvalidArguments as refusal:
+                    return refusal
+                break
         return InvalidArguments(self._explainer.explain(faults))
 
 

@@ -44,25 +44,25 @@ class ErrorExplainer:
 
     def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:
         self._schema = schema
-        self._signature = signature
+        self._end = f". Expected: {signature}" if signature else ""
         self._has_secrets = _is_secret(schema, schema)
         self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
 
     def explain(self, faults: Sequence[ErrorDetails]) -> str:
         """Explain errors as pydantic-core lists them."""
-        text = self._explain_fault(faults[0])
-        for fault in faults[1:MAX_FAULTS]:
-            text += f"; {self._explain_fault(fault)}"
-        if len(faults) > MAX_FAULTS:
-            text += f"; and {len(faults) - MAX_FAULTS} more"
-        if self._signature:
-            text = f"{text.removesuffix('.')}. Expected: {self._signature}"
+        text = self._explain_fault(faults[0]) if len(faults) == 1 else self._explain_faults(faults)
+        if self._end:
+            text = text.removesuffix(".") + self._end
         return replace_surrogates(shorten(text, MAX_FAULT_TEXT))
 
+    def _explain_faults(self, faults: Sequence[ErrorDetails]) -> str:
+        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+        return "; ".join([*map(self._explain_fault, faults[:MAX_FAULTS]), *more])
+
     def _explain_fault(self, fault: ErrorDetails) -> str:
-        location, kind, message = fault["loc"], fault["type"], fault["msg"]
+        location, kind = fault["loc"], fault["type"]
         if kind == "json_invalid":
-            return f"not valid JSON ({message.removeprefix('Invalid JSON: ')}). Send one whole JSON object."
+            return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
         path = shorten(format_path(location), MAX_NAME)
         if kind == "missing":
             return f"{path}: missing, but required"
@@ -71,7 +71,7 @@ class ErrorExplainer:
         is_secret = location[0] in self._secrets if location else self._has_secrets
         received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
         if path:
-            return f"{path}: {shorten(message, MAX_REASON)} (received {received})"
+            return f"{path}: {shorten(fault['msg'], MAX_REASON)} (received {received})"
         keys = ", ".join(self._schema["properties"]) or "no keys"
         return f"expected one JSON object with {keys}, received {received}"
 
