@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, run_sync
+from toolkit._concurrency.backend import Backend, call_function, run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.event_loop import PrivateLoop, private_loop
+from toolkit._concurrency.event_loop import LoopWaits, PrivateLoop, loop_waits, private_loop
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit.errors import Cancelled, TimedOut
 
@@ -834,6 +835,27 @@ def test_private_loop_after_a_fork() -> None:
         os._exit(0 if private_loop.run(name) == os.getpid() else 1)
 
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_async_function_of_a_batch_that_has_ended() -> None:
+    """An async function that a job calls after its batch has ended is not called, and leaves no coroutine behind."""
+    reached: list[str] = []
+    waits = LoopWaits()
+    waits.end()
+
+    async def hook() -> None:
+        reached.append("hook")
+
+    def job() -> None:
+        loop_waits.set(waits)
+        run_sync(call_function(hook, (), SyncBackend()))
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(concurrent.futures.CancelledError):
+            contextvars.copy_context().run(job)
+        gc.collect()
+    assert (reached, caught) == ([], [])
 
 
 def test_nothing_is_kept() -> None:

@@ -204,14 +204,13 @@ async def call_function(
 
     async def wait() -> Any:
         with _contain(SystemExit):
-            return await answer
+            return await (function(*arguments) if has_coroutine else answer)
 
-    answer = (
-        function(*arguments)
-        if is_async(function)
-        else await backend.call(call, is_async=False, cancellation=cancellation)
-    )
-    return await backend.call(wait, is_async=True, cancellation=cancellation) if inspect.isawaitable(answer) else answer
+    has_coroutine = is_async(function)  # which is made where it is awaited, since a wait that is over awaits none
+    answer: Any = None if has_coroutine else await backend.call(call, is_async=False, cancellation=cancellation)
+    if not has_coroutine and not inspect.isawaitable(answer):
+        return answer
+    return await backend.call(wait, is_async=True, cancellation=cancellation)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
