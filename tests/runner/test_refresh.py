@@ -143,6 +143,14 @@ def test_a_formatter_that_fails(wrong: Any, caplog: pytest.LogCaptureFixture) ->
     assert "format_error failed" in caplog.text
 
 
+def test_a_formatter_that_writes_half_a_character() -> None:
+    """The text that a function makes of an error can be sent: half a character is replaced, as in a result."""
+    model = ScriptedModel([[call("fail", text="tea")], "Done."])
+    runner = Runner([fail], model=model, format_error=lambda _: "a\ud800")
+
+    assert "a\ufffd" == runner.run("x").calls[0].result.text
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "fault"),
     [

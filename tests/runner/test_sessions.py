@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Limits, ModelError, Runner, RunResult, Session, SQLiteSession, tool
+from toolkit import Limits, ModelError, Runner, RunResult, RunState, Session, SQLiteSession, tool
 from toolkit.approvers import defer
 from toolkit.errors import ConversationError, StoreError
 from toolkit.models import ModelRequest
@@ -158,6 +158,15 @@ def test_history_of_another_program(session: Session) -> None:
     session.extend(made.messages)
 
     assert ["User"] == kinds(session)
+
+
+def test_text_that_is_not_utf8(session: Session) -> None:
+    """A prompt with half a character, as a terminal or a file name may have, is kept, and the state can be written."""
+    prompt = b"caf\xe9".decode("utf-8", "surrogateescape")
+    result = Runner(model=ScriptedModel(["Yes."])).run(prompt, session=session)
+
+    assert (prompt, prompt) == (session.messages[0].text, Session.from_json(session.to_json()).messages[0].text)
+    assert RunState.from_json(result.state.to_json().encode().decode()) == result.state
 
 
 def test_clear(session: Session) -> None:

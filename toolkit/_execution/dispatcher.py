@@ -38,7 +38,7 @@ from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
 from toolkit._execution.middleware import Middleware, compose
 from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
-from toolkit._messages import OUTPUT, ToolCall, ToolResult
+from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
 from toolkit._tools.results import accept, explain_exception, follow_error, log_exception
@@ -390,4 +390,4 @@ def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult)
     except (Exception, SystemExit):
         logger.exception("format_error failed; the model reads the text as it was.")
         return result
-    return result.replace(text=text)
+    return result.replace(text=replace_surrogates(text))

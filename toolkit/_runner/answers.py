@@ -21,6 +21,7 @@ from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.state import RunState
+from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError, StoreError, ToolError
 from toolkit.events import REASONS_WITHOUT_ANSWER
 
@@ -77,7 +78,7 @@ class Answers:
             "model": outcome.model,
             "state": json.loads(outcome.state.to_json()),
         }
-        self._append(json.dumps(facts, ensure_ascii=False) + "\n")
+        self._append(dump_json(facts) + "\n")
 
     def _read(self) -> str:
         try:

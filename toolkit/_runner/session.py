@@ -15,6 +15,7 @@ from toolkit._dialects.chat import parse_history
 from toolkit._messages import Message, message_from_dict, message_to_dict
 from toolkit._options import hide_frames
 from toolkit._runner.history import repair_history
+from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError
 from toolkit.stores.database import Layout, SQLiteStore
 
@@ -79,9 +80,7 @@ class Session:
 
     def to_json(self) -> str:
         """Serialize the messages."""
-        return json.dumps(
-            {"version": VERSION, "messages": list(map(message_to_dict, self.messages))}, ensure_ascii=False
-        )
+        return dump_json({"version": VERSION, "messages": list(map(message_to_dict, self.messages))})
 
     @staticmethod
     def from_json(text: str) -> Session:
@@ -144,7 +143,7 @@ class SQLiteSession(Session, SQLiteStore):
             ConversationError: There are others since `after`.
             StoreError: They could not be stored.
         """
-        texts = [json.dumps(message_to_dict(message), ensure_ascii=False) for message in messages]
+        texts = [dump_json(message_to_dict(message)) for message in messages]
         with self._database.transaction() as connection:
             ((count,),) = connection.execute(_COUNT, (self.name,))
             _refuse_changed(count, after)

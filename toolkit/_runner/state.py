@@ -21,6 +21,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
+from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError
 from toolkit.events import FinishReason, PendingApproval
 
@@ -87,7 +88,7 @@ class RunState(FrozenValue):
         data = {"version": VERSION, **plain, **messages, **counts}
         if key:
             data["signature"] = _sign(data, key)
-        return json.dumps(data, ensure_ascii=False)
+        return dump_json(data)
 
     @classmethod
     def from_json(cls, text: str, *, key: str | bytes = b"") -> RunState:

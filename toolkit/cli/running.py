@@ -18,6 +18,7 @@ from toolkit._messages import File, Image, UserMessage, write_output
 from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
+from toolkit._schema.json_text import dump_json
 from toolkit.cli.conversations import open_session, print_conversations, read_template, write_template
 from toolkit.cli.options import (
     AsJson,
@@ -263,7 +264,7 @@ def _forget_end(event: Event) -> Event:
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
-    print(json.dumps(data, ensure_ascii=False), flush=True)
+    print(dump_json(data), flush=True)
 
 
 def _print_answer(result: RunResult[Any], *, extract: bool) -> RunResult[Any]:
