@@ -547,6 +547,15 @@ def test_alias_path() -> None:
     assert (["c"], 1) == (made.parameters["required"], made.invoke('{"c": 1}').value)
 
 
+def test_pattern_of_keys() -> None:
+    """The schema of a dict with a pattern for its keys allows no others."""
+    made = echo(dict[Annotated[str, Field(pattern="^a")], int])
+
+    assert Draft202012Validator(made.parameters).is_valid({"value": {"ab": 1}})
+    assert not Draft202012Validator(made.parameters).is_valid({"value": {"b": 1}})
+    assert ({"ab": 1}, True) == (made.invoke({"value": {"ab": 1}}).value, made.invoke({"value": {"b": 1}}).is_error)
+
+
 def test_pattern_that_cannot_be_used() -> None:
     """A core schema that pydantic-core refuses is reported with its own message."""
     made = echo(Annotated[str, Field(pattern="^(?!b)")])

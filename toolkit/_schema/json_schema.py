@@ -85,7 +85,7 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
             generated = super().dict_schema(schema)
-            return generated | _write_keys(self.resolve_ref_schema(generated.get("propertyNames", {})))
+            return generated | _write_keys(generated, self.resolve_ref_schema(generated.get("propertyNames", {})))
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)
@@ -130,8 +130,10 @@ def _find_alias(name: str, info: FieldInfo) -> str:
     return info.validation_alias if isinstance(info.validation_alias, str) else name
 
 
-def _write_keys(names: Schema) -> dict[str, Any]:
-    """Write the allowed keys of a dict as texts, which they are in JSON."""
+def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
+    """Write the allowed keys of a dict as texts, which they are in JSON; where they have a pattern, no others."""
+    if "patternProperties" in generated:
+        return {"additionalProperties": False}
     values = names.get("enum", ())
     if all(isinstance(value, str) for value in values):
         return {}
