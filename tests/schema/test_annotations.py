@@ -387,6 +387,30 @@ def test_type_parameters_of_a_class() -> None:
     assert (1, True) == (made.invoke('{"item": "1"}').value, made.invoke('{"item": "x"}').is_error)
 
 
+class Shop:
+    """A class with another one inside."""
+
+    class Order(BaseModel):
+        item: str
+
+    def place(self, order: Order, gift: Order | None = None) -> str:
+        """Place an order."""
+        return order.item + (gift.item if gift else "")
+
+
+class Stall(Shop):
+    """A class that inherits both."""
+
+
+@pytest.mark.parametrize("owner", [Shop(), Stall()])
+def test_class_inside_a_class(owner: Shop) -> None:
+    """A method's annotations may name a class that is defined in its own class, or in a base of that."""
+    made = tool(owner.place)
+
+    assert "ab" == made.invoke({"order": {"item": "a"}, "gift": {"item": "b"}}).value
+    assert ["order"] == made.parameters["required"]
+
+
 def test_no_other_names_stay_alive() -> None:
     """Of the names around a function only those that annotations use stay alive."""
 

@@ -4,8 +4,8 @@ Values are passed by keyword, or by position where the signature demands it. Wha
 call too: its default is Python's own. Nothing is built before it is first used.
 
 A name in a string annotation is looked up in the function's own scopes, innermost first: its type parameters, its
-closure, the frames around it (function locals, class bodies, notebook cells), its module. The frame that decorates it
-lends it no names.
+closure, the frames around it (function locals, class bodies, notebook cells), its class, its module. The frame that
+decorates it lends it no names.
 """
 
 from __future__ import annotations
@@ -397,13 +397,13 @@ def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
 
 
 def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Collect the names that annotations use: type parameters of the class, and the frames around that still run."""
+    """Collect the names that annotations use: those of the method's class, and the frames around that still run."""
     source = find_source(function)
     annotations = read_annotations(source)
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
         return {}
-    local = _collect_type_parameters(unwrap_partials(function))
+    local = _collect_class_names(unwrap_partials(function))
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     while frame is not None:
         if _is_around(frame, source):
@@ -412,12 +412,15 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     return _pick_mentioned(annotations, local)
 
 
-def _collect_type_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Collect the type parameters of the class of a bound method, or of an object that is called."""
+def _collect_class_names(function: Callable[..., Any]) -> dict[str, Any]:
+    """Collect the classes in, and type parameters of, the class of a bound method, or of an object that is called."""
     owner = getattr(function, "__self__", function)
-    bases = inspect.getmro(owner if isinstance(owner, type) else type(owner))
-    declared = [vars(base).get("__type_params__") for base in reversed(bases)]
-    return {each.__name__: each for found in declared if isinstance(found, tuple) for each in found}
+    names: dict[str, Any] = {}
+    for base in reversed(inspect.getmro(owner if isinstance(owner, type) else type(owner))):
+        declared = vars(base).get("__type_params__")
+        names |= {each.__name__: each for each in (declared if isinstance(declared, tuple) else ())}
+        names |= {name: inner for name, inner in vars(base).items() if isinstance(inner, type)}
+    return names
 
 
 def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
