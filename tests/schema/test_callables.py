@@ -396,6 +396,24 @@ def test_docstring_of_an_object() -> None:
     assert "" == tool(Undescribed()).description
 
 
+class Dial:
+    """A dial."""
+
+    def __init__(self, number: int, place: str = "home") -> None:
+        """Create it.
+
+        Args:
+            number: Whom to call.
+        """
+
+
+def test_docstring_of_a_class() -> None:
+    """A class is described by its docstring, and its parameters by that of `__init__`, if its own has none."""
+    shown = tool(Dial)
+
+    assert ("A dial.", "Whom to call.") == (shown.description, shown.parameters["properties"]["number"]["description"])
+
+
 def test_partial_with_a_name() -> None:
     """A partial's own name and docstring are those of the tool."""
     named = functools.partial(add, 1)

@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, singledispatchmethod
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
@@ -81,7 +81,11 @@ class Signature:
         from toolkit._schema.docstrings import parse_docstring  # slow to load, and needed with the schema only
 
         text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
-        return parse_docstring(text, [name.lstrip("*") for name in self.declared])
+        names = [name.lstrip("*") for name in self.declared]
+        parsed = parse_docstring(text, names)
+        if inspect.isclass(self.callable) and not parsed.parameters:  # they may be told of where they are declared
+            return replace(parsed, parameters=parse_docstring(inspect.getdoc(self.source), names).parameters)
+        return parsed
 
     @cached_property
     def returns(self) -> ReturnType:
