@@ -235,7 +235,7 @@ class ApprovalError(RunError):
 
 
 class ConversationError(RunError):
-    """A driver passed the conversation a step that it did not ask for."""
+    """A run cannot go on from what it is given: a saved state, a session, or a run that has ended or is active."""
 
 
 class RunNotFoundError(RunError):

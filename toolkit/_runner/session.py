@@ -34,7 +34,8 @@ class Session:
         messages: The first messages: from a result, or a history in OpenAI's form. A broken history is repaired.
 
     Raises:
-        ConversationError: A message has no known form.
+        ValueError: A message has no known form.
+        TypeError: It is not a list of messages.
 
     Examples:
         >>> from toolkit import Runner
