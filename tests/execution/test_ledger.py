@@ -92,6 +92,36 @@ def test_nothing_known(ledger: Ledger, wanted: tuple[str, str | None]) -> None:
     assert () == ledger.read(*wanted)
 
 
+class Compared(str):
+    """A text that counts how often it was compared."""
+
+    __slots__ = ()
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+
+def count_steps(ledger: Any, size: int) -> int:
+    """Count the steps in which one call is read, among as many of its run: of SQLite, or comparisons of its id."""
+    for number in range(size):
+        ledger.write(replace(STARTED_ENTRY, run_id=f"of {size}", call_id=Compared(number)))
+    steps: list[int] = []
+    Compared.times = 0
+    if isinstance(ledger, SQLiteLedger):
+        with ledger._database.snapshot() as connection:
+            connection.set_progress_handler(lambda: steps.append(1), 1)
+    assert 1 == len(ledger.read(f"of {size}", "5"))
+    return len(steps) + Compared.times
+
+
+def test_long_run(ledger: Ledger) -> None:
+    """One call is found as fast among many calls of its run as among few."""
+    assert count_steps(ledger, 1000) < 2 * count_steps(ledger, 10)
+
+
 def test_with(tmp_path: Path) -> None:
     """A ledger in a file is closed at the end of a block, and opened again when it is used."""
     with SQLiteLedger(tmp_path / "calls.db", timeout=1.0) as ledger:

@@ -18,7 +18,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from pydantic_core import to_json
 
@@ -102,7 +102,8 @@ class MemoryLedger:
         """Return the entries of a run, or of one of its calls, in the order in which they were written."""
         with self._lock:
             run = self._whole.get(run_id) or self._short.get(run_id, {})
-            return tuple(entry for entry in run.values() if call_id in (None, entry.call_id))
+            keys = run if call_id is None else [(call_id, stage) for stage in get_args(Stage)]
+            return tuple([run[key] for key in keys if key in run])
 
     def _shorten(self, run_id: str) -> None:
         entries = self._whole.pop(run_id).values()
@@ -146,7 +147,8 @@ CREATE TABLE entries (
 """,
 )
 _WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
+_READ_RUN = "SELECT * FROM entries WHERE run_id = ? ORDER BY rowid"
+_READ_CALL = "SELECT * FROM entries WHERE run_id = ? AND call_id = ? ORDER BY rowid"
 _PRUNE = """
 DELETE FROM entries WHERE run_id IN (SELECT run_id FROM entries GROUP BY run_id HAVING max(at) < ?)
 """
@@ -185,8 +187,9 @@ class SQLiteLedger(SQLiteStore):
         Raises:
             StoreError: They could not be read.
         """
+        query = (_READ_RUN, (run_id,)) if call_id is None else (_READ_CALL, (run_id, call_id))
         with self._database.snapshot() as connection:
-            rows = connection.execute(_READ, (run_id, call_id))
+            rows = connection.execute(*query)
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:

@@ -28,9 +28,12 @@ _WRITE = """
 INSERT INTO toolkit_entries (run_id, call_id, stage, digest, result, at) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING
 """
-_READ = """
+_READ_RUN = """
+SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries WHERE run_id = %s ORDER BY number
+"""
+_READ_CALL = """
 SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries
-WHERE run_id = %s AND call_id = coalesce(%s, call_id) ORDER BY number
+WHERE run_id = %s AND call_id = %s ORDER BY number
 """
 _PRUNE = """
 DELETE FROM toolkit_entries
@@ -80,8 +83,9 @@ class PostgresLedger:
         Raises:
             StoreError: They could not be read.
         """
+        query = (_READ_RUN, (run_id,)) if call_id is None else (_READ_CALL, (run_id, call_id))
         with self._connect() as connection:
-            rows = connection.execute(_READ, (run_id, call_id)).fetchall()
+            rows = connection.execute(*query).fetchall()
         return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:
