@@ -420,6 +420,13 @@ def test_redacts_in_time() -> None:
     assert text == given(text, redact(["\\" * 16 + "x"])).text
 
 
+def test_redacts_in_time_among_escapes() -> None:
+    """The many line breaks of a text that is JSON are passed once, and not from each of them on."""
+    text = "\\n" * 200_000
+
+    assert text == given(text, redact([SECRET])).value
+
+
 def test_redacts_patterns() -> None:
     """Patterns find what nobody knew before; the mark is the user's."""
     middleware = redact(patterns=[r"sk-\w+", re.compile("ann", re.IGNORECASE)], instead="***")

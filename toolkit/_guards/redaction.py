@@ -113,6 +113,7 @@ def _match_base64(data: bytes, shift: int) -> str:
     last = (shift + len(data)) * 8 // 6
     if last - first < MIN_ENCODED:
         return ""
-    shared = [_SIX_BITS] if shift else []
+    # Behind a backslash stands the letter of an escape, as in "\n\n\n": many of these would each be a beginning.
+    shared = [rf"(?<!\\){_SIX_BITS}"] if shift else []
     whole = [_VARYING.get(character, character) for character in encoded[first:last]]
     return _WRAPS.join([*shared, *whole]) + (f"{_SIX_BITS}?" if len(encoded) > last else "")
