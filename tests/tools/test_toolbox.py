@@ -454,6 +454,23 @@ def test_from_object() -> None:
     assert ["a"] == store.made
 
 
+class Proxy:
+    """An object that has every attribute, as clients of remote procedures do."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *_: name
+
+    @tool
+    def ping(self) -> str:
+        """Ping."""
+        return "pong"
+
+
+def test_from_object_with_every_attribute() -> None:
+    """An object is no source of tools because it makes up an attribute of that name."""
+    assert ("ping",) == Toolbox.from_object(Proxy()).names == Toolbox([Proxy()]).names
+
+
 def test_from_object_inherited() -> None:
     """Inherited methods come first; class and static methods are tools as well."""
     box = Toolbox.from_object(More())

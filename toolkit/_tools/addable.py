@@ -10,7 +10,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool, tool_methods
@@ -35,7 +35,6 @@ KINDS = {
 }
 
 
-@runtime_checkable
 class ToolSource(Protocol):
     """Tools from elsewhere that may change: a toolbox takes over those that there are whenever a run starts."""
 
@@ -45,8 +44,8 @@ class ToolSource(Protocol):
 
 
 def is_source(item: object) -> TypeGuard[ToolSource]:
-    """Return whether an item is a source of tools."""
-    return isinstance(item, ToolSource) and not inspect.isclass(item)
+    """Return whether an item is a source of tools, by its class: some objects have every attribute."""
+    return not inspect.isclass(item) and hasattr(type(item), "current_tools")
 
 
 def list_tools(item: Addable) -> Iterable[AnyTool]:
@@ -63,7 +62,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return item.current_tools()
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
-    if item is owner and (methods or isinstance(item, ToolSource)):
+    if item is owner and (methods or hasattr(item, "current_tools")):
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
         return [made for name in methods for made in list_tools(getattr(item, name))]
