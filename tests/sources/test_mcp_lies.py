@@ -329,13 +329,15 @@ def test_nothing_is_hidden_from_people(name: str, way: str) -> None:
     assert VISIBLE in text.replace("\\u00a0", "\u00a0")
     assert "".join(HIDDEN_AS_ESCAPES) in text
     assert not re.search(
-        "[\x00\x1b\x7f\x9b\xad\u061c\u200b\u200e\u202e\u2060\u2066\ufe0e\ufeff\U000e0041\U000e0101]", text
+        "[\x00\x1b\x7f\x9b\xad\u061c\u200b\u200e\u202e\u2060\u2066\ufe0e\ufeff\ufff0\U0001bca0\U0001d173]", text
     )
+    assert not re.search("[\U000e0041\U000e0101]", text)
 
 
 HIDDEN_AS_ESCAPES = [
     *("\\u0000", "\\u001b", "\\u007f", "\\u009b", "\\u00ad", "\\u061c", "\\u200b", "\\u200d", "\\u200e", "\\u202e"),
-    *("\\u2060", "\\u2066", "\\ufe0e", "\\ufeff", "\\udb40\\udc41", "\\udb40\\udd01", "<\\uff5cUser\uff5c>"),
+    *("\\u2060", "\\u2066", "\\ufe0e", "\\ufeff", "\\ufff0", "\\ud82f\\udca0", "\\ud834\\udd73", "\\udb40\\udc41"),
+    *("\\udb40\\udd01", "<\\uff5cUser\uff5c>"),
 ]
 
 
