@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from toolkit import Runner, Toolbox, ToolContext, tool
+from toolkit import Runner, Tool, Toolbox, ToolContext, tool
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.strict import rules
 from toolkit._dialects.strict.rewriter import make_form
@@ -182,3 +183,25 @@ def test_unions_in_the_alternatives_of_a_union() -> None:
         result = Runner([count], base_url=server.base_url, model="m").run("Count.")
 
     assert "3" == result.calls[0].result.text
+
+
+def test_pattern_that_repeats_repetitions() -> None:
+    """A pattern of a server's schema is matched in linear time, where a union is decoded, too."""
+    tag = {"type": "string", "pattern": "^(a+)+$"}
+    weights = {"type": "object", "additionalProperties": {"type": "integer"}}
+    choices: list[Any] = [
+        {"properties": {"tag": tag, "weights": weights}, "required": ["tag"]},
+        {"properties": {"name": {"type": "string"}}, "required": ["name"]},
+    ]
+    choices = [{"type": "object", "additionalProperties": False, **choice} for choice in choices]
+    schema = {"type": "object", "properties": {"value": {"anyOf": choices}}, "required": ["value"]}
+    box = Toolbox([Tool.from_schema("find", schema, lambda value: str(value))], strict=True)
+
+    def find(tag: str) -> str:
+        arguments = json.dumps({"value": {"tag": tag, "weights": [{"key": "x", "value": 1}]}})
+        called = {"id": "a", "type": "function", "function": {"name": "find", "arguments": arguments}}
+        answer: str = box.answer({"tool_calls": [called]})[0]["content"]
+        return answer
+
+    assert "{'tag': 'aa', 'weights': {'x': 1}}" == find("aa")
+    assert find("a" * 60 + "!").startswith("Invalid arguments: value")

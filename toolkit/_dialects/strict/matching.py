@@ -6,9 +6,9 @@ This does not validate: keywords that it does not know match everything. An obje
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from toolkit._schema.json_schema import (
@@ -19,13 +19,22 @@ from toolkit._schema.json_schema import (
     resolve_reference,
     to_hashable,
 )
+from toolkit.errors import DefinitionError
 
 Schema: TypeAlias = Mapping[str, Any]
+
+
+@lru_cache(maxsize=256)
+def _get_matcher(pattern: str) -> Callable[[str], bool]:
+    from toolkit._schema.validation.patterns import build_matcher  # few unions have any
+
+    return build_matcher(pattern, "")
+
 
 _BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
     "minLength": (str, lambda value, bound: len(value) >= bound),
     "maxLength": (str, lambda value, bound: len(value) <= bound),
-    "pattern": (str, lambda value, bound: re.search(bound, value) is not None),
+    "pattern": (str, lambda value, bound: _get_matcher(bound)(value)),
     "minItems": (list, lambda value, bound: len(value) >= bound),
     "maxItems": (list, lambda value, bound: len(value) <= bound),
     "minProperties": (dict, lambda value, bound: len(value) >= bound),
@@ -112,7 +121,7 @@ def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: 
     concerns = is_number(document) if kind is float else isinstance(document, kind)
     try:
         return not concerns or test(document, bound)
-    except (TypeError, ValueError, re.error):  # a bound that is not a number, a pattern that Python does not read
+    except (TypeError, ValueError, DefinitionError):  # a bound that is not a number, a pattern that no engine takes
         return True
 
 
