@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from itertools import chain
 from threading import TIMEOUT_MAX
 from typing import Any, TypeAlias
@@ -31,76 +32,12 @@ from toolkit._messages import (
     ToolResult,
 )
 from toolkit._schema.arguments import MAX_TEXT
-from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._tools.shared_values import MARK, OR, Path, SharedValues, Values, missing_value, overlap, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
 _ESCAPED = "\\u2020"
-
-# Which calls a call waits for, by their places among the calls.
-Needs: TypeAlias = Mapping[int, Collection[int]]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The order in which calls run.
-
-    Attributes:
-        order: Positions of all calls: each behind those that it waits for, in call order otherwise.
-        needs: For each call, those whose results it refers to or imports.
-        after: For each call, those that must end before it: its needs, and those before it in the order that store
-            their result in the same place.
-        circular: Calls that refer to themselves, by way of others.
-    """
-
-    order: Sequence[int]
-    needs: Needs
-    after: Needs
-    circular: Collection[int]
-
-
-def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
-    """Plan which calls wait for which.
-
-    A call waits for every other one that stores its result at, above or below a place that it refers to or imports, in
-    its own instance or in none. Of those that store theirs in one place, each waits for the one before it. Imports that
-    would make a circle are not waited for: a model cannot leave out what a tool always imports.
-
-    Args:
-        calls: In call order.
-        imports: Returns the paths that a call imports; None for a call without references and stored result.
-    """
-    imported = [imports(call) for call in calls]
-    output_paths = [None if paths is None else _find_output_path(call) for call, paths in zip(calls, imported)]
-    referenced = [() if paths is None else find_references(call.arguments) for call, paths in zip(calls, imported)]
-    writers = _Writers(output_paths)
-    needs = {place: writers.find(_iter_paths(call, referenced[place])) - {place} for place, call in enumerate(calls)}
-    circular = _find_circular(needs)
-    free = {place: set() if place in circular else others for place, others in needs.items()}
-    wider = _add_imports(free, [writers.find(_iter_paths(call, paths or ())) for call, paths in zip(calls, imported)])
-    order = sort_by_needs(wider)
-    return Plan(order, wider, _find_predecessors(order, wider, output_paths), circular)
-
-
-def sort_by_needs(needs: Needs) -> list[int]:
-    """Return positions in an order in which each stands behind those that it needs; circles are left out."""
-    followers = defaultdict[int, list[int]](list)
-    for place, others in needs.items():
-        for other in others:
-            followers[other].append(place)
-    left = {place: len(others) for place, others in needs.items()}
-    ready = [place for place, number in left.items() if not number]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        order.append(heappop(ready))
-        for place in followers[order[-1]]:
-            left[place] -= 1
-            if not left[place]:
-                heappush(ready, place)
-    return order
 
 
 def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
@@ -147,55 +84,8 @@ def parse_output_path(call: ToolCall) -> str:
     return path
 
 
-class _Writers:
-    """Calls by the place where they store their results."""
-
-    def __init__(self, output_paths: Sequence[Path | None] = ()) -> None:
-        self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
-        for place, path in enumerate(output_paths):
-            self.add(place, path)
-
-    def add(self, place: int, path: Path | None) -> None:
-        """Add the path where a call stores its result; None if it does not."""
-        if path:
-            self._by_root[path[:2]].append((place, path))
-
-    def find(self, paths: Iterable[Path]) -> set[int]:
-        """Find the calls that store theirs at, above or below the paths."""
-        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if overlap(path, other)}
-
-
-def _find_circular(needs: Needs) -> set[int]:
-    """Find the calls that wait for themselves: those neither in front of all circles nor behind them."""
-    stuck = needs.keys() - sort_by_needs(needs)
-    followers: dict[int, list[int]] = {place: [] for place in stuck}
-    for place in stuck:
-        for other in stuck.intersection(needs[place]):
-            followers[other].append(place)
-    return stuck - {*sort_by_needs(followers)}
-
-
-def _add_imports(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
-    """Add imports to the needs, except where calls would then wait for each other."""
-    whole = {place: {*others, *imported[place]} - {place} for place, others in needs.items()}
-    caught = _find_circular(whole)
-    return {
-        place: {*needs[place], *(others - caught if place in caught else others)} for place, others in whole.items()
-    }
-
-
-def _find_predecessors(order: Sequence[int], needs: Needs, output_paths: Sequence[Path | None]) -> Needs:
-    writers = _Writers()
-    after: dict[int, Collection[int]] = {}
-    for place in order:
-        path = output_paths[place]
-        after[place] = {*needs[place], *writers.find([path] if path else ())}
-        writers.add(place, path)
-    return after
-
-
-def _find_output_path(call: ToolCall) -> Path | None:
-    if not call.output_path:
+def _find_output_path(call: ToolCall, tools: Tools) -> Path | None:
+    if not call.output_path or _get_referring(call, tools) is None:
         return None
     try:
         return (call.instance, *parse_path(parse_output_path(call)))
@@ -241,11 +131,12 @@ def _look_up(reference: str, value_of: Callable[[Sequence[str]], Any]) -> Any:
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 RunCall: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
+# By position, the positions of other calls.
+Needs: TypeAlias = Mapping[int, Collection[int]]
 
 # JSON that few texts look like, by what stands for it in the types of a tool; see `_types`.
 _TYPE_NAMES: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
 _DEFAULT_TYPES = ("string", "object", "array")
-MAX_NAMED = 100  # characters of a path in an error
 
 
 class Blocked(ToolError):
@@ -254,26 +145,32 @@ class Blocked(ToolError):
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The calls of one response, of which some may wait for others.
+    """The calls of one response, of which some need the results of others.
+
+    A call needs each other one that stores its result at, above or below a place that it refers to or imports, in its
+    own instance or in none. Where calls would so need each other, imports count of the calls before alone: a model
+    cannot leave out what a tool always imports.
 
     Attributes:
-        all_calls: The calls, in call order.
-        plan: The order in which they run.
-        cancellation: Ends every wait.
+        calls: The calls, in call order.
+        order: Positions of the calls, each behind those that it needs, in call order otherwise; without calls that need
+            themselves, by way of others, and those behind them.
+        circular: Positions of the others.
+        needs: For each call, the positions of those that it needs.
+        after: Those that it waits for: its needs, and those before it in the order that store theirs in the same place.
         ends: For each call, a cancellation that fires when it has ended.
-        before: The shared values before any of the calls started.
-        later: For each call, those that were to end after it, and have ended before; in the order of the plan.
         results: Results of the calls that have ended, by position.
     """
 
-    all_calls: Sequence[ToolCall]
-    plan: Plan
+    calls: Sequence[ToolCall]
     shared: SharedValues
     tools: Tools
     cancellation: Cancellation
+    order: Sequence[int]
+    circular: Collection[int]
+    needs: Needs
+    after: Needs
     ends: Sequence[Cancellation]
-    before: SharedValues
-    later: Mapping[int, Sequence[AnsweredCall]]
     results: dict[int, ToolResult] = field(default_factory=dict)
     _places: Mapping[int, int] = field(default_factory=dict)
 
@@ -286,29 +183,38 @@ class Dependencies:
         cancellation: Cancellation,
         answered: Sequence[AnsweredCall] = (),
     ) -> Dependencies:
-        """Plan calls, some of which may wait for others of the same response that have ended."""
+        """Plan calls, some of which may need others of the same response that have ended."""
         given = list(calls)
         for other in answered:
             given.insert(other.position, other.call)
-        plan = plan_calls(given, lambda call: list_imports(call, tools.get(call.name)))
-        ends = [Cancellation(parent=cancellation) for _ in given]
-        places = {id(call): place for place, call in enumerate(given)}
-        overtook = _find_overtaken(plan, answered)
-        made = cls(given, plan, shared, tools, cancellation, ends, shared.copy(), overtook, _places=places)
+        needs, order = _plan_calls(given, tools)
+        made = cls(
+            given,
+            shared,
+            tools,
+            cancellation,
+            order=order,
+            circular=needs.keys() - order,
+            needs=needs,
+            after=_find_predecessors(order, needs, given, tools),
+            ends=[Cancellation(parent=cancellation) for _ in given],
+            _places={id(call): place for place, call in enumerate(given)},
+        )
         for other in answered:
             made.end(other.call, other.message.to_result())
         return made
 
     @property
     def startable(self) -> list[ToolCall]:
-        """The calls, each behind those that it waits for: started in this order, none waits for ever."""
-        return [self.all_calls[place] for place in self.plan.order if place not in self.results]
+        """The calls without a result, each behind those that it waits for: in this order, none waits for ever."""
+        places = [*self.order, *sorted(self.circular)]
+        return [self.calls[place] for place in places if place not in self.results]
 
     async def execute(self, call: ToolCall, dispatch: RunCall, backend: Backend) -> ToolResult:
-        """Run a call once its needs have ended; if it cannot have them, that is its result."""
+        """Run a call once those have ended that it waits for; if it cannot have their values, that is its result."""
         place = self._places[id(call)]
         try:
-            for other in self.plan.after[place]:
+            for other in self.after.get(place, ()):
                 await _wait_for_end(self.ends[other], backend)
             self.results[place] = result = await self._run_call(place, call, dispatch)
         finally:
@@ -323,7 +229,7 @@ class Dependencies:
 
     def close(self) -> None:
         """End every wait."""
-        for place in range(len(self.all_calls)):
+        for place in range(len(self.calls)):
             self._end(place)
 
     def _end(self, place: int) -> None:
@@ -331,11 +237,11 @@ class Dependencies:
         self.ends[place].close()
 
     async def _run_call(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
-        tool = self.tools.get(call.name)
-        if tool is None or not may_refer(tool):
+        tool = _get_referring(call, self.tools)
+        if tool is None:
             return await dispatch(call)
         try:
-            path, own = self._find_path(call), self._substitute(place, call)
+            path, own = self._check_path(call), self._substitute(place, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
         result = await dispatch(own)
@@ -345,10 +251,9 @@ class Dependencies:
             self.shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
         except ValueError as error:
             return result.replace(text=f"{result.text}\n{error}")
-        self._restore_overtaken(place)
         return result
 
-    def _find_path(self, call: ToolCall) -> str:
+    def _check_path(self, call: ToolCall) -> str:
         """Return the path where a call stores its result, before it runs.
 
         Raises:
@@ -362,36 +267,27 @@ class Dependencies:
                 raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
         return path
 
-    def _restore_overtaken(self, place: int) -> None:
-        """Write later results again, over one that came late because its call had waited for approval."""
-        for other in self.later.get(place, ()):
-            _restore_value(self.shared, other.call, other.message, self.tools)
-
     def _substitute(self, place: int, call: ToolCall) -> ToolCall:
         """Replace references by values.
 
         Raises:
             ToolError: One of them has none.
         """
-        if place in self.plan.circular:
-            path = shorten(repr(call.output_path), MAX_NAMED)
-            raise InvalidArguments(f"{path} needs itself, by way of other calls: leave a reference out.")
-        for other in sorted(self.plan.needs[place]):
+        if place in self.circular:
+            raise InvalidArguments("what it refers to needs its own result, by way of other calls. Refer to less.")
+        for other in sorted(self.after[place]):
             self._require_result(place, other)
-        arguments = substitute(call.arguments, lambda paths: self._find_value(paths, place))
+        arguments = substitute(call.arguments, lambda paths: self._find_value(paths, call.instance))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
-    def _find_value(self, paths: Sequence[str], place: int) -> Any:
-        """Return the first value; an error lists only what the call can count on, whatever else has ended by now."""
-        instance = self.all_calls[place].instance
+    def _find_value(self, paths: Sequence[str], instance: str) -> Any:
         for path in paths:
             with suppress(KeyError):
                 return self.shared.get(path, instance)
-        needed = (parse_output_path(self.all_calls[other]) for other in self.plan.needs[place])
-        raise missing_value(f" {OR} ".join(paths), sorted({*self.before.paths(instance), *needed}))
+        raise missing_value(f" {OR} ".join(paths), self.shared.paths(instance))
 
     def _require_result(self, place: int, needed_place: int) -> None:
-        other, result = self.all_calls[needed_place], self.results.get(needed_place)
+        other, result = self.calls[needed_place], self.results.get(needed_place)
         needed = f"{other.name} at {other.output_path!r}"
         if self.cancellation:
             raise cancellation_error(self.cancellation)
@@ -402,10 +298,77 @@ class Dependencies:
 
     def _is_required(self, place: int, other: ToolCall) -> bool:
         """Return whether a call refers to another, or imports from it, without an alternative."""
-        call, path = self.all_calls[place], _find_output_path(other)
+        call, path = self.calls[place], _find_output_path(other, self.tools)
         required = find_references(call.arguments, only_required=True)
-        imported = list_imports(call, self.tools.get(call.name)) or ()
+        imported = list_imports(call, self.tools[call.name])
         return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
+
+
+class _Writers:
+    """Calls by the place where they store their results."""
+
+    def __init__(self) -> None:
+        self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
+
+    def add(self, place: int, path: Path | None) -> None:
+        """Add the path where a call stores its result; None if it does not."""
+        if path:
+            self._by_root[path[:2]].append((place, path))
+
+    def find(self, paths: Iterable[Path]) -> set[int]:
+        """Find the calls that store theirs at, above or below the paths."""
+        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if overlap(path, other)}
+
+
+def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[int]]:
+    """Find what each call needs, and the order in which calls run."""
+    needs = _find_needs(calls, tools)
+    order = _sort_by_needs(needs)
+    if len(order) < len(calls):
+        needs = _find_needs(calls, tools, only_earlier=True)
+        order = _sort_by_needs(needs)
+    return needs, order
+
+
+def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool = False) -> Needs:
+    """Find the calls that each call refers to, and those, before it only or all, that store what it imports."""
+    writers = _Writers()
+    for place, call in enumerate(calls):
+        writers.add(place, _find_output_path(call, tools))
+    needs: dict[int, set[int]] = {}
+    for place, call in enumerate(calls):
+        needs[place] = set()
+        if tool := _get_referring(call, tools):
+            referred = writers.find(_iter_paths(call, find_references(call.arguments)))
+            imported = writers.find(_iter_paths(call, list_imports(call, tool)))
+            needs[place] = {*referred, *(other for other in imported if other < place or not only_earlier)} - {place}
+    return needs
+
+
+def _find_predecessors(order: Sequence[int], needs: Needs, calls: Sequence[ToolCall], tools: Tools) -> Needs:
+    writers, after = _Writers(), dict[int, Collection[int]]()
+    for place in order:
+        path = _find_output_path(calls[place], tools)
+        after[place] = {*needs[place], *writers.find([path] if path else ())}
+        writers.add(place, path)
+    return after
+
+
+def _sort_by_needs(needs: Needs) -> list[int]:
+    """Sort positions so that each stands behind those that it needs; circles, and what is behind them, are left out."""
+    sorter = TopologicalSorter(needs)
+    with suppress(CycleError):
+        sorter.prepare()
+    order: list[int] = []
+    ready: list[int] = []
+    while sorter.is_active() or ready:
+        for place in sorter.get_ready():
+            heappush(ready, place)
+        if not ready:
+            break
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+    return order
 
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:
@@ -413,15 +376,19 @@ def may_refer(tool: Tool[..., Any] | None) -> bool:
     return tool is not None and OUTPUT_PATH in tool._meta
 
 
+def _get_referring(call: ToolCall, tools: Tools) -> Tool[..., Any] | None:
+    """Return the tool of a call that may refer to others; None for any other call."""
+    tool = tools.get(call.name)
+    return tool if may_refer(tool) else None
+
+
 def may_any_refer(tools: Tools) -> bool:
     """Return whether calls of some of the tools may refer to others."""
     return any(map(may_refer, tools.values()))
 
 
-def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
-    """List the shared values that a call imports; None if it may not refer to the results of others."""
-    if tool is None or not may_refer(tool):
-        return None
+def list_imports(call: ToolCall, tool: Tool[..., Any]) -> Collection[str]:
+    """List the shared values that a call imports."""
     scope = tool._scope
     return () if scope is None else (scope.imports or ()) if scope.schema is None else call.imports
 
@@ -449,27 +416,15 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
 
 def _restore_value(shared: SharedValues, call: ToolCall, message: ToolMessage, tools: Tools) -> None:
     """Store a result from a history."""
-    tool = tools.get(call.name)
-    if call.output_path and tool and may_refer(tool) and not (message.is_error or message.is_cut):
+    tool = _get_referring(call, tools)
+    if call.output_path and tool and not (message.is_error or message.is_cut):
         with suppress(ToolError, ValueError):  # it was not stored the first time, either
             shared.store_result(parse_output_path(call), parse_result_text(message.text, tool), call.instance)
 
 
-def _find_overtaken(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:
-    good = {other.position: other for other in answered if not other.message.is_error}
-    overtook = defaultdict[int, list[AnsweredCall]](list)
-    for later in filter(good.__contains__, plan.order):
-        for place in plan.after[later]:
-            overtook[place].append(good[later])
-    return overtook
-
-
 def _sort_calls(response: ModelResponse, tools: Tools) -> list[ToolCall]:
     """List the calls of a response in the order in which they ran: of those with the same place the last one counts."""
-    return [
-        response.calls[place]
-        for place in plan_calls(response.calls, lambda call: list_imports(call, tools.get(call.name))).order
-    ]
+    return [response.calls[place] for place in _plan_calls(response.calls, tools)[1]]
 
 
 def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:

@@ -127,13 +127,6 @@ class SharedValues:
                 return deepcopy(_follow_path(self._trees.get(owner), steps))
         raise missing_value(path, self.paths(instance))
 
-    def copy(self) -> SharedValues:
-        """Copy the values as they are now."""
-        copy = SharedValues()
-        with self._lock:
-            copy._trees, copy._sizes, copy._owned = self._trees, self._sizes, self._owned
-        return copy
-
     def paths(self, instance: str = "") -> tuple[str, ...]:
         """List the paths that an instance may see, in alphabetical order."""
         return tuple(sorted({".".join(place[1:]) for place in self._sizes if place[0] in (instance, "")}))
