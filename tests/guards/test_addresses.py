@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError
-from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Dialer, Refused, describe_special
+from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Dialer, RefusedConnection, describe_special
 
 # The IANA registries of special-purpose addresses, and other addresses that are not public, written independently.
 IPV4 = [
@@ -238,7 +238,7 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
 )
 def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
     """One forbidden address of a host is enough to refuse it; an exemption covers no more than its entry."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         Dialer(allow, resolve=lambda *_: addresses).look_up(host, port)
 
     assert why == str(caught.value).replace("7f00:1", "127.0.0.1")
@@ -289,7 +289,7 @@ def test_url_as_exemption() -> None:
 
 def test_port_that_is_refused() -> None:
     """The developer reads in the cause which options are about ports."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         Dialer(resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 22)
 
     assert "ports= says which" in str(caught.value.__cause__)

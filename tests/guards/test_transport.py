@@ -30,7 +30,7 @@ from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidde
 from toolkit import Cancelled, TimedOut, ToolError
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.http_client import MAX_REDIRECTS, HttpClient, HttpError, HttpTimeout
-from toolkit._guards.network import MAX_PENDING, Dialer, Refused
+from toolkit._guards.network import MAX_PENDING, Dialer, RefusedConnection
 from toolkit._guards.network import connect as real_connect
 from toolkit._guards.transport import parse_url
 
@@ -120,7 +120,7 @@ def find_destinations(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, i
         url = parse_url(text)
         port = url.port or {"http": 80, "https": 443}[url.scheme]
         return "led", [(str(address), port) for address in dialer.look_up(url.raw_host.decode(), port)]
-    except (ValueError, Refused, OSError) as error:
+    except (ValueError, RefusedConnection, OSError) as error:
         return type(error).__name__, []
 
 
@@ -132,7 +132,7 @@ def test_urls() -> None:
         outcomes[outcome] += 1
         escaped += [(text, *place) for place in led if is_forbidden(place[0]) or place[1] not in PORTS]
 
-    assert ([], {"ValueError", "Refused", "gaierror", "led"}) == (escaped, set(outcomes))
+    assert ([], {"ValueError", "RefusedConnection", "gaierror", "led"}) == (escaped, set(outcomes))
 
 
 def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:

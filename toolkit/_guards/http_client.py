@@ -21,7 +21,7 @@ import httpx2
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._concurrency.tasks import run_to_end
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._guards.network import Dialer, Refused
+from toolkit._guards.network import Dialer, RefusedConnection
 from toolkit._guards.transport import MAX_SHOWN, NetworkBackend, check_url, parse_url
 from toolkit.errors import Cancelled, Failed, TimedOut
 
@@ -155,7 +155,7 @@ class HttpClient:
                 try:
                     check_url(url)
                 except ValueError as error:
-                    raise Refused(str(error)) from None
+                    raise RefusedConnection(str(error)) from None
                 response = pool.handle_request(
                     httpcore2.Request(
                         request.method,

@@ -138,7 +138,7 @@ def _find_reason(table: _Table, address: Address) -> str | None:
     return next((reason for network, reason in table if address in network), None)
 
 
-class Refused(httpx2.ConnectError):
+class RefusedConnection(httpx2.ConnectError):
     """A connection is not allowed; the message says why."""
 
 
@@ -248,12 +248,12 @@ class Dialer:
         """Look up a host, and return its addresses if all of them may be connected to.
 
         Raises:
-            Refused: One of them may not, or there is none.
+            RefusedConnection: One of them may not, or there is none.
             OSError: The lookup failed.
         """
         addresses = [ip_address(text) for text in self._resolve(host, port)]
         if not addresses:
-            raise Refused(f"{host} has no address")
+            raise RefusedConnection(f"{host} has no address")
         for address in addresses:
             self._check_address(host, address, port)
         return addresses
@@ -263,22 +263,22 @@ class Dialer:
             return
         if port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
-            raise Refused(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
+            raise RefusedConnection(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
         if reason := describe_special(address):
             name = host if ":" in host or host == str(address) else f"{host} ({address})"
-            raise Refused(f"{name} is not a public address: {reason}")
+            raise RefusedConnection(f"{name} is not a public address: {reason}")
 
     def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         """Connect to a host, on a thread of its own, since neither a lookup nor a connect can be stopped.
 
         Raises:
-            Refused: The host may not be connected to, or too many connections are being opened.
+            RefusedConnection: The host may not be connected to, or too many connections are being opened.
             OSError: The host has no address, or cannot be connected to.
             TimedOut: The deadline of `cancellation` has passed.
             Cancelled: `cancellation` was cancelled.
         """
         if not self._slots.acquire(blocking=False):
-            raise Refused(
+            raise RefusedConnection(
                 f"{MAX_PENDING} connections are being opened already, and there may be no more; try again later"
             )
         future = Future[socket.socket]()

@@ -38,7 +38,7 @@ from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.state import RunState
-from toolkit._runner.tool_calls import ToolCaller, Turn
+from toolkit._runner.tool_calls import ToolCaller, TurnCalls
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Halt, ModelError, RunError, TimedOut, ToolError
 from toolkit.events import (
@@ -448,7 +448,7 @@ class Run(Generic[T]):
             yield TurnStarted(turn=0)
             yield TurnFinished(turn=0, response=self.handoff)
         caller = self.caller
-        turn = Turn(caller, step, self.conversation)
+        turn = TurnCalls(caller, step, self.conversation)
         try:
             for batch in turn.batches:
                 for call in batch:

@@ -304,7 +304,7 @@ class EarlyCall:
         return ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
 
 
-class Turn:
+class TurnCalls:
     """The calls of one response and their results.
 
     Attributes:
