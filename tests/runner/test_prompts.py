@@ -117,8 +117,8 @@ def test_files_that_cannot_be_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "fault"),
     [
-        (["What?", np.zeros((4, 4, 3), "uint8")], "cannot hold a ndarray"),
-        (["What?", b"\x89PNG"], "cannot hold a bytes"),
+        (["What?", np.zeros((4, 4, 3), "uint8")], "of type ndarray"),
+        (["What?", b"\x89PNG"], "of type bytes"),
         ([{"role": "user", "content": "Hi"}], r"goes in as messages=\[...\]"),
         (5, "A prompt is text, or a list"),
     ],

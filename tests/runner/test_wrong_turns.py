@@ -57,6 +57,11 @@ TURNS: dict[str, tuple[str, str]] = {
         'def f(x: Thing) -> str:\n    "F."\nRunner([f])',
         "Say what the model gives for it, such as Annot",
     ),
+    "schema of a bad signature": (
+        'def f(x: Thing) -> str:\n    "F."\ntool(f).parameters',
+        "Say what the model gives for it, such as Annot",
+    ),
+    "call as tool": ("Runner([add(1, 2)])", r"3 is not a tool. Pass a function \(f, not f\(\)\)"),
     "name as tool": ('Runner("add")', "the function itself, not its name"),
     "same name": ('Toolbox([add, tool(name="add")(query)])', "Give one another name="),
     "misspelt tool": ('Toolbox([add])["ad"]', "did you mean 'add'"),
@@ -97,6 +102,7 @@ def test_script(code: str, sentence: str) -> None:
 
     own = [each for each in traceback.extract_tb(caught.value.__traceback__) if is_own(each.filename)]
     assert len(own) <= 2
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def is_own(path: str) -> bool:

@@ -198,7 +198,7 @@ def test_duplicate_kinds(made: Tool[..., Any], kind: str, origin: str) -> None:
 
 def test_none() -> None:
     """None among tools is refused: a function that makes a tool may have returned nothing."""
-    with pytest.raises(DefinitionError, match="^tool must not be None"):
+    with pytest.raises(DefinitionError, match=r"^None is not a tool. Pass a function \(f, not f\(\)\)"):
         Toolbox([add, None])
 
 
@@ -239,7 +239,7 @@ def test_wrong_name(ask: Callable[[Toolbox], object]) -> None:
     """A wrong name is an error of this library and of a mapping, whose text has no quotes around it."""
     box = Toolbox([add])
     box.bind("add", add)
-    with pytest.raises(ToolNotFoundError, match=r"'ad'[^']*; did you mean 'add'\? There is: add$") as error:
+    with pytest.raises(ToolNotFoundError, match=r"'ad'[^']*; did you mean 'add'\? Available: add$") as error:
         ask(box)
 
     assert (True, True) == (isinstance(error.value, ToolkitError), isinstance(error.value, KeyError))
@@ -297,7 +297,7 @@ def test_replace_nothing() -> None:
     """A tool that is missing cannot be replaced; the message lists the others, and nothing changes."""
     box = Toolbox([add, double])
 
-    with pytest.raises(DefinitionError, match="no tool 'later'. There is: add, double"):
+    with pytest.raises(DefinitionError, match="no tool 'later'. Available: add, double"):
         box.replace(tool(name="add")(double), later)
     assert [add] == [made for made in box if made.name == "add"]
 
@@ -308,7 +308,7 @@ def test_remove() -> None:
     box.remove("add")
 
     assert (("double",), None) == (box.names, box.get("add"))
-    assert "unknown tool: 'add'. There is: double" == box.call("add").text
+    assert "unknown tool: 'add'. Available: double" == box.call("add").text
 
 
 def test_remove_nothing() -> None:
@@ -330,7 +330,7 @@ def test_look_up() -> None:
 
 def test_look_up_fails() -> None:
     """A wrong name raises the error of a mapping, with what there is."""
-    with pytest.raises(KeyError, match="There is no tool 'x'. There is: add"):
+    with pytest.raises(KeyError, match="There is no tool 'x'. Available: add"):
         Toolbox([add])["x"]
 
 
@@ -402,7 +402,7 @@ def test_no_tool() -> None:
 @pytest.mark.parametrize("family", [[add], (add,), Toolbox([add])], ids=["list", "tuple", "toolbox"])
 def test_list_of_tools(family: Any) -> None:
     """A list among the tools is refused, and the message says how to unpack it."""
-    with pytest.raises(DefinitionError, match=r"write Toolbox\(\[\*tools\]\)"):
+    with pytest.raises(DefinitionError, match=r"Unpack a list or a Toolbox: \[\*tools\]"):
         Toolbox([double, family])
 
 
@@ -536,12 +536,12 @@ def test_call_of_broken_arguments(backend: str) -> None:
 
 
 UNKNOWN = {
-    "near": ("ad", "unknown tool: 'ad'; did you mean 'add'? There is: add, double"),
-    "far": ("weather", "unknown tool: 'weather'. There is: add, double"),
-    "empty": ("", "unknown tool: the call names none. There is: add, double"),
-    "with a newline": ("add\n", "unknown tool: 'add\\n'; did you mean 'add'? There is: add, double"),
-    "half a character": ("\ud800", "unknown tool: '\\ud800'. There is: add, double"),
-    "huge": ("z" * 10_000, f"unknown tool: '{'z' * 100}'. There is: add, double"),
+    "near": ("ad", "unknown tool: 'ad'; did you mean 'add'? Available: add, double"),
+    "far": ("weather", "unknown tool: 'weather'. Available: add, double"),
+    "empty": ("", "unknown tool: the call names none. Available: add, double"),
+    "with a newline": ("add\n", "unknown tool: 'add\\n'; did you mean 'add'? Available: add, double"),
+    "half a character": ("\ud800", "unknown tool: '\\ud800'. Available: add, double"),
+    "huge": ("z" * 10_000, f"unknown tool: '{'z' * 100}'. Available: add, double"),
 }
 
 
@@ -559,7 +559,7 @@ def test_call_of_an_unknown_tool_of_many() -> None:
     box = Toolbox(tool(name=f"tool_number_{number}")(double) for number in range(1000))
 
     assert 500 > len(str(box.call("x").text))
-    assert "unknown tool: 'x'. There is: none" == Toolbox().call("x").text
+    assert "unknown tool: 'x'. Available: none" == Toolbox().call("x").text
 
 
 @BACKENDS
@@ -630,7 +630,7 @@ def test_object() -> None:
         (A2A, r"The tools of A2A need an instance: write A2A\(\.\.\.\)"),
         (
             object(),
-            "is not a tool. Pass a function; an object with methods that are decorated with @tool; or one with",
+            "is not a tool. Pass a function .*, an object whose methods are decorated with @tool, or one with",
         ),
     ],
 )

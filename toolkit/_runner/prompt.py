@@ -63,7 +63,7 @@ def _read_part(part: Any) -> str | Image | File:
     if isinstance(image, (str, Image, File)):
         return image
     raise TypeError(
-        f"A prompt cannot hold a {type(part).__name__}: {part!r:.200}. Its parts are texts, pathlib.Path, "
+        f"A prompt cannot hold {part!r:.200} of type {type(part).__name__}. Its parts are texts, pathlib.Path, "
         "Image(data, media_type), File(data, media_type, name), pictures of PIL, figures of Matplotlib or Plotly, and "
         "tables of pandas or polars."
     )

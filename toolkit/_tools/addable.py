@@ -75,12 +75,10 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return [as_tool()]
     if as_tool:
         raise DefinitionError(f"{item!r:.100} is not a tool by itself: write ....as_tool(name, description).")
-    if item is None:
-        raise DefinitionError("tool must not be None: was a function called whose result is no tool?")
     if not callable(item):
         raise DefinitionError(
-            f"{item!r:.100} is not a tool. Pass a function; an object with methods that are decorated with @tool; or "
-            "one with name, parameters and execute. For a list or a Toolbox write Toolbox([*tools])."
+            f"{item!r:.100} is not a tool. Pass a function (f, not f()), an object whose methods are decorated with "
+            "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]."
         )
     return [tool(item)]
 

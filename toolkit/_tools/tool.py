@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from typing_extensions import Self, Unpack, is_protocol, is_typeddict
 
 from toolkit._lazy import render_html
-from toolkit._options import refuse_unknown_options, spell_options
+from toolkit._options import hide_frames, refuse_unknown_options, spell_options
 from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
 from toolkit._tools.options import (
@@ -163,6 +163,7 @@ class Tool(Generic[P, R]):
         return self.handler.description if self._description is None else self._description
 
     @property
+    @hide_frames
     def parameters(self) -> dict[str, Any]:
         """The JSON Schema of the arguments: draft 2020-12, of type object. Do not change it.
 
