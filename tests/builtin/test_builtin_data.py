@@ -202,26 +202,26 @@ def test_codes() -> None:
         (
             "data_filter",
             {"where": [{"column": "C", "op": "==", "value": 1}]},
-            "where: no record has a column 'C'. There is: ",
+            "where: no record has a column 'C'. Available: ",
         ),
         (
             "data_aggregate",
             {"metrics": [{"column": "C", "op": "sum"}]},
-            "metrics: no record has a column 'C'. There is: ",
+            "metrics: no record has a column 'C'. Available: ",
         ),
         (
             "data_aggregate",
             {"metrics": [{"column": "*", "op": "count"}], "group_by": ["C"]},
-            "group_by: no record has a column 'C'. There is: ",
+            "group_by: no record has a column 'C'. Available: ",
         ),
         (
             "data_aggregate",
             {"metrics": [{"column": "c", "op": "sum"}], "group_by": ["sum_c"]},
             "metrics: sum_c is a column of group_by: rename that with data_transform first.",
         ),
-        ("data_transform", {"select": ["C"]}, "select: no record has a column 'C'. There is: "),
-        ("data_transform", {"rename": {"C": "d"}}, "rename: no record has a column 'C'. There is: "),
-        ("data_transform", {"sort_by": "C"}, "sort_by: no record has a column 'C'. There is: "),
+        ("data_transform", {"select": ["C"]}, "select: no record has a column 'C'. Available: "),
+        ("data_transform", {"rename": {"C": "d"}}, "rename: no record has a column 'C'. Available: "),
+        ("data_transform", {"sort_by": "C"}, "sort_by: no record has a column 'C'. Available: "),
     ],
     ids=["filter", "metric", "group", "collision", "select", "rename", "sort"],
 )

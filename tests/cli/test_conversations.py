@@ -69,7 +69,7 @@ def test_nothing_to_continue(server: FakeServer, capsys: pytest.CaptureFixture[s
     assert [1, 1] == [ask("-c", "Sure?"), main(["logs", "sums"])]
     assert (
         "toolkit: There is no conversation to continue yet.\n"
-        "toolkit: There is no conversation 'sums'. There is: none\n" == capsys.readouterr().err
+        "toolkit: There is no conversation 'sums'. Available: none\n" == capsys.readouterr().err
     )
 
 

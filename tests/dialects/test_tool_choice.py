@@ -94,7 +94,7 @@ def test_fitting_choices(choice: str | None, allowed: Any) -> None:
             None,
             r"^tool_choice='ad' is not one of 'auto', 'none', 'required', and no tool here; did you mean 'add'\?",
         ),
-        ("", None, r"There is: add, subtract$"),
+        ("", None, r"Available: add, subtract$"),
         ({"type": "function"}, None, r"^tool_choice=\{'type': 'function'\} is not one of 'auto'"),
         (None, [{}], r"^allowed_tools has \{\}, which is not a tool here"),
         (None, ["ad"], r"^allowed_tools has 'ad', which is not a tool here; did you mean 'add'\?"),
@@ -343,7 +343,7 @@ def test_unknown_call_with_allowed_tools() -> None:
     with FakeServer([reply.calls(("multiply", {"a": 1})), reply.text("Hi.")]) as server:
         result = through(server, "chat", allowed_tools=["subtract"])
 
-    assert ["unknown tool: 'multiply'. There is: subtract"] == [call.result.text for call in result.calls]
+    assert ["unknown tool: 'multiply'. Available: subtract"] == [call.result.text for call in result.calls]
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

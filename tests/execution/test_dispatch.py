@@ -253,7 +253,7 @@ def test_unknown_reaches_no_gate(backend: BackendName) -> None:
     dispatcher = Dispatcher(tools={}, authorizers=(lambda *questions: asked.append(questions),))
     result = run_sync(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncBackend()))
 
-    assert ("unknown tool: 'pay'. There is: none", []) == (result.text, asked)
+    assert ("unknown tool: 'pay'. Available: none", []) == (result.text, asked)
 
 
 @BACKENDS

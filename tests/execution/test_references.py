@@ -171,7 +171,7 @@ def test_a_dangling_reference(execute: All) -> None:
     """A reference without a value is an error that lists the values, and the tool is not called."""
     (result,) = execute([call("walk", miles="†mile")], shared={"miles": 3})
 
-    text = "Invalid arguments: †mile: there is nothing at 'mile'; did you mean 'miles'? There is: miles"
+    text = "Invalid arguments: †mile: there is nothing at 'mile'; did you mean 'miles'? Available: miles"
     assert (text, "invalid_arguments") == (result.text, result.kind)
 
 
@@ -448,7 +448,7 @@ def test_no_alternative() -> None:
     """Where none of the references has a value, the error names them all."""
     result = BOX.call_many([call("join", parts="†x||†y")], shared={"home": "Rome"})[0]
 
-    assert "Invalid arguments: †x||†y: there is nothing at 'x || y'. There is: home" == result.text
+    assert "Invalid arguments: †x||†y: there is nothing at 'x || y'. Available: home" == result.text
 
 
 def test_sent_schema_without_references() -> None:

@@ -136,7 +136,7 @@ RESULT_TEXTS = [
     "1",
     "3",
     "†",
-    "Invalid arguments: †three: there is nothing at 'three'. There is: half.two, one",
+    "Invalid arguments: †three: there is nothing at 'three'. Available: half.two, one",
 ]
 
 
@@ -318,7 +318,7 @@ def test_truncated_result() -> None:
     second = scripted([call("note", text="†x")]).run("More.", messages=first.messages)
 
     assert ["a" * 300] * 2 == [done.result.value for done in first.calls]
-    assert "there is nothing at 'x'. There is: none" in list_results(second)[-1]
+    assert "there is nothing at 'x'. Available: none" in list_results(second)[-1]
 
 
 def test_truncated_result_in_a_saved_state() -> None:

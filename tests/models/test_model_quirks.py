@@ -265,11 +265,11 @@ CALLS: dict[str, tuple[list[Any], list[str]]] = {
         for count in (2, 8)
     },
     "A9 one tool twice": ([piece(f'{{"text": "{t}"}}', "say", id=t) for t in "xy"], ["say: <x>", "say: <y>"]),
-    "A13 no name": ([piece("{}", id="a")], [": unknown tool: the call names none. There is:"]),
+    "A13 no name": ([piece("{}", id="a")], [": unknown tool: the call names none. Available:"]),
     "A13 null name": ([{"id": "a", "function": {"name": None, "arguments": "{}"}}], [NAMELESS]),
     "A13 no function": ([{"id": "a", "type": "function"}], [NAMELESS]),
     "A13 null function": ([{"id": "a", "function": None}], [NAMELESS]),
-    "A14 unknown name": ([piece("{}", "nod", id="a")], ["nod: unknown tool: 'nod'. There is: add, need, "]),
+    "A14 unknown name": ([piece("{}", "nod", id="a")], ["nod: unknown tool: 'nod'. Available: add, need, "]),
     **{
         f"A15 {name!r}": ([piece("{}", name, id="a")], [f"{name}: unknown tool: {name!r}"])
         for name in ("functions.add", "default_api:add", "ADD", "add ", " add")
@@ -787,7 +787,7 @@ def test_call_without_an_offer(line: Line, streamed: bool) -> None:
 def test_call_of_what_may_not_be_called(line: Line, options: dict[str, Any], offered: str, streamed: bool) -> None:
     """A34: a call of a tool that may not be called now is not executed; the model reads what it may call."""
     result = line.run(reply.calls(("ping", {})), reply.text("Done."), streamed=streamed, **options)
-    refusal = f"ping: Tool not found: ping may not be called now. There is: {offered}"
+    refusal = f"ping: Tool not found: ping may not be called now. Available: {offered}"
 
     assert ([refusal], []) == (texts_of(result), line.entered)
 

@@ -313,7 +313,7 @@ def test_without_groups() -> None:
         (
             "add",
             "crm",
-            "unknown tool: 'crm.add'; did you mean 'add'? There is: add, find_customer, list_orders, weather",
+            "unknown tool: 'crm.add'; did you mean 'add'? Available: add, find_customer, list_orders, weather",
         ),
     ],
     ids=["its group", "loaded alone", "no group", "another group"],

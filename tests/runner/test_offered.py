@@ -32,7 +32,7 @@ def write() -> str:
 
 
 BOTH: Any = [call("read"), call("write")]
-REFUSED = "Tool not found: {} may not be called now. There is: {}"
+REFUSED = "Tool not found: {} may not be called now. Available: {}"
 
 
 def texts(result: RunResult) -> list[str | None]:

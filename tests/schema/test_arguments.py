@@ -69,10 +69,10 @@ ERRORS = {
         '{"limit": 0}',
         "query: missing, but required; limit: Input should be greater than or equal to 1 (received 0)",
     ),
-    "unknown": ('{"query": "a", "q": 1}', "q: no such parameter. There is: query, limit, unit"),
+    "unknown": ('{"query": "a", "q": 1}', "q: no such parameter. Available: query, limit, unit"),
     "nearly known": (
         '{"query": "a", "limits": 1}',
-        "limits: no such parameter; did you mean 'limit'? There is: query, limit, unit",
+        "limits: no such parameter; did you mean 'limit'? Available: query, limit, unit",
     ),
     "cut": ('{"query": "a', f"not valid JSON (EOF while parsing a string at line 1 column 12){WHOLE}"),
     "Python": ("{'query': 'a'}", f"not valid JSON (key must be a string at line 1 column 2){WHOLE}"),

@@ -288,7 +288,7 @@ def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
     ):
         assert ["mcp_s_add"] == [tool.name for tool in some.tools]
         assert "mcp_s_remove" in (names := [tool.name for tool in rest.tools]) and "mcp_s_add" not in names
-    assert "allow= names the tool 'remov', which it does not have; did you mean 'remove'? There is: add," in caplog.text
+    assert "allow= names the tool 'remov', which it does not have; did you mean 'remove'? Available:" in caplog.text
     with MCP(make_server(), block=(name for name in ["add"]), name="s") as rest:  # type: ignore[arg-type]
         assert names == [tool.name for tool in rest.tools]
     with pytest.raises(DefinitionError, match=r"^set either AllowTools or BlockTools, not both$"):

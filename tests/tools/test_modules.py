@@ -248,7 +248,7 @@ def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDiale
     ("asked", "shared", "kind", "text"),
     [
         (("key",), SHARED, "invalid_arguments", "Invalid arguments: _imports: 'key' is not one of city, trip.day."),
-        (("city",), {"town": 1}, "failed", "_imports: there is nothing at 'city'. There is: town"),
+        (("city",), {"town": 1}, "failed", "_imports: there is nothing at 'city'. Available: town"),
     ],
     ids=["not allowed", "not there"],
 )

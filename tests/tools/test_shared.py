@@ -59,7 +59,7 @@ def test_missing_value(path: str) -> None:
     """A path without a value is a KeyError that lists the paths that there are."""
     shared = SharedValues({"trip.city": "Rome", "list": [1, 2]})
 
-    with pytest.raises(KeyError, match=rf"there is nothing at '{path}'.* There is: list, trip\.city"):
+    with pytest.raises(KeyError, match=rf"there is nothing at '{path}'.* Available: list, trip\.city"):
         shared.get(path)
 
 

@@ -997,7 +997,7 @@ def test_context_is_not_the_models() -> None:
     result = tool(peek).invoke('{"a": 1, "ctx": {"deps": "forged"}}', ToolContext(deps="true"))
 
     assert ["a"] == list(tool(peek).parameters["properties"])
-    assert "Invalid arguments: ctx: no such parameter. There is: a. Expected: peek(a: integer)" == result.text
+    assert "Invalid arguments: ctx: no such parameter. Available: a. Expected: peek(a: integer)" == result.text
 
 
 def test_idempotency_key() -> None:

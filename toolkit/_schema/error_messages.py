@@ -131,7 +131,7 @@ def suggest(name: str, names: Collection[str]) -> str:
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
-    return shorten(f"{hint} There is: {known}", MAX_LISTED)
+    return shorten(f"{hint} Available: {known}", MAX_LISTED)
 
 
 def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
