@@ -93,16 +93,16 @@ class Console:
         self._write(_describe_request(request))
         try:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
-            verdict = next((answer for answer in answers if answer is not None), False)
+            return next((answer for answer in answers if answer is not None), False)
         except EOFError:
             return Decision.unavailable("There was no answer: the input has ended.")
-        if request.context.cancelled:
-            self._write("This came too late: the call was cancelled.")
-        return verdict
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
         """Read one answer; None if it decides nothing."""
         word, _, reason = self._read_line(f"{CHOICES}? ").strip().partition(" ")
+        if request.context.cancelled:
+            self._write("This came too late: the call was cancelled.")
+            return False
         match word.lower(), reason.strip():
             case ("n" | "no", reason):
                 return Decision.reject(reason)

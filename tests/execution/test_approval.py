@@ -939,17 +939,19 @@ def test_question_that_nobody_waits_for() -> None:
     assert (False, []) == (terminal.console(request), terminal.shown)
 
 
-def test_answer_that_nobody_waits_for() -> None:
-    """A person whose answer comes too late reads so."""
+@pytest.mark.parametrize("answer", ["y", "a", "the next prompt"])
+def test_answer_that_nobody_waits_for(answer: str) -> None:
+    """A person whose answer comes too late reads so, and is not asked again."""
     request = request_for()
     shown: list[str] = []
 
     def read(_: str) -> str:
         request.context.cancellation.cancel()
-        return "y"
+        return answer
 
-    Console(read=read, write=shown.append)(request)
+    console = Console(read=read, write=shown.append)
 
+    assert (False, 2) == (console(request), len(shown))
     assert "This came too late: the call was cancelled." == shown[-1]
 
 
