@@ -63,16 +63,11 @@ def double(x: int) -> int:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory with tools.py, which is the working directory; modules that a test imports are forgotten."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with tools.py, which is the working directory."""
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = {*sys.modules}
-    yield tmp_path
-    for name in {*sys.modules} - before:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def write(path: Path, text: str) -> None:
@@ -96,6 +91,27 @@ def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "double" not in listed
     assert 0 == main(["list", "tools.py", "--all"])
     assert "double(x: int) -> int" in capsys.readouterr().out
+
+
+def test_list_of_objects(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The decorated methods of a file's objects are tools, too."""
+    write(
+        files / "shelf.py",
+        """
+        from toolkit import tool
+
+        class Shelf:
+            @tool
+            def find(self, title: str) -> str:
+                "Find a book."
+                return title
+
+        shelf = Shelf()
+        """,
+    )
+
+    assert 0 == main(["call", "shelf.py", "find", "--title", "Dune"])
+    assert "Dune\n" == capsys.readouterr().out
 
 
 def test_sizes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,8 +307,8 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["tools.py", "Is it warm?"], 2, "put a command before the file: toolkit run tools.py 'Is it warm?'"),
         (["demo", "--base-url", "localhost"], 1, "does not begin with http:// or https://"),
         (["run", "tools.py", "Hi", "-a", "https://a.example/b.png"], 2, "download b.png, or pipe it in with -a -"),
-        (["list", "nothing"], 1, "There is no module 'nothing'. Available: tools.py"),
-        (["list", "tool"], 1, "There is no module 'tool'; did you mean 'tools.py'?"),
+        (["list", "nothing"], 1, "There is no file or module 'nothing'. Available: tools.py"),
+        (["list", "tool"], 1, "There is no file or module 'tool'; did you mean 'tools.py'?"),
         (["call", "def double(x): return 2 * x", "duoble", "--x", "2"], 1, "did you mean 'double'?"),
         (["list", "import json"], 1, "The code has no tools."),
         (["run", "tools.py", "Hi", "--approve", "nobody"], 2, "'--approve': 'nobody' is not one of"),
@@ -309,8 +325,8 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["run", "tools.py", ""], 2, "write it, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
-        (["schema", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
-        (["check", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
+        (["schema", "tools.py", "--dialect", "chatt"], 2, "'chatt' is not one of 'chat', 'responses', "),
+        (["check", "tools.py", "--dialect", "chatt"], 2, "'chatt' is not one of 'chat', 'responses', "),
         (["run", "tools.py", "Hi", "--base-url", "localhost:1/v1", "-m", "m"], 1, "does not begin with http://"),
         (["run", "tools.py", "Hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"], 1, "cannot be reached"),
         (["run", "tools.py", "Hi", "-m", "m"], 1, "OPENAI_API_KEY is not set"),
@@ -348,6 +364,17 @@ def test_mistakes(
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert "" == captured.out
+
+
+@pytest.mark.parametrize("name", ["openai", "random", "time"])
+def test_file_with_the_name_of_a_module(files: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """A file that would hide a module from the library is refused; test.py hides nothing that is needed."""
+    write(files / f"{name}.py", TOOLS)
+    write(files / "test.py", TOOLS)
+
+    assert 1 == main(["list", f"{name}.py"])
+    assert f"'{name}.py' would hide the module '{name}'. Give the file another name." in capsys.readouterr().err
+    assert 0 == main(["list", "test.py"])
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ def _describe(schema: Any, kind: Any, root: Mapping[str, Any], is_required: bool
 
 def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
     flag = f"--{name.replace('_', '-')}"
-    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [*dict.fromkeys((flag, f"--{name}"))]
-    information = typer.Option(*names, help=text, metavar="JSON" if kind is None else None, show_default=False)
+    names = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
+    information = typer.Option(names, help=text, metavar="JSON" if kind is None else None, show_default=False)
     annotation: Any = Annotated[(kind or str) | None, information]
     return Parameter(option, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

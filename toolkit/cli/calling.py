@@ -96,8 +96,7 @@ def schema(
     if tool is not None:
         chosen = get_tool(toolbox, tool)
         toolbox = toolbox.filtered(lambda each: each is chosen)
-    schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # checked by the option
-    print(json.dumps(schemas, indent=2, ensure_ascii=False))
+    print(json.dumps(toolbox.schemas(dialect, strict=strict or None), indent=2, ensure_ascii=False))
 
 
 def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect = "chat") -> None:
@@ -105,7 +104,7 @@ def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect
 
     The exit code is 1 with errors or warnings.
     """
-    report = load(file, all_functions=all_functions)[1].check(dialect)  # type: ignore[arg-type]
+    report = load(file, all_functions=all_functions)[1].check(dialect)
     print(report)
     if report.at_least("warning"):
         raise typer.Exit(1)

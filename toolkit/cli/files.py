@@ -8,12 +8,14 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from toolkit import Runner, Tool, Toolbox
 from toolkit._schema.error_messages import suggest
+from toolkit._tools.decorator import tool_methods
 from toolkit.errors import DefinitionError
 
 T = TypeVar("T")
@@ -40,7 +42,7 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     place, name = _split_name(target)
     if CODE.match(target):
         place, name, all_functions = "The code", "", True
-        module = _run_code(target)
+        module = _run_code(target, CODE_NAME, f"<{CODE_NAME}>")
     else:
         module = _import(place)
     if name:
@@ -50,7 +52,7 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     if made is not None:
         return made
     functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
-    tools = {id(value): value for value in values.values() if isinstance(value, Tool)}
+    tools = {id(value): value for value in values.values() if isinstance(value, Tool) or tool_methods(type(value))}
     found = [*tools.values(), *(functions.values() if all_functions else ())]
     if not found and not any(isinstance(value, instead) for value in values.values()):
         names = TAKE_ALL.format(names=", ".join(functions)) if functions and not all_functions else ""
@@ -104,22 +106,20 @@ def _import_file(path: Path) -> ModuleType:
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
         raise DefinitionError(f"{str(path)!r} is not a Python file: the name of one ends with .py.")
+    other = PathFinder.find_spec(path.stem)
+    is_other = other and other.origin and Path(other.origin).resolve() != path.resolve()
+    if (is_other or path.stem in sys.stdlib_module_names) and path.stem != "test":  # Python's own tests
+        raise DefinitionError(f"{str(path)!r} would hide the module {path.stem!r}. Give the file another name.")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise DefinitionError(f"{str(path)!r} cannot be imported.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return _run_code(path.read_bytes(), path.stem, str(path.resolve()))
 
 
-def _run_code(code: str) -> ModuleType:
-    module = ModuleType(CODE_NAME)
-    sys.modules[module.__name__] = module
-    exec(compile(code, f"<{CODE_NAME}>", "exec"), vars(module))  # noqa: S102  a person has typed it
+def _run_code(code: str | bytes, name: str, file: str) -> ModuleType:
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = file
+    exec(compile(code, file, "exec", dont_inherit=True), vars(module))  # noqa: S102  a person has typed it
     return module
 
 
@@ -140,7 +140,7 @@ def _import_module(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # of an import inside it
         near = suggest(f"{name}.py", _list_files(Path()))
-        raise DefinitionError(f"There is no module {name!r}{near}") from None
+        raise DefinitionError(f"There is no file or module {name!r}{near}") from None
 
 
 def _get_member(module: ModuleType, name: str, place: str) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from enum import Enum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -15,19 +14,11 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
-from toolkit._schema.error_messages import suggest
 from toolkit.cli.conversations import read_template
 
 HELP = ["-h", "--help"]
-
-
-class Approval(str, Enum):
-    """The calls that a person is asked about."""
-
-    changes = "changes"
-    all = "all"
-    none = "none"
-
+# The calls that a person is asked about.
+Approval = Literal["changes", "all", "none"]
 
 Target = Annotated[
     str, typer.Argument(metavar="FILE", help="tools.py, package.module, tools.py:box, or code: 'def ...'")
@@ -78,13 +69,7 @@ UsedTemplate = Annotated[
 ]
 
 
-def _check_dialect(name: str) -> str:
-    if name not in get_args(DialectName):
-        raise typer.BadParameter(f"there is no dialect {name!r}{suggest(name, get_args(DialectName))}")
-    return name
-
-
-Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.", callback=_check_dialect)]
+Dialect = Annotated[DialectName, typer.Option(help="The format of a provider.")]
 
 
 class Command(TyperCommand):

@@ -77,7 +77,7 @@ def make_runner(
         refuse_deps(tool)
     if runner is None:
         try:
-            return Runner(toolbox, approve=approver or _make_approver(approve or Approval.changes), **given)
+            return Runner(toolbox, approve=approver or _make_approver(approve or "changes"), **given)
         except (ValueError, TypeError) as error:  # such as a base_url without http://
             fail(error)
     if given or approve:
@@ -151,11 +151,11 @@ def get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
 
 
 def _make_approver(approval: Approval) -> Approver:
-    if approval is Approval.none:
+    if approval == "none":
         return approve_all
     console = _make_console()
     person = console if console.can_ask else _refuse_unasked
-    return person if approval is Approval.all else ask_when(person, when=may_change)
+    return person if approval == "all" else ask_when(person, when=may_change)
 
 
 def ask_if_required(request: ApprovalRequest) -> Verdict:
