@@ -343,12 +343,13 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
             2,
             "a PDF, nor text in UTF-8.\n",
         ),
-        (["run", "tools.py", "Hi", "--schema", "[1]"], 2, "a schema is an object"),
-        (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "it is neither JSON nor a file with it"),
+        (["run", "tools.py", "Hi", "--schema", "[1]"], 2, "--schema: it is neither a JSON Schema, nor a file"),
+        (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "No such file or directory: 'no.json'"),
+        (["run", "tools.py", "Hi", "--schema", "name: strin"], 2, "name 'strin' is not defined"),
         (
             ["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'],
             2,
-            "--schema: it is no JSON Schema: ",
+            "type is not one of array, boolean, integer, null, number, object, string",
         ),
     ],
 )
@@ -522,13 +523,15 @@ def test_settings_of_a_request(files: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is gone" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("is_file", [True, False], ids=["file", "text"])
-def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], is_file: bool) -> None:
-    """With a schema, from a file or as a text, the answer is JSON that fits it."""
-    schema = json.dumps({"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]})
-    write(files / "schema.json", schema)
+SCHEMA = json.dumps({"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]})
+
+
+@pytest.mark.parametrize("schema", ["schema.json", SCHEMA, "degrees: int"], ids=["file", "text", "fields"])
+def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], schema: str) -> None:
+    """With a schema, from a file, as a text or as fields, the answer is JSON that fits it."""
+    write(files / "schema.json", SCHEMA)
     with FakeServer([reply.text('{"degrees": "warm"}'), reply.text('{ "degrees":21 }')]) as server:
-        options = ["--schema", "schema.json" if is_file else schema, "--base-url", server.base_url, "-m", "m"]
+        options = ["--schema", schema, "--base-url", server.base_url, "-m", "m"]
         assert 0 == main(["run", "tools.py", "Weather?", *options])
 
     assert '{"degrees": 21}\n' == capsys.readouterr().out

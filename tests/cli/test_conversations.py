@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import chain, repeat
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit import SQLiteSession
+from toolkit import Session, SQLiteSession
 from toolkit.cli import main
 from toolkit.testing import FakeServer, reply
 
@@ -47,6 +48,18 @@ def test_logs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         r"User      1 \+ 2\?\nCall      add\(a=1, b=2\)\nResult    3\nAnswer    It is 3\.\n",
         capsys.readouterr().out,
     )
+
+
+def test_logs_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each conversation is a line with its name and its messages, as a session has them."""
+    assert [0, 0] == [ask("-s", "sums", "1 + 2?"), ask("-s", "other", "Hello")]
+    capsys.readouterr()
+    assert [0, 0] == [main(["logs", "--json"]), main(["logs", "sums", "--json"])]
+    other, *sums = map(json.loads, capsys.readouterr().out.splitlines())
+
+    assert ("other", "Hello") == (other["name"], other["messages"][0]["text"])
+    assert ["sums", "sums"] == [each["name"] for each in sums]
+    assert SQLiteSession("chats.db", "sums").messages == Session.from_json(json.dumps(sums[0])).messages
 
 
 def test_chat(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

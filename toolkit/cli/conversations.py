@@ -6,9 +6,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
     return SQLiteSession(path, name or (names[0] if continues else _make_name(target, names)))
 
 
-def print_conversations(name: str | None) -> None:
-    """Print one conversation as a transcript, or the names of all, the latest first.
+def print_conversations(name: str | None, *, as_json: bool) -> None:
+    """Print one conversation as a transcript, or the names of all, the latest first; each as JSON if asked for.
 
     Raises:
         ToolkitError: There is no such conversation, or none is saved.
@@ -64,17 +65,17 @@ def print_conversations(name: str | None) -> None:
     if path is None:
         raise ToolkitError(NO_FILE)
     names = SQLiteSession(path).names()
-    if name is None:
-        for each in names:
-            prompts = [
-                message.text for message in SQLiteSession(path, each).messages if isinstance(message, UserMessage)
-            ]
-            title = shorten(escape_invisible(" ".join(prompts[0].split())) if prompts else "", MAX_TITLE)
-            print(f"{escape_invisible(each)}  {title}")
-    elif name not in names:
+    if name not in (None, *names):
         raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
-    else:
-        _print_messages(SQLiteSession(path, name).messages)
+    for each in [name] if name else names:
+        session = SQLiteSession(path, each)
+        if as_json:
+            print(json.dumps({"name": each, **json.loads(session.to_json())}, ensure_ascii=False))
+        elif name:
+            _print_messages(session.messages)
+        else:
+            prompt = next((message.text for message in session.messages if isinstance(message, UserMessage)), "")
+            print(f"{escape_invisible(each)}  {shorten(escape_invisible(' '.join(prompt.split())), MAX_TITLE)}")
 
 
 def _print_messages(messages: Iterable[Message]) -> None:
@@ -135,11 +136,7 @@ def _find_file() -> Path | None:
     return _find_folder() / "sessions.db"
 
 
-def _make_name(target: str, names: Iterable[str]) -> str:
+def _make_name(target: str, names: Collection[str]) -> str:
     """Make a name of the file with the tools and the time, such as tools-20261123-1405."""
-    base = f"{get_stem(target)}-{datetime.now().astimezone():%Y%m%d-%H%M}"
-    taken, number, name = {*names}, 1, base
-    while name in taken:
-        number += 1
-        name = f"{base}-{number}"
-    return name
+    name = f"{get_stem(target)}-{datetime.now().astimezone():%Y%m%d-%H%M}"
+    return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in names)

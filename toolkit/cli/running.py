@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError
+from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError, tool
 from toolkit._execution.approval import Decision
 from toolkit._messages import File, Image, UserMessage, write_output
 from toolkit._runner.output import build_output
@@ -34,7 +34,6 @@ from toolkit.cli.options import (
 from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
 from toolkit.display import follow
 from toolkit.display.markup import format_tokens
-from toolkit.errors import DefinitionError
 from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
 
 # What ended a run, by its finish reason.
@@ -68,7 +67,8 @@ def run(
         typer.Option("--attach", "-a", metavar="FILE", help="A picture, PDF or text file; - is standard input."),
     ] = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", help="JSON Schema of the answer: a file, or the JSON itself.")
+        str | None,
+        typer.Option("--schema", help="Form of the answer: 'name: str, age: int', or a JSON Schema or a file with it."),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -179,9 +179,11 @@ def logs(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
     ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each with its messages as JSON, one a line.")] = False,
 ) -> None:
     """Show the conversations of `run` and `chat`, the latest first."""
-    print_conversations(name)
+    print_conversations(name, as_json=as_json)
 
 
 def _complete_prompt(prompt: str | None, saved: str | None) -> str:
@@ -219,17 +221,18 @@ def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
 
 
 def _read_schema(text: str) -> dict[str, Any]:
-    """Read a JSON Schema from a file, or from the text itself."""
+    """Read a JSON Schema: of fields such as `name: str, age: int`, from a file, or from the text itself."""
+    is_json = text.lstrip().startswith(("{", "["))
     try:
-        found = json.loads(text if text.lstrip().startswith(("{", "[")) else Path(text).read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise typer.BadParameter(f"it is neither JSON nor a file with it: {error}", param_hint="--schema") from None
-    if not isinstance(found, dict):
-        raise typer.BadParameter('a schema is an object, such as {"type": "integer"}', param_hint="--schema")
-    try:
+        if ":" in text and not is_json and not Path(text).is_file():
+            scope: dict[str, Any] = {}
+            exec(f"from typing import *\ndef answer({text}): ...", scope)  # noqa: S102  a person has typed it
+            return tool(scope["answer"]).parameters
+        found = json.loads(text if is_json else Path(text).read_text("utf-8"))
         build_output(found)
-    except DefinitionError as error:
-        raise typer.BadParameter(f"it is no JSON Schema: {error.__cause__}", param_hint="--schema") from None
+    except Exception as error:  # noqa: BLE001  whatever the annotations of fields raise
+        reason = f"it is neither a JSON Schema, nor a file with one, nor fields such as 'name: str': {error}"
+        raise typer.BadParameter(reason, param_hint="--schema") from None
     return found
 
 
