@@ -729,8 +729,8 @@ def test_file_without_tools(files: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert 1 == main(["list", "plain.py"])
     assert 1 == main(["list", "empty.py", "--all"])
     assert capsys.readouterr().err == (
-        "toolkit: plain.py has no tools. Decorate a function with @tool, or take its functions as they are with "
-        "--all: double.\ntoolkit: empty.py has no tools. Decorate a function with @tool.\n"
+        "toolkit: plain.py has no tools. Decorate a function with @tool, or pass --all to take its functions as "
+        "they are: double.\ntoolkit: empty.py has no tools. Decorate a function with @tool.\n"
     )
     assert 0 == main(["call", "plain.py", "--all", "double", "--x", "4"])
     assert "8\n" == capsys.readouterr().out

@@ -21,8 +21,6 @@ from toolkit.errors import DefinitionError
 T = TypeVar("T")
 # Code in place of a file, and the name of the module that it becomes.
 CODE, CODE_NAME = re.compile(r"\s*(@|(def|async def|from|import)\s)"), "functions"
-NO_TOOLS = "{place} has no tools. Decorate a function with @tool{functions}."
-TAKE_ALL = ", or take its functions as they are with --all: {names}"
 
 
 def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[object], ...] = ()) -> Runner | Toolbox:
@@ -55,8 +53,9 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     tools = {id(value): value for value in values.values() if isinstance(value, Tool) or tool_methods(type(value))}
     found = [*tools.values(), *(functions.values() if all_functions else ())]
     if not found and not any(isinstance(value, instead) for value in values.values()):
-        names = TAKE_ALL.format(names=", ".join(functions)) if functions and not all_functions else ""
-        raise DefinitionError(NO_TOOLS.format(place=place, functions=names))
+        names = "" if all_functions else ", ".join(functions)
+        hint = f", or pass --all to take its functions as they are: {names}" if names else ""
+        raise DefinitionError(f"{place} has no tools. Decorate a function with @tool{hint}.")
     return Toolbox(found)
 
 

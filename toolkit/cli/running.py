@@ -47,7 +47,6 @@ ENDS: Mapping[str, str] = {
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n`]*\n(?P<code>.*?)\n?^(?P=fence)", re.MULTILINE | re.DOTALL)
 # Where the prompt of a template takes that of the command line.
 INPUT = "$input"
-ONE_TOOL = "A single tool is called by: toolkit call {file} TOOL"
 
 
 @takes_runner()
@@ -86,7 +85,8 @@ def run(
     The answer goes to standard output; in a pipe, the calls go to standard error.
     """
     if context.args:
-        raise typer.BadParameter(f"write it in quotes. {ONE_TOOL.format(file=file)}", param_hint="PROMPT")
+        text = f"write it in quotes. A single tool is called by: toolkit call {file} TOOL"
+        raise typer.BadParameter(text, param_hint="PROMPT")
     _check_tools(runner, tools)
     if save is not None:
         write_template(save, context.params)
