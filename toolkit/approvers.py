@@ -138,12 +138,12 @@ class Console:
 
 def _describe_request(request: ApprovalRequest) -> str:
     tool = request.tool
-    title = f" ({escape_confusable(tool.title)})" if tool.title else ""
-    effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
+    about = ", ".join(filter(None, (escape_confusable(tool.title or ""), tool.settings.effect)))
     reason = shorten_middle(escape_confusable(request.call.reasoning), MAX_ARGUMENTS)
     reasoning = f"It gives this reason: {reason}\n" if reason else ""
     arguments = shorten_middle(_write_values(request), MAX_ARGUMENTS)
-    return f"The model asks for {tool.name}{title}{effect}:\n{_describe_origin(request)}{reasoning}{arguments}"
+    called = f"{tool.name} ({about})" if about else tool.name
+    return f"The model wants to call {called}:\n{_describe_origin(request)}{reasoning}{arguments}"
 
 
 def _describe_origin(request: ApprovalRequest) -> str:

@@ -634,7 +634,7 @@ def test_approval(
 
     assert "Done.\n" == captured.out
     assert is_called is ("Result    Dune is gone" in captured.err)
-    assert is_asked is ("The model asks for delete_book" in captured.err)
+    assert is_asked is ("The model wants to call delete_book" in captured.err)
 
 
 def test_approval_without_a_terminal(

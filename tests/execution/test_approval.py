@@ -494,7 +494,7 @@ def test_console_shows() -> None:
     terminal.console(ApprovalRequest(made, {"amount": 5, "note": "\u202e\x1b[2J"}, ToolContext(deps=None)))
 
     expected = (
-        r"The model asks for pay (Pay\u202ement), which is write:" + "\n"
+        r"The model wants to call pay (Pay\u202ement, write):" + "\n"
         f"The tool is {pay.origin}.\n"
         r"{" + "\n"
         r'  "amount": 5,' + "\n"
