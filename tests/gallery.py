@@ -7,6 +7,7 @@ what the examples print. The pictures take Chromium.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
@@ -14,7 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import rich.console
+from rich.text import Text
+from typing_extensions import override
+
 from toolkit import Runner, Usage, tool
+from toolkit.approvers import Console, ask_when
+from toolkit.display import show
 from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 
@@ -114,6 +121,42 @@ def read_outputs() -> dict[str, list[str]]:
     return {name: output.splitlines() for output, name in sections}
 
 
+@tool(effect="write")
+def send_mail(to: str, text: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+class Screen(io.StringIO):
+    """A terminal that keeps what is written."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+
+def draw_terminal() -> None:
+    """Draw a run as a terminal shows it, with a question about a call."""
+    screen = Screen()
+
+    def write(text: str) -> str:
+        screen.write(f"{text}\n".replace("__main__.", "tools."))
+        return "y"
+
+    script = [call("get_weather", city="Jakarta"), call("send_mail", to="ann@example.org", text="21 degrees")]
+    runner = Runner(
+        [get_weather, send_mail],
+        model=ScriptedModel([*script, "I mailed Ann that it is 21 degrees in Jakarta."]),
+        approve=ask_when(Console(read=lambda prompt: write(f"{prompt}y"), write=write), effects=["write"]),
+    )
+    write('$ toolkit run tools.py "Mail Ann the weather in Jakarta."')
+    show(runner.stream("Mail Ann the weather in Jakarta."), out=screen)
+    terminal = rich.console.Console(record=True, width=84, file=io.StringIO())
+    terminal.print(Text.from_ansi(screen.getvalue()))
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", terminal.export_svg(title="toolkit", unique_id="t"), flags=re.DOTALL)
+    (PAGE.parent / "images" / "terminal.svg").write_text(drawn, encoding="utf-8")  # it loads nothing
+
+
 def draw_pictures() -> None:
     """Draw a run as a notebook displays it."""
     runner = Runner(
@@ -147,6 +190,7 @@ def main() -> None:
     PAGE.write_text("\n".join([HEAD, *sections]), encoding="utf-8")
     if "--pictures" in sys.argv:
         draw_pictures()
+        draw_terminal()
 
 
 if __name__ == "__main__":
