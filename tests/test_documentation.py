@@ -268,11 +268,12 @@ def test_gallery_is_complete() -> None:
 
 
 @pytest.mark.real_model
-def test_readme_runs() -> None:
-    """The first program of README.md, and the lines after it, do what they say."""
-    program, lines = blocks(ROOT / "README.md")[:2]
-    space: dict[str, object] = {"__name__": "readme"}
+def test_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first program of README.md prints what it says, and the lines after it do what they say."""
+    (program, printed), (lines, _) = blocks_with_output(ROOT / "README.md")[:2]
+    space: dict[str, object] = {"__name__": "__main__"}
     exec(program, space)
+    assert printed == capsys.readouterr().out
 
     parameters, result, refusal = (eval(line.partition("#")[0], space) for line in lines.strip().splitlines())
     assert ["city"] == parameters["required"]
