@@ -337,7 +337,7 @@ class ToolResult(NamedTuple):
 
     def __repr__(self) -> str:
         values = zip(self._fields, self, self._field_defaults.values())  # not compared: `!=` of a table is a table
-        is_same = isinstance(self.value, str) and self.text == self.value  # printed once
+        is_same = self.text in (self.error, self.value if isinstance(self.value, str) else None)  # printed once
         changed = (
             f"{name}={value!r}"
             for name, value, default in values
