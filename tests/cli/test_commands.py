@@ -322,7 +322,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
             "no/where.json cannot be used: No such file or directory",
         ),
         (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. Available: tools.py"),
-        (["run", "tools.py", ""], 2, "write it, or pipe it in"),
+        (["run", "tools.py", ""], 2, "write it in quotes, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
         (["schema", "tools.py", "--dialect", "chatt"], 2, "'chatt' is not one of 'chat', 'responses', "),
@@ -480,7 +480,7 @@ def test_prompt_in_several_words(files: Path, capsys: pytest.CaptureFixture[str]
     assert 2 == main(["run", "tools.py", "get_weather", "Jakarta"])
 
     assert capsys.readouterr().err.endswith(
-        "Invalid value for PROMPT: write it in quotes. A single tool is called by: toolkit call tools.py TOOL\n"
+        "Invalid value for PROMPT: write it in quotes. To call one tool: toolkit call tools.py TOOL\n"
     )
 
 

@@ -37,7 +37,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     """Call one tool; its parameters are options.
 
     For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
-    A call whose tool requires approval is asked about, or approved by --yes.
+    If the tool requires approval, you are asked; --yes approves the call.
     """
     if file in HELP:
         print(context.get_help())
@@ -73,7 +73,7 @@ def list_tools(
     file: Target,
     *,
     all_functions: AllFunctions = False,
-    sizes: Annotated[bool, typer.Option("--sizes", help="Print what each one adds to a request.")] = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Print how much each tool adds to a request.")] = False,
 ) -> None:
     """List the tools of a file."""
     toolbox = load(file, all_functions=all_functions)[1]
@@ -100,7 +100,7 @@ def schema(
 
 
 def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect = "chat") -> None:
-    """Report what a model or provider may fail at.
+    """Report problems that a model or a provider may have.
 
     The exit code is 1 with errors or warnings.
     """
@@ -117,7 +117,7 @@ def lock(
     path: LockFile = LOCK,
     update: UpdateLock = False,
 ) -> None:
-    """Check the tools against the definitions in a file, or write them there by --update.
+    """Check the tools against the definitions in a file, or write them there with --update.
 
     The exit code is 1 if they differ, or there is no such file.
     """

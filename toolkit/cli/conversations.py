@@ -114,7 +114,7 @@ def read_template(name: str) -> dict[str, Any]:
     """
     files = {file.stem: file for file in (_find_folder() / "templates").glob("*.json")}
     if name not in files:
-        raise ToolkitError(f"there is no template {name!r}{suggest(name, files)}. Save one by: run ... --save {name}")
+        raise ToolkitError(f"there is no template {name!r}{suggest(name, files)}. Save one with --save {name}")
     try:
         return dict(json.loads(files[name].read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:

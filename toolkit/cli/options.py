@@ -23,17 +23,17 @@ Approval = Literal["changes", "all", "none"]
 Target = Annotated[
     str, typer.Argument(metavar="FILE", help="tools.py, package.module, tools.py:box, or code: 'def ...'")
 ]
-AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's functions as they are, undecorated too.")]
+AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's undecorated functions, too.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's name, or 'embedded'.")]
 Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
 Instructions = Annotated[str | None, typer.Option("--instructions", "-i", help="The system message.")]
-Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Requests to the model, at most.")]
+Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="The most responses of the model.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="A key of each request, such as temperature=0."),
 ]
 Tools = Annotated[
-    list[str] | None, typer.Option("--tool", "-T", metavar="NAME", help="Let it call this tool, and no others.")
+    list[str] | None, typer.Option("--tool", "-T", metavar="NAME", help="Let the model call only this tool.")
 ]
 Approve = Annotated[
     Approval | None,
@@ -47,8 +47,8 @@ Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the l
 SessionName = Annotated[
     str | None, typer.Option("--session", "-s", help="Start or continue the conversation of this name.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one a line.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")]
 ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the tokens used, on standard error.")]
 
 
@@ -64,7 +64,7 @@ def _use_template(context: typer.Context, name: str | None) -> str | None:
 UsedTemplate = Annotated[
     str | None,
     typer.Option(
-        "--template", "-t", metavar="NAME", help="Take what --save has saved.", callback=_use_template, is_eager=True
+        "--template", "-t", metavar="NAME", help="Use what --save has saved.", callback=_use_template, is_eager=True
     ),
 ]
 

@@ -72,12 +72,12 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
     extract: Annotated[
-        bool, typer.Option("--extract", "-x", help="Print the first code block of the answer alone, if it has one.")
+        bool, typer.Option("--extract", "-x", help="Print only the first code block of the answer, if it has one.")
     ] = False,
     usage: ShowUsage = False,
     template: UsedTemplate = None,
     save: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Save prompt and options as a template, and ask nothing.")
+        str | None, typer.Option(metavar="NAME", help="Save the prompt and options as a template, and do not run.")
     ] = None,
 ) -> None:
     """Answer one prompt with the tools of a file.
@@ -85,7 +85,7 @@ def run(
     The answer goes to standard output; in a pipe, the calls go to standard error.
     """
     if context.args:
-        text = f"write it in quotes. A single tool is called by: toolkit call {file} TOOL"
+        text = f"write it in quotes. To call one tool: toolkit call {file} TOOL"
         raise typer.BadParameter(text, param_hint="PROMPT")
     _check_tools(runner, tools)
     if save is not None:
@@ -112,7 +112,7 @@ def chat(
     goes_on: Continue = False,
     _: UsedTemplate = None,
 ) -> None:
-    """Talk to a model that has the tools of a file.
+    """Chat with a model that has the tools of a file.
 
     Ctrl-C cancels an answer. Ctrl-D, 'exit' or 'quit' ends the conversation.
     """
@@ -134,7 +134,7 @@ def resume(
     quiet: Quiet = False,
     usage: ShowUsage = False,
 ) -> None:
-    """Go on with a run that was saved, such as after a crash.
+    """Continue a saved run, for example after a crash.
 
     The file has a Runner with checkpoint=SQLiteRuns("runs.db"). Calls that wait for approval are asked about.
     """
@@ -192,7 +192,7 @@ def _complete_prompt(prompt: str | None, saved: str | None) -> str:
         prompt = sys.stdin.read()
     given = "" if prompt in (None, "-") else prompt
     if not given.strip() and (saved is None or INPUT in saved):
-        raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
+        raise typer.BadParameter("write it in quotes, or pipe it in", param_hint="PROMPT")
     if saved is None:
         return given
     return saved.replace(INPUT, given) if INPUT in saved else "\n\n".join(filter(None, (saved, given)))

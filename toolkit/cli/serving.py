@@ -115,7 +115,7 @@ def worker(
         Path | None, typer.Option("--dev", metavar="DB", help="Start a development server with this file.")
     ] = None,
 ) -> None:
-    """Work on durable runs of a file's Runner until Ctrl-C: needs the extra `temporal`."""
+    """Execute durable runs of a file's Runner until Ctrl-C; needs the extra `temporal`."""
     runner, _ = load(file, all_functions=False)
     if runner is None:
         fail(f"{file} has no Runner. Clients and workers need the same one: write runner = Runner(...) there.")
