@@ -345,7 +345,8 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         ),
         (["run", "tools.py", "Hi", "--schema", "[1]"], 2, "--schema: it is neither a JSON Schema, nor a file"),
         (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "No such file or directory: 'no.json'"),
-        (["run", "tools.py", "Hi", "--schema", "name: strin"], 2, "name 'strin' is not defined"),
+        (["run", "tools.py", "Hi", "--schema", "name: strin"], 2, "(types: str, int, float, bool, lists): 'strin'"),
+        (["run", "tools.py", "Hi", "--schema", "name: str, age"], 2, "(types: str, int, float, bool, lists): "),
         (
             ["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'],
             2,
@@ -526,7 +527,7 @@ def test_settings_of_a_request(files: Path, capsys: pytest.CaptureFixture[str]) 
 SCHEMA = json.dumps({"type": "object", "properties": {"degrees": {"type": "integer"}}, "required": ["degrees"]})
 
 
-@pytest.mark.parametrize("schema", ["schema.json", SCHEMA, "degrees: int"], ids=["file", "text", "fields"])
+@pytest.mark.parametrize("schema", ["schema.json", SCHEMA, "degrees : int"], ids=["file", "text", "fields"])
 def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], schema: str) -> None:
     """With a schema, from a file, as a text or as fields, the answer is JSON that fits it."""
     write(files / "schema.json", SCHEMA)
@@ -535,6 +536,18 @@ def test_answer_of_a_schema(files: Path, capsys: pytest.CaptureFixture[str], sch
         assert 0 == main(["run", "tools.py", "Weather?", *options])
 
     assert '{"degrees": 21}\n' == capsys.readouterr().out
+
+
+def test_schema_of_fields(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields with their types are a schema, in which all are required."""
+    with FakeServer([reply.text('{"name": "Ann", "scores": [[1]]}')]) as server:
+        options = ["--schema", "name:str, scores: list[list[float]]", "--base-url", server.base_url, "-m", "m"]
+        assert 0 == main(["run", "tools.py", "Who?", *options])
+    sent = server.requests[0].body["response_format"]["json_schema"]["schema"]
+
+    numbers = {"type": "array", "items": {"type": "number"}}
+    expected = {"name": {"type": "string"}, "scores": {"type": "array", "items": numbers}}
+    assert (expected, [*expected]) == (sent["properties"], sent["required"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError, tool
+from toolkit import ModelError, Runner, RunResult, SQLiteRuns, ToolkitError
 from toolkit._execution.approval import Decision
 from toolkit._messages import File, Image, UserMessage, write_output
 from toolkit._runner.output import build_output
@@ -34,6 +34,7 @@ from toolkit.cli.options import (
 from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
 from toolkit.display import follow
 from toolkit.display.markup import format_tokens
+from toolkit.errors import DefinitionError
 from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
 
 # What ended a run, by its finish reason.
@@ -45,6 +46,8 @@ ENDS: Mapping[str, str] = {
     "cancelled": "The run was cancelled.",
 }
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n`]*\n(?P<code>.*?)\n?^(?P=fence)", re.MULTILINE | re.DOTALL)
+# JSON Schema's names of types.
+SCHEMA_TYPES: Mapping[str, str] = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 # Where the prompt of a template takes that of the command line.
 INPUT = "$input"
 
@@ -67,7 +70,7 @@ def run(
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option("--schema", help="Form of the answer: 'name: str, age: int', or a JSON Schema or a file with it."),
+        typer.Option("--schema", help="Fields of the answer: 'name: str, age: int'; or a JSON Schema, or its file."),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -225,15 +228,22 @@ def _read_schema(text: str) -> dict[str, Any]:
     is_json = text.lstrip().startswith(("{", "["))
     try:
         if ":" in text and not is_json and not Path(text).is_file():
-            scope: dict[str, Any] = {}
-            exec(f"from typing import *\ndef answer({text}): ...", scope)  # noqa: S102  a person has typed it
-            return tool(scope["answer"]).parameters
+            fields = [field.partition(":") for field in text.split(",")]
+            properties = {name.strip(): _make_schema(kind.strip()) for name, _, kind in fields}
+            return {"type": "object", "properties": properties, "required": [*properties]}
         found = json.loads(text if is_json else Path(text).read_text("utf-8"))
         build_output(found)
-    except Exception as error:  # noqa: BLE001  whatever the annotations of fields raise
-        reason = f"it is neither a JSON Schema, nor a file with one, nor fields such as 'name: str': {error}"
+    except (ValueError, LookupError, OSError, DefinitionError) as error:
+        form = "'name: str, scores: list[int]' (types: str, int, float, bool, lists)"
+        reason = f"it is neither a JSON Schema, nor a file with one, nor fields such as {form}: {error}"
         raise typer.BadParameter(reason, param_hint="--schema") from None
     return found
+
+
+def _make_schema(kind: str) -> dict[str, Any]:
+    """Make the JSON Schema of a type such as `str` or `list[int]`."""
+    items = re.fullmatch(r"list\[(.+)\]", kind)
+    return {"type": "array", "items": _make_schema(items[1])} if items else {"type": SCHEMA_TYPES[kind]}
 
 
 def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool, extract: bool = False) -> RunResult[Any]:
