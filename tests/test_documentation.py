@@ -22,6 +22,7 @@ from toolkit import errors
 from toolkit.cli import main
 from toolkit.models.default import FALLBACK
 from toolkit.models.local.weights import NAME
+from toolkit.testing import FakeServer, reply
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -95,6 +96,17 @@ def test_site_has_every_page() -> None:
 
     assert sorted(pages) == sorted(shown)
     assert sorted(re.sub(r"(/index)?\.md$", "/", page) for page in pages - {"index.md"}) == sorted(listed)
+
+
+def test_program_for_language_models(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program in llms.txt runs."""
+    answers = [reply.calls(("find_book", {"title": "Dune"})), reply.text("At F1."), reply.text("At A3.")]
+    with FakeServer(answers) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        exec(blocks(ROOT / "docs" / "llms.txt")[0], {})
+
+    assert capsys.readouterr().out.startswith("At F1. (ToolCallFinished(")
+    assert 3 == len(server.requests)
 
 
 def test_reference_has_every_public_name() -> None:
