@@ -65,7 +65,7 @@ def print_conversations(name: str | None, *, as_json: bool) -> None:
     if path is None:
         raise ToolkitError(NO_FILE)
     names = SQLiteSession(path).names()
-    if name not in (None, *names):
+    if name is not None and name not in names:
         raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
     for each in [name] if name else names:
         session = SQLiteSession(path, each)

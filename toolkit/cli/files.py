@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import re
 import sys
@@ -105,14 +104,19 @@ def _import_file(path: Path) -> ModuleType:
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
         raise DefinitionError(f"{str(path)!r} is not a Python file: the name of one ends with .py.")
-    other = PathFinder.find_spec(path.stem)
-    is_other = other and other.origin and Path(other.origin).resolve() != path.resolve()
-    if (is_other or path.stem in sys.stdlib_module_names) and path.stem != "test":  # Python's own tests
+    if _hides_module(path):
         raise DefinitionError(f"{str(path)!r} would hide the module {path.stem!r}. Give the file another name.")
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it
     return _run_code(path.read_bytes(), path.stem, str(path.resolve()))
+
+
+def _hides_module(path: Path) -> bool:
+    """Return whether a module of Python or of an installed package has the name of a file; `test` may be hidden."""
+    spec = PathFinder.find_spec(path.stem)
+    is_other = spec is not None and spec.origin is not None and Path(spec.origin).resolve() != path.resolve()
+    return path.stem != "test" and (is_other or path.stem in sys.stdlib_module_names)
 
 
 def _run_code(code: str | bytes, name: str, file: str) -> ModuleType:

@@ -231,7 +231,7 @@ def _read_schema(text: str) -> dict[str, Any]:
             fields = [field.partition(":") for field in text.split(",")]
             properties = {name.strip(): _make_schema(kind.strip()) for name, _, kind in fields}
             return {"type": "object", "properties": properties, "required": [*properties]}
-        found = json.loads(text if is_json else Path(text).read_text("utf-8"))
+        found: dict[str, Any] = json.loads(text if is_json else Path(text).read_text("utf-8"))
         build_output(found)
     except (ValueError, LookupError, OSError, DefinitionError) as error:
         form = "'name: str, scores: list[int]' (types: str, int, float, bool, lists)"
