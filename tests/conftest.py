@@ -104,3 +104,14 @@ def weights_first(request: pytest.FixtureRequest) -> None:
     """A test with the real model finds the weights here."""
     if request.node.get_closest_marker("real_model"):
         request.getfixturevalue("embedded_weights")
+
+
+@pytest.fixture
+def own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For commands in this process: they find no other test's files on the path or imported, and leave none."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield
+    for name in {*sys.modules} - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]

@@ -17,6 +17,8 @@ import pytest
 from toolkit.cli import main
 from toolkit.testing import FakeServer, reply
 
+pytestmark = pytest.mark.usefixtures("own_process")
+
 TOOLS = '''
 from typing import Literal
 

@@ -14,6 +14,8 @@ from toolkit import Session, SQLiteSession
 from toolkit.cli import main
 from toolkit.testing import FakeServer, reply
 
+pytestmark = pytest.mark.usefixtures("own_process")
+
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:

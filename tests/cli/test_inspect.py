@@ -18,6 +18,8 @@ import pytest
 
 from toolkit.testing import FakeServer, reply
 
+pytestmark = pytest.mark.usefixtures("own_process")
+
 TOOLS = '''
 import time
 from pathlib import Path

@@ -73,6 +73,7 @@ def test_worker(agent: Path, tmp_path: Path) -> None:
     assert (f"Working on the queue 'q' of 127.0.0.1:{port}; Ctrl-C ends it.\n", "It is 3.") == asyncio.run(go())
 
 
+@pytest.mark.usefixtures("own_process")
 def test_mistakes(agent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file without a Runner, two servers, and a server that is not there are errors of one line."""
     tools = tmp_path / "tools.py"

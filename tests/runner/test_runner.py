@@ -475,7 +475,7 @@ def test_every_kind_of_failure_has_one_answer(go: Callable[..., RunResult]) -> N
         "Try later.",
         "Tool execution was denied by au",
         "Invalid arguments: a: Input sh",
-        "unknown tool: 'nobody'. There ",
+        "unknown tool: 'nobody'. Availa",
     ] == [text[: 30 + (index == 2)] for index, text in enumerate(texts_of(result))]
 
 

@@ -508,6 +508,7 @@ def test_wrong_options(options: dict[str, Any], text: str) -> None:
         make_app(cast("Any", [clear]))
 
 
+@pytest.mark.usefixtures("own_process")
 def test_command(tmp_path: Path) -> None:
     """`toolkit serve --a2a` serves the Runner of a file to this machine; port 0 takes a free one."""
     path = tmp_path / "birds.py"

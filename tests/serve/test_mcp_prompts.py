@@ -224,6 +224,7 @@ def test_mistakes(make: Callable[[], object], text: str) -> None:
         make()
 
 
+@pytest.mark.usefixtures("own_process")
 def test_missing_deps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A prompt or resource that takes deps is refused where there are none, also by `toolkit serve`."""
 

@@ -385,6 +385,7 @@ def test_wrong_address(address: str) -> None:
         parse_address(address)
 
 
+@pytest.mark.usefixtures("own_process")
 def test_runner_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file with a Runner is not served, since its gates would not hold."""
     path = tmp_path / "running.py"
