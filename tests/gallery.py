@@ -175,7 +175,7 @@ def draw_pictures() -> None:
         page.write_text(
             f"<!doctype html><meta charset=utf-8><body style='{style}'>{shown}".replace("<details", "<details open")
         )
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=800,275"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=800,410"]
         command = ["chromium", *options, f"--screenshot={PAGE.parent / 'images' / 'run.png'}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def test_tokens_of_a_turn() -> None:
     """Tokens stand beside each turn, and in the summary."""
     text = displayed(made(ToolCallFinished(QUICK, ToolResult(3, "3"), 2.3), usage=Usage(1200, 5, 1))).text
 
-    assert "1 call · 1,200 tokens in, 5 out · m|Turn 1 · 1,200 tokens in, 5 out|load|2.3 s|rows = |3|3" == text
+    assert "1 call · 1,200 tokens in, 5 out · m|Turn 1|1,200 tokens in, 5 out|load|2.3 s|rows = |3|3" == text
 
 
 def test_reasoning_of_a_call_and_of_a_turn() -> None:
@@ -341,9 +342,9 @@ def test_tool() -> None:
 
     assert card.text.startswith(f"{head}|{marks}|Forecast the weather.|"), card.text
     assert card.cells == [
-        *("city", "str", "required", "Name of a city."),
-        *("days", "intmaximum 14, minimum 1", "3", "Number of days."),
-        *("unit", "Literal['celsius', 'kelvin']", '"celsius"', ""),
+        *("city", "str", "Name of a city."),
+        *("days", "int = 3maximum 14, minimum 1", "Number of days."),
+        *("unit", "Literal['celsius', 'kelvin'] = \"celsius\"", ""),
     ]
     assert re.search(r"Source: .*get_weather", card.text)
 
@@ -485,6 +486,25 @@ def test_page_has_whole_texts(tmp_path: Path) -> None:
     assert 2 == (tmp_path / "run.html").read_text(encoding="utf-8").count("end</div>")
 
 
+def test_page_of_a_paused_run(tmp_path: Path) -> None:
+    """The page of a paused run has the calls that wait among its calls, and says so where the answer would be."""
+    Runner([fail], model=ScriptedModel([call("fail")]), approve=defer).run("x").save(tmp_path / "run.html")
+    text = Reader((tmp_path / "run.html").read_text("utf-8").partition("<main>\n")[2].partition("\n</main>")[0]).text
+
+    assert "|Answer|Calls wait for approval.|" in text and "|Calls|Turn 1|fail|waits for approval|" in text
+
+
+def test_page_of_a_later_run(tmp_path: Path) -> None:
+    """The prompt is that of the run itself; what the model was sent later stands where it came."""
+    model = ScriptedModel(["Hello.", call("add", a=1, b=2), call("add", a=1, b=2), "3."])
+    runner = Runner([add], model=model, max_turns=1)
+    runner.run("What is it?", messages=runner.run("Hi!").messages).save(tmp_path / "run.html")
+    text = Reader((tmp_path / "run.html").read_text("utf-8").partition("<main>\n")[2].partition("\n</main>")[0]).text
+
+    assert "|Prompt|What is it?|Answer|" in text and "Hi!" not in text
+    assert "|3|Message|You have used all available tool calls." in text
+
+
 def test_page_without_pictures_of_tools_among_the_prompts(tmp_path: Path) -> None:
     """Pictures that tools returned stand beside their calls, not among the user's prompts."""
 
@@ -495,6 +515,17 @@ def test_page_without_pictures_of_tools_among_the_prompts(tmp_path: Path) -> Non
     Runner([draw], model=ScriptedModel([call("draw"), "Done."])).run("Draw.").save(tmp_path / "run.html")
 
     assert 1 == (tmp_path / "run.html").read_text(encoding="utf-8").count("<img")
+
+
+def test_json_of_a_call() -> None:
+    """Objects and lists are code, long ones in several lines, and other texts stay as they are."""
+    value = {"order": 7, "items": [{"sku": number} for number in range(9)]}
+    row = made(ToolCallFinished(ToolCall(name="ship", arguments=json.dumps(value), id="r_0"), ToolResult(value), 0.1))
+    written = "\n".join(["[", *(f'  {{"sku": {number}}},' for number in range(8)), '  {"sku": 8}', "]"])
+
+    assert f"order = |7|items = |{written}" in displayed(row).text
+    assert '{\n  "order": 7,\n  "items": [\n    {"sku": 0},' in displayed(ToolResult(value)).text
+    assert "{not JSON}" == displayed(ToolResult(text="{not JSON}")).text
 
 
 def test_plain_text() -> None:

@@ -62,7 +62,7 @@ def test_tour_in_ipython() -> None:
     shown = [tuple(each) for each in json.loads(out.splitlines()[-1])]
     tool, _, result, error, _, box, table, runner, run, printed, paused, resumed, later = shown
 
-    assert tool[0] == "Tool" and "city str required City name" in tool[1]
+    assert tool[0] == "Tool" and "city str City name" in tool[1]
     assert result == ("ToolResult", "21 degrees celsius in Jakarta")
     assert error[1].startswith("invalid_arguments Invalid arguments: city: missing")
     assert box[0] == "Toolbox" and "delete_book destructive title Delete a book" in box[1]

@@ -25,6 +25,7 @@ from toolkit.display.markup import (
     render_dim,
     render_error,
     render_folded,
+    render_json,
     render_pill,
     render_table,
     render_text,
@@ -142,7 +143,7 @@ def _render_parameters(tool: Tool[..., Any]) -> str:
     if not schema["properties"]:
         return render_dim("No parameters.", tag="div")
     rows = (_render_parameter_cells(name, as_mapping(part), schema) for name, part in schema["properties"].items())
-    return render_cells(("Parameter", "Type", "Default", "Description"), rows)
+    return render_cells(("Parameter", "Type", "Description"), rows)
 
 
 def _render_schema(tool: Tool[..., Any]) -> str:
@@ -150,16 +151,16 @@ def _render_schema(tool: Tool[..., Any]) -> str:
         schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
     except DefinitionError:
         return ""  # the parameters say why
-    return render_folded("JSON Schema", f'<pre tabindex="0">{escape_text(schema, MAX_ANSWER)}</pre>')
+    return render_folded("JSON Schema", render_code(schema, MAX_ANSWER))
 
 
 def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     kind = _format_type(part, schema, name.title())
+    default = f" = {format_value(part['default'])}" if "default" in part else ""
     limits = ", ".join(f"{word} {value}" for word, value in part.items() if word in _LIMITS)
-    default = "required" if name in schema.get("required", ()) else ""
-    yield render_code(name, MAX_NAME)
-    yield f"{render_code(kind, MAX_CELL)}{render_dim(limits, tag='div')}"
-    yield render_code(format_value(part["default"]), MAX_CELL) if "default" in part else render_dim(default)
+    is_optional = not default and name not in schema.get("required", ())
+    yield render_code(name, MAX_NAME) + render_dim("optional" if is_optional else "", tag="div")
+    yield f"{render_code(f'{kind}{default}')}{render_dim(limits, tag='div')}"
     yield escape_text(str(part.get("description", "")), MAX_CELL)
 
 
@@ -170,5 +171,5 @@ def render_tool_result(result: ToolResult) -> str:
     attachments = render_attachments(result.images, result.files)
     text = result.text if result.text is not None else format_value(make_plain(result.value))
     is_told = result.is_error and result.value is None  # its text is that of the error
-    body = render_table(result.value) or ("" if is_told else render_text(text, MAX_ANSWER))
+    body = render_table(result.value) or ("" if is_told else render_json(text, MAX_ANSWER))
     return render_card(error, body, attachments, repairs)

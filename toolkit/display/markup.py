@@ -1,4 +1,4 @@
-"""Parts of HTML for notebooks: cards, tables, texts, pictures, all escaped; and the one style that they share."""
+"""Parts of HTML: cards, tables, texts, pictures, all escaped; and the styles of cards and of whole pages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from dataclasses import is_dataclass
 from io import StringIO
 from typing import Any
 
+from pydantic_core import from_json
+
 from toolkit._messages import File, Image, Usage, make_plain
 from toolkit._tools.foreign_values import is_table, write_rows
 from toolkit.display.formatting import escape_text
 
-MAX_ANSWER = 20_000  # characters
+MAX_PAGE = 200_000  # characters: more than a run leaves of a result
+MAX_ANSWER = 20_000
 MAX_CELL = 2_000
 MAX_NAME = 64
+WIDTH = 40  # characters of JSON in one line
 MAX_ROWS = 50  # of a table
 MAX_COLUMNS = 20
 _COLOURS: Mapping[str, str] = {
@@ -35,13 +39,14 @@ STYLE = """<style>
 --w:color-mix(in srgb,var(--jp-warn-color1,#ff9800) 60%,currentColor);
 line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .t{white-space:pre-wrap;margin:.3em 0}
-.tk .d{opacity:.75;font-size:.9em}
+.tk .d{opacity:.75;font-size:.9em;font-weight:normal}
 .tk .h{display:flex;flex-wrap:wrap;gap:.2em .6em;align-items:baseline}
 .tk .p{border:1px solid;border-radius:1em;padding:0 .6em;font-size:.8em;white-space:nowrap}
 .tk .p.good{color:var(--g)}.tk .p.bad{color:var(--b)}.tk .p.wait{color:var(--w)}
 .tk .c{border-left:3px solid var(--l);padding:.2em .8em;margin:.6em 0}
 .tk .c.bad{border-color:var(--b)}.tk .c.wait{border-color:var(--w)}
-.tk .f{display:flex;flex-wrap:wrap;gap:.2em 1.5em}.tk .f>div{flex:1 1 18em;min-width:0}
+.tk .c.wait .s{max-height:none}
+.tk .f{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(18em,100%),1fr));gap:.2em 1.5em}
 .tk .o{overflow-x:auto}
 .tk ul,.tk ol{margin:.3em 0;padding-left:1.8em}.tk li{white-space:pre-wrap;margin:.1em 0}
 .tk pre{background:var(--s);color:inherit;padding:.5em .8em;margin:.4em 0;border-radius:3px;overflow-x:auto}
@@ -50,9 +55,38 @@ line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk th,.tk td{text-align:left!important;vertical-align:top;padding:.25em .6em;border-bottom:1px solid var(--l);
 line-height:1.45;overflow-wrap:normal;white-space:pre-wrap}
 .tk code{background:var(--s);color:inherit;padding:.1em .3em;border-radius:3px;white-space:pre-wrap}
+.tk .s{max-height:20em;overflow-y:auto}@media print{.tk .s{max-height:none}}
 .tk summary{cursor:pointer}.tk img{max-width:100%;max-height:20em;margin:.3em 0;display:block}
-@media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}}
+@media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}.tk td code{overflow-wrap:anywhere}}
 </style>"""
+# The head of a page of its own, in the colours that the reader prefers.
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+{more}
+<style>
+:root{{color-scheme:light dark;font-family:system-ui,sans-serif;line-height:1.5}}
+@media (prefers-color-scheme:dark){{:root{{background:#16181c;color:#e6e6e6}}}}
+h1{{font-size:1.5em;margin:0 0 .2em}}h2{{font-size:1.2em;margin:1.6em 0 .3em}}h3{{font-size:1em;margin:1.4em 0 .3em}}
+:target{{outline:2px solid;outline-offset:4px}}
+{style}
+</style>
+</head>
+"""
+
+
+def render_head(title: str, style: str, more: str = "") -> str:
+    """Render all that stands before the body of a page.
+
+    Args:
+        title: Its title.
+        style: CSS beside that of all pages.
+        more: HTML of further elements.
+    """
+    return HEAD.format(title=escape_text(title, MAX_NAME), style=style, more=more)
 
 
 def render_card(*parts: str) -> str:
@@ -88,7 +122,9 @@ def render_error(text: str, kind: str = "error") -> str:
 
 
 def render_folded(title: str, content: str, *, is_open: bool = False) -> str:
-    """Fold a content under its title."""
+    """Fold a content under its title; "" without a content."""
+    if not content:
+        return ""
     return f"<details{' open' if is_open else ''}><summary>{render_dim(title)}</summary>{content}</details>"
 
 
@@ -99,8 +135,9 @@ def render_pill(text: str, style: str | None = None) -> str:
 
 
 def render_text(text: str, size: int) -> str:
-    """Render a text with its lines; "" for an empty one."""
-    return f'<div class="t">{escape_text(text, size)}</div>' if text else ""
+    """Render a text with its lines, a long one in a box that scrolls, by the keyboard too; "" for an empty one."""
+    attributes = ' class="t s" tabindex="0"' if min(len(text), size) > MAX_CELL else ' class="t"'
+    return f"<div{attributes}>{escape_text(text, size)}</div>" if text else ""
 
 
 def render_dim(text: str, tag: str = "span") -> str:
@@ -109,15 +146,33 @@ def render_dim(text: str, tag: str = "span") -> str:
 
 
 def render_code(text: str, size: int = MAX_CELL) -> str:
-    """Render a piece of code."""
-    return f"<code>{escape_text(text, size)}</code>"
+    """Render a piece of code; several lines as a block, which scrolls."""
+    code = escape_text(text, size)
+    return f'<pre class="t s" tabindex="0">{code}</pre>' if "\n" in code else f"<code>{code}</code>"
 
 
-def format_value(value: Any) -> str:
-    """Write a value as JSON; a text of several lines as it is."""
-    if isinstance(value, str) and "\n" in value:
+def render_json(text: str, size: int) -> str:
+    """Render what a tool returned: an object or a list in its JSON as code, any other text as it is."""
+    try:
+        value = from_json(text) if text.lstrip()[:1] in ("{", "[") and len(text) <= size else None
+    except ValueError:
+        value = None
+    return render_text(text, size) if value is None else render_code(format_value(value), size)
+
+
+def format_value(value: Any, indent: str = "") -> str:
+    """Write a value as JSON, a long one in several lines; a text of several lines as it is."""
+    if isinstance(value, str) and "\n" in value and not indent:
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    line = json.dumps(value, ensure_ascii=False, default=str)
+    if len(line) + len(indent) <= WIDTH or not value or type(value) not in (dict, list):
+        return line
+    deeper = f"{indent}  "
+    if isinstance(value, list):
+        lines = [format_value(each, deeper) for each in value]
+        return f"[\n{deeper}" + f",\n{deeper}".join(lines) + f"\n{indent}]"
+    lines = [f"{json.dumps(name, ensure_ascii=False)}: {format_value(each, deeper)}" for name, each in value.items()]
+    return f"{{\n{deeper}" + f",\n{deeper}".join(lines) + f"\n{indent}}}"
 
 
 def _format_cell(value: Any) -> str:

@@ -6,20 +6,32 @@ Whatever a model or a tool wrote is escaped: it fetches no image, and makes no l
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
 from pydantic_core import from_json
 
-from toolkit._messages import File, Image, Message, ModelResponse, ToolCall, ToolMessage, Usage
+from toolkit._messages import (
+    FILES_TEXT,
+    IMAGES_TEXT,
+    File,
+    Image,
+    Message,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from toolkit.display.formatting import escape_text, get_progress_text
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_ANSWER,
     MAX_CELL,
     MAX_NAME,
+    MAX_PAGE,
     format_count,
     format_seconds,
     format_tokens,
@@ -30,6 +42,7 @@ from toolkit.display.markup import (
     render_dim,
     render_error,
     render_folded,
+    render_json,
     render_pill,
     render_table,
     render_text,
@@ -37,6 +50,7 @@ from toolkit.display.markup import (
 from toolkit.events import (
     ApprovalNeeded,
     Event,
+    MessageAdded,
     PendingApproval,
     RunFinished,
     RunStarted,
@@ -66,17 +80,19 @@ class Row:
     seconds: float | None = None
     images: tuple[Image, ...] = ()
     files: tuple[File, ...] = ()
+    anchor: str = ""  # id of its element
 
 
 @dataclass(kw_only=True)
 class Turn:
-    """One response of the model, and its calls by id."""
+    """One response of the model, its calls by id, and the messages that the model was sent after their results."""
 
     number: int | None = None  # from 0; None for calls of a response that came before what is displayed
     text: str = ""
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
     rows: dict[str, Row] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
 
 
 def render_result(result: Any) -> str:
@@ -183,6 +199,8 @@ class Story:
             case TurnFinished(response=response):
                 turn = self._last_turn
                 turn.text, turn.reasoning, turn.usage = response.text, response.reasoning, response.usage
+            case MessageAdded(message=message):
+                self._last_turn.messages.append(message.text)
             case RunFinished():
                 self._answer, self._end = event.output, event.finish_reason
                 self._about = [format_tokens(event.usage), *self._about]
@@ -262,17 +280,16 @@ def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     """List the run's turns; what came before them in the conversation is of earlier runs."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
-    responses = _get_responses(state.messages)[-state.turns :] if state.turns else []
-    turns = [
-        Turn(
-            number=number,
-            text=each.text,
-            reasoning=each.reasoning,
-            usage=each.usage,
-            rows={call.id: remaining.pop(call.id, _make_open_row(call)) for call in each.calls},
-        )
-        for number, each in enumerate(responses, state.turns - len(responses))
-    ]
+    number = state.turns - len(_get_responses(state.messages))  # of the next response; below 0 of earlier runs
+    turns: list[Turn] = []
+    for each in state.messages:
+        if isinstance(each, ModelResponse):
+            if number >= 0:
+                own = {call.id: remaining.pop(call.id, _make_open_row(call)) for call in each.calls}
+                turns.append(Turn(number=number, text=each.text, reasoning=each.reasoning, usage=each.usage, rows=own))
+            number += 1
+        elif turns and isinstance(each, UserMessage) and each.text not in (IMAGES_TEXT, FILES_TEXT):
+            turns[-1].messages.append(each.text)
     return [Turn(rows=remaining), *turns] if remaining else turns
 
 
@@ -317,21 +334,35 @@ def _render_run(answer: str, turns: Sequence[Turn], about: Iterable[str], end: s
     approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # not to be overlooked in what is folded
     mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
     hidden = {"waiting"} if approvals else set()
-    timeline = "".join(_render_turn(turn, answer, hidden) for turn in turns)
+    timeline = "".join(render_turn(turn, answer, hidden) for turn in turns)
     opened = " open" if is_unfolded or errors else ""
     table = f"<details{opened}><summary>{summary}</summary>{timeline}</details>" if timeline else summary
     return f"{mark}{render_markdown(answer, MAX_ANSWER)}{approvals}{table}"
 
 
-def _render_turn(turn: Turn, answer: str, hidden: Iterable[str]) -> str:
+def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_page: bool = False) -> str:
+    """Render a turn; "" if it is the answer alone.
+
+    Args:
+        turn: The turn.
+        answer: The run's answer, which stands elsewhere.
+        hidden: States of rows that are left out.
+        is_page: Whether it is a part of a page of its own, with nothing folded.
+    """
     rows = [row for row in turn.rows.values() if row.state not in hidden]
-    if not (rows or turn.reasoning):
-        return ""  # the answer alone
-    about = [f"Turn {turn.number + 1}" if turn.number is not None else "", format_tokens(turn.usage)]
-    head = f'<div class="d">{escape_text(" · ".join(filter(None, about)), MAX_CELL)}</div>' if any(about) else ""
-    reasoning = render_folded("Reasoning", render_text(turn.reasoning, MAX_CELL)) if turn.reasoning else ""
-    text = "" if turn.text == answer else render_text(turn.text, MAX_CELL)
-    return f'<div style="margin-top:.8em">{head}{reasoning}{text}{"".join(map(render_row, rows))}</div>'
+    if not (rows or turn.reasoning or turn.messages):
+        return ""
+    tag, size = ("h3", MAX_PAGE) if is_page else ("div", MAX_CELL)
+    name = "Before" if turn.number is None else f"Turn {turn.number + 1}"
+    return "".join(
+        (
+            f'<{tag} class="h" style="margin-top:.8em"><b>{name}</b>{render_dim(format_tokens(turn.usage))}</{tag}>',
+            render_folded("Reasoning", render_text(turn.reasoning, size), is_open=is_page),
+            "" if turn.text == answer else render_text(turn.text, size),
+            *(render_row(row, size) for row in rows),
+            *(render_dim("Message", tag="div") + render_text(text, size) for text in turn.messages),
+        )
+    )
 
 
 def render_row(row: Row, size: int = MAX_CELL) -> str:
@@ -346,33 +377,24 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
     seconds = render_dim("" if row.seconds is None else format_seconds(row.seconds))
     marks = "".join(render_pill(each) for each in (mark, row.effect) if each)
     head = f'<div class="h"><b>{render_code(row.name, MAX_NAME)}</b>{render_dim(row.title)}{marks}{seconds}</div>'
-    reasoning = render_dim(row.reasoning, tag="div")
-    # What is to be approved stays as it is: its JSON has misleading characters as escapes.
-    written = _render_json(row.arguments, size) if row.state == "waiting" else _render_arguments(row.arguments, size)
-    arguments = _render_side(f"{written}{reasoning}", len(row.arguments))
-    result = _render_side(f"{render_text(row.text, size)}{render_attachments(row.images, row.files)}", len(row.text))
-    return f'<div class="c{style}">{head}<div class="f">{arguments}{result}</div></div>'
+    arguments = f"{_render_arguments(row, size)}{render_dim(row.reasoning, tag='div')}"
+    result = f"{render_json(row.text, size)}{render_attachments(row.images, row.files)}"
+    anchor = f' id="{row.anchor}"' if row.anchor else ""
+    return f'<div class="c{style}"{anchor}>{head}<div class="f"><div>{arguments}</div><div>{result}</div></div></div>'
 
 
-def _render_side(content: str, length: int) -> str:
-    """Put one side of a call into a box, which scrolls where its text is long, by the keyboard too."""
-    attributes = ' class="s" tabindex="0"' if length > MAX_CELL else ""
-    return f"<div{attributes}>{content}</div>"
+def _render_arguments(row: Row, size: int) -> str:
+    """Render a call's arguments, one below the other; what is no object as it is.
 
-
-def _render_arguments(text: str, size: int) -> str:
-    """Render a call's arguments, one below the other; what is no object as it is."""
+    What is to be approved stays as it is, too: its JSON has misleading characters as escapes.
+    """
     try:
-        arguments = from_json(text)
+        arguments = None if row.state == "waiting" else from_json(row.arguments)
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
-        return _render_json(text, size)
+        return f'<div class="t">{render_code(row.arguments, size)}</div>'
     lines = (
         f"{escape_text(name, MAX_NAME)} = {render_code(format_value(value), size)}" for name, value in arguments.items()
     )
     return "".join(f'<div class="t">{line}</div>' for line in lines)
-
-
-def _render_json(text: str, size: int) -> str:
-    return f'<div class="t">{render_code(text, size)}</div>'
