@@ -16,11 +16,14 @@ from toolkit.display.form import Form
 from toolkit.display.formatting import escape_text, format_call
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
+    MAX_PAGE,
     STYLE,
     format_tokens,
     render_code,
     render_dim,
     render_error,
+    render_folded,
+    render_head,
     render_pill,
     render_text,
 )
@@ -37,29 +40,24 @@ from toolkit.events import (
     ToolCallStarted,
 )
 
-MAX_TEXT = 100_000  # characters
-HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-{style}
-<style>
-:root{{color-scheme:light dark;font-family:system-ui,sans-serif;line-height:1.5}}
-@media (prefers-color-scheme:dark){{:root{{background:#16181c;color:#e6e6e6}}a{{color:#8ab4f8}}}}
-body{{margin:0 auto;padding:1em;max-width:72em;display:flex;flex-wrap:wrap;gap:1em 3em}}
-nav{{flex:1 1 14em;max-width:100%}}main{{flex:999 1 22em;min-width:0}}
-nav.tk ul{{list-style:none;margin:.5em 0;padding:0}}nav li{{padding:.15em 0;display:flex;flex-wrap:wrap;gap:0 .5em;
-align-items:baseline}}[aria-current]{{font-weight:bold}}
-h1{{font-size:1.3em;margin:0 0 .5em}}h2{{font-size:1.1em;margin:1.2em 0 .3em}}
-textarea,input,select,button{{font:inherit;max-width:100%;box-sizing:border-box}}textarea{{width:100%}}
-button{{padding:.25em 1em;margin:.5em .5em 0 0}}form small{{opacity:.8}}
-.you{{border-left:3px solid;padding-left:.8em;margin-top:1.5em}}pre{{overflow-x:auto}}
-</style>
-</head>
-<body>
-"""
+PAGE_STYLE = """body{margin:0 auto;padding:1.2em;max-width:76em;display:flex;flex-wrap:wrap;gap:1em 2.5em}
+nav{flex:1 1 15em;max-width:100%}main{flex:999 1 24em;min-width:0}
+nav .d{padding:0 .6em}nav.tk ul{list-style:none;margin:.4em 0;padding:0}
+nav a{display:flex;flex-wrap:wrap;gap:0 .6em;align-items:baseline;justify-content:space-between;padding:.2em .6em;
+border-radius:6px;color:inherit;text-decoration:none}
+nav a:hover,nav a[aria-current]{background:var(--s)}nav a[aria-current]{font-weight:600}
+textarea,input,select,button{font:inherit;max-width:100%;box-sizing:border-box}
+textarea,select,input:not([type=checkbox],[type=radio]){background:none;color:inherit;border:1px solid #808080;
+border-radius:6px;padding:.35em .6em}
+textarea{width:100%}select option{background:Canvas;color:CanvasText}
+button{padding:.35em 1.2em;margin:.6em .8em 0 0;border:1px solid #2563eb;border-radius:6px;background:#2563eb;
+color:#fff;font-weight:600;cursor:pointer}
+button:hover{filter:brightness(1.15)}button.q{background:none;border-color:#808080;color:inherit;font-weight:400}
+hr{border:0;border-top:1px solid var(--l);margin:1.5em 0 .8em}form small{opacity:.8}
+label{margin-right:1em}main a{color:inherit}
+fieldset{border:1px solid var(--l);border-radius:8px;margin:.6em 0;padding:.2em 1em .8em;min-width:0}
+.you{background:var(--s);border-radius:8px;padding:.3em 1em;margin-top:1.6em}
+@media (max-width:40em){nav ul{display:flex;flex-wrap:wrap}}"""
 
 
 @dataclass(frozen=True)
@@ -78,24 +76,25 @@ class Site:
 
     def render(self, here: str, content: Iterable[str]) -> Iterator[str]:
         """Render a page in pieces: the tools to choose from, and a content."""
-        yield HEAD.format(title=escape_text(f"{here} · {self.title}", MAX_TEXT), style=STYLE)
-        links = [self._render_link("Chat", "", here), *(self._render_tool_link(tool, here) for tool in self.tools)]
-        yield f'<nav aria-label="Tools" class="tk"><ul>{"".join(links)}</ul></nav><main class="tk">'
+        yield f"{render_head(f'{here} · {self.title}', PAGE_STYLE, STYLE)}<body>"
+        tools = "".join(
+            self._render_link(each.name, f"tools/{each.name}", here, each.settings.effect or "") for each in self.tools
+        )
+        title = render_dim(self.title, tag="div")
+        yield f'<nav aria-label="Tools" class="tk">{title}<ul>{self._render_link("Chat", "", here)}{tools}</ul></nav>'
+        yield '<main class="tk">'
         yield from content
         yield "</main></body></html>"
 
-    def _render_tool_link(self, tool: Tool[..., Any], here: str) -> str:
-        mark = render_pill(tool.settings.effect) if tool.settings.effect else ""
-        return self._render_link(tool.name, f"tools/{tool.name}", here, mark)
-
-    def _render_link(self, name: str, path: str, here: str, mark: str = "") -> str:
+    def _render_link(self, name: str, path: str, here: str, effect: str = "") -> str:
         current = ' aria-current="page"' if name == here else ""
-        return f'<li><a href="{self.root}{path}"{current}>{escape(name)}</a>{mark}</li>'
+        mark = render_pill(effect) if effect else ""
+        return f'<li><a href="{self.root}{path}"{current}>{escape(name)}{mark}</a></li>'
 
     def render_tool(self, form: Form, result: str = "") -> Iterator[str]:
         """Render a tool: its form, the results of the last call, and its definition."""
         tool = form.tool
-        yield f"<h1>{escape(tool.name)}</h1>{form}{result}<h2>Definition</h2>{render_tool(tool)}"
+        yield f"<h1>{escape(tool.name)}</h1>{form}{result}<hr>{render_folded('Definition', render_tool(tool))}"
 
     def render_result(self, result: ToolResult) -> str:
         """Render the results of a call; of an exception also its message, for the person who wrote the tool."""
@@ -108,7 +107,7 @@ class Site:
         path = f"{self.root}tools/{tool.name}"
         effect = render_pill(tool.settings.effect or "needs approval")
         hidden = f'<input type="hidden" name="approved" value="{escape(arguments)}">'
-        yield f"<h1>Run {escape(tool.name)}?</h1><p>{effect}</p><p>{render_code(shown, MAX_TEXT)}</p>"
+        yield f"<h1>Run {escape(tool.name)}?</h1><p>{effect}</p><p>{render_code(shown, MAX_PAGE)}</p>"
         yield f'<form method="post" action="{path}">{hidden}<button>Run it</button> <a href="{path}">Cancel</a></form>'
 
     def render_chat(self, exchanges: Sequence[tuple[str, RunHandle]]) -> Iterator[str]:
@@ -116,7 +115,7 @@ class Site:
         yield "<h1>Chat</h1>"
         pending: Sequence[PendingApproval] = ()
         for number, (prompt, handle) in enumerate(exchanges):
-            yield f'<div class="you">{render_text(prompt, MAX_TEXT)}</div>' if prompt else ""
+            yield f'<div class="you">{render_text(prompt, MAX_PAGE)}</div>' if prompt else ""
             is_active = handle.status in ("pending", "running")
             yield f'<div id="stop">{self._render_button("cancel", "Stop")}</div>' if is_active else ""
             yield from _render_events(handle.events(), number)
@@ -133,7 +132,7 @@ class Site:
 
     def _render_decisions(self, pending: Iterable[PendingApproval]) -> str:
         fields = "".join(
-            f"<fieldset><legend>{escape(each.call.name)}</legend>{render_row(make_waiting_row(each), MAX_TEXT)}"
+            f"<fieldset><legend>{escape(each.call.name)}</legend>{render_row(make_waiting_row(each), MAX_PAGE)}"
             + "".join(
                 f'<label><input type="radio" name="{escape(each.call.id)}" value="{value}" required> {text}</label> '
                 for value, text in (("yes", "Approve"), ("no", "Reject"))
@@ -144,7 +143,7 @@ class Site:
         return f'<h2>Approval</h2><form method="post" action="{self.root}decide">{fields}<button>Go on</button></form>'
 
     def _render_button(self, path: str, text: str) -> str:
-        return f'<form method="post" action="{self.root}{path}"><button>{text}</button></form>'
+        return f'<form method="post" action="{self.root}{path}"><button class="q">{text}</button></form>'
 
 
 def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
@@ -160,20 +159,20 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
                 name = model
             case TextDelta(text=text):
                 count += not is_open
-                yield ("" if is_open else f'<div class="t" id="text-{number}-{count}">') + escape_text(text, MAX_TEXT)
+                yield ("" if is_open else f'<div class="t" id="text-{number}-{count}">') + escape_text(text, MAX_PAGE)
                 has_text = is_open = True
             case ToolCallStarted(call=call):
                 has_text = False  # a text before a call is not the answer
-                text = escape_text(format_call(call), MAX_TEXT)
+                text = escape_text(format_call(call), MAX_PAGE)
                 yield f'<div class="d" id="call-{escape(call.id)}">{text} runs …</div>'
             case ToolCallFinished(call=call):
-                yield _hide(f"call-{call.id}") + render_row(make_row(event), MAX_TEXT)
+                yield _hide(f"call-{call.id}") + render_row(make_row(event), MAX_PAGE)
             case ApprovalNeeded(approval=approval):
                 yield _hide(f"call-{approval.call.id}")
             case LimitReached(limit=limit):
                 yield render_dim(f"The limit {limit} is reached.", tag="div")
             case RunFinished(output=output, finish_reason=reason, usage=usage):
-                yield (_hide(f"text-{number}-{count}") if has_text else "") + render_markdown(output, MAX_TEXT)
+                yield (_hide(f"text-{number}-{count}") if has_text else "") + render_markdown(output, MAX_PAGE)
                 yield "" if reason in ("stop", "paused") else render_pill(reason)
                 about = " · ".join(filter(None, (name, format_tokens(usage))))
                 yield "" if reason == "paused" else render_dim(about, tag="div")
