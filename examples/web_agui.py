@@ -75,12 +75,15 @@ async def write(events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Chat</title>
 <style>
-:root{color-scheme:light dark;font-family:system-ui,sans-serif;line-height:1.5}
+:root{color-scheme:light dark;background:Canvas;color:CanvasText;font-family:system-ui,sans-serif;line-height:1.5}
 body{max-width:44em;margin:auto;padding:1em}
-article{border-left:3px solid;padding-left:.8em;margin:1em 0;overflow-wrap:anywhere}
-article.user{border-color:#1a73e8}p{margin:.3em 0;white-space:pre-wrap}
-form{display:flex;gap:.5em}input{flex:1;min-width:0}input,button{font:inherit;padding:.3em .8em}
-article button{margin:0 .5em .3em 0}
+article{margin:1em 0;overflow-wrap:anywhere}p{margin:.3em 0;white-space:pre-wrap}
+article.user{background:#80808026;border-radius:10px;padding:.2em 1em;margin-left:20%}
+article.tool{border-left:3px solid #808080;padding-left:.8em}
+form{display:flex;gap:.5em}input{flex:1;min-width:0}
+input,button{font:inherit;padding:.4em 1em;border:1px solid #808080;border-radius:8px}
+button{background:#2563eb;border-color:#2563eb;color:#fff}button:disabled{opacity:.5}
+article button{margin:.3em .5em .3em 0}button+button{background:none;border-color:#808080;color:inherit}
 </style>
 <main><h1>Chat</h1><div id="log" role="log"></div>
 <form><input name="text" aria-label="Message" value="Send Emma a mail." required>

@@ -132,7 +132,7 @@ def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Pat
     """A call waits for a button; pressing it lets the run go on, and its answer appears."""
     with serve(example, DRIVER.replace("LABEL", label).replace("LAST", f"The tool says: {answer}")) as address:
         page = browse(address, tmp_path)
-    lines = [unescape(line) for line in re.findall(r"<p>(.*?)</p>", page)]
+    lines = [unescape(line) for line in re.findall(r"<p[^>]*>(.*?)</p>", page)]
 
     assert ["Send Emma a mail.", f"The tool says: {answer}"] == [lines[0], lines[-1]]
     assert any("send_mail" in line and "Hello!" in line and answer in line for line in lines)
