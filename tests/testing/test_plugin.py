@@ -68,6 +68,38 @@ def test_unused_records(tmp_path: Path) -> None:
     assert "1 of 1 requests" in done.stdout
 
 
+SAME_NAMES = """
+
+class TestEvening:
+    def test_greeting(self, cassette):
+        Runner(model=cassette(make_model)).run("Good evening!")
+
+
+class TestNight:
+    def test_greeting(self, cassette):
+        Runner(model=cassette(make_model)).run("Good night!")
+
+
+def test_two(cassette):
+    cassette(make_model)
+    with pytest.raises(ValueError, match="This test has a cassette test_two: give the next one a name"):
+        cassette(make_model)
+    with pytest.raises(TypeError, match="'gpt-5-mini' is not a model"):
+        cassette("gpt-5-mini", name="other")
+"""
+
+
+def test_names_of_files(tmp_path: Path) -> None:
+    """Tests of one name in several classes have each its own file, and so have two cassettes of one test."""
+    (tmp_path / "test_more.py").write_text(f"{TEST.partition('@')[0]}{SAME_NAMES}", encoding="utf-8")
+    recorded, replayed = run_pytest(tmp_path, "--cassettes=record"), run_pytest(tmp_path, "-k", "Evening or Night")
+
+    assert ("4 passed" in recorded, "2 passed" in replayed) == (True, True), recorded
+    assert {"TestEvening-test_greeting.json", "TestNight-test_greeting.json"} == {
+        path.name for path in tmp_path.rglob("Test*.json")
+    }
+
+
 def test_start_of_pytest_is_not_slowed() -> None:
     """pytest loads the plugin without the rest of the library."""
     code = "import sys, toolkit.testing.plugin\nprint({'pydantic', 'toolkit.middleware'} & {*sys.modules})"

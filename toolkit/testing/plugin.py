@@ -28,9 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]]:
     """Return a function that makes a cassette: `cassette(lambda: OpenAIModel(OpenAI(), "gpt-5-mini"))`.
 
-    Its file is `cassettes/FILE/TEST.json` beside the test, and its mode that of `--cassettes`. A model may be given by
-    a function, which is not called to replay, so that no key is needed then. `name=` sets another file name, for a
-    second cassette in one test. Other options are those of `Cassette`. A test that passes fails if records are unused.
+    Its file is `cassettes/FILE/TEST.json` beside the test (`CLASS-TEST.json` in a class), and its mode that of
+    `--cassettes`. A model may be given by a function, which is not called to replay, so that no key is needed then.
+    `name=` sets another file name, for a second cassette in one test. Other options are those of `Cassette`. A test
+    that passes fails if records are unused.
     """
     from toolkit.testing.cassette import Cassette  # pytest starts without it
 
@@ -38,10 +39,15 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]
 
     def make(model: Model | Callable[[], Model] | None = None, *, name: str = "", **options: Any) -> Cassette:
         mode = options.pop("mode", request.config.getoption("--cassettes"))
-        file = re.sub(r"[^\w.\-]+", "-", name or request.node.name).strip("-")
+        file = re.sub(r"[^\w.\-]+", "-", name or request.node.nodeid.partition("::")[2]).strip("-")
         path = Path(request.path).parent / "cassettes" / Path(request.path).stem / f"{file}.json"
-        maker: Any = None if model is None or hasattr(model, "complete") else model
-        chosen: Any = model if maker is None else None if mode == "replay" else maker()
+        if any(each.path == path for each in made):
+            raise ValueError(
+                f'This test has a cassette {file}: give the next one a name, cassette(model, name="other").'
+            )
+        chosen: Any = model
+        if callable(model) and not hasattr(model, "complete"):
+            chosen = None if mode == "replay" else model()
         made.append(Cassette(path, chosen, mode=mode, **options))
         return made[-1]
 
