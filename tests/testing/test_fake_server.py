@@ -18,7 +18,7 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit.testing import FakeServer, Reply, Request, ScriptError, reply
+from toolkit.testing import FakeServer, Reply, Request, ScriptError, call, reply
 
 USER: dict[str, Any] = {"role": "user", "content": "What is 1 + 2?"}
 ADD: dict[str, Any] = {
@@ -474,6 +474,18 @@ def test_failing_function() -> None:
 
     message = "Request 1: the script failed with LookupError('no idea')"
     assert (500, message, [message]) == (status, answered["error"]["message"], server.problems)
+
+
+def test_what_is_no_reply() -> None:
+    """Something else than replies, or than calls with arguments, is refused with what to write."""
+    wrong: list[Any] = ["Hello.", ["Hello."], [call("add", a=1)]]
+    for script in wrong:
+        with pytest.raises(TypeError, match=r"answers with replies, such as reply.text\('Hello.'\), not "):
+            FakeServer(script)
+    calls: list[Any] = ["add", ("add",), call("add", a=1)]
+    for each in calls:
+        with pytest.raises(TypeError, match=r'takes names with arguments, \("add", {"a": 1}\), not '):
+            reply.calls(each)
 
 
 def test_failing_body() -> None:

@@ -107,6 +107,9 @@ class Reply:
         Arguments given as text go out as they are, broken or not. Without an id a call gets `call_1`, `call_2` and so
         on, counted over the server's life; an id of None is sent as null. The options are those of `text`.
         """
+        for each in calls:
+            if not isinstance(each, tuple) or len(each) not in (2, 3):
+                raise TypeError(f'reply.calls() takes names with arguments, ("add", {{"a": 1}}), not {each!r:.100}.')
         completion = Completion(text=text, calls=calls, finish_reason=finish_reason, usage=usage, split=split)
         return Reply(label=f"calls({', '.join(call[0] for call in calls)})", render=completion.render)
 
@@ -228,6 +231,9 @@ class FakeServer:
             one request at a time and must not wait; it can return a `delayed` reply instead.
         strict: Refuse what OpenAI refuses; `toolkit.testing.strict_chat` and `strict_responses` have the lists.
         model: The only model that GET /v1/models lists.
+
+    Raises:
+        TypeError: The script has something else than replies.
     """
 
     def __init__(self, script: Script = (), *, strict: bool = True, model: str = "fake-model") -> None:
@@ -235,7 +241,7 @@ class FakeServer:
         self.requests: list[Request] = []
         self.problems: list[str] = []
         self._strict = strict
-        self._unused = deque(() if callable(script) else script)
+        self._unused = deque(() if callable(script) else map(_check_reply, script))
         self._choose = script if callable(script) else self._next_reply
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
@@ -337,7 +343,7 @@ class FakeServer:
             return Reply.error(404, f"This server has no {place}.")
         if self._strict and (fault := strict_chat.find_first_fault(request.content, _FAULTS[_APIS[place]])):
             return self._problem(400, str(fault), param=fault.param)
-        return self._choose(request)
+        return _check_reply(self._choose(request))
 
     def _next_reply(self, request: Request) -> Reply:
         if self._unused:
@@ -381,6 +387,12 @@ class FakeServer:
                 raise ConnectionAbortedError
             self._closed.wait(seconds)  # the next request is already here, so only the server can end the wait
         connection.settimeout(None)
+
+
+def _check_reply(reply: Any) -> Reply:
+    if not isinstance(reply, Reply):
+        raise TypeError(f"A FakeServer answers with replies, such as reply.text('Hello.'), not {reply!r:.100}.")
+    return reply
 
 
 def _name_endpoint(request: Request) -> str:
