@@ -17,6 +17,7 @@ from toolkit._messages import (
     Effect,
     File,
     Image,
+    Message,
     ModelResponse,
     ToolCall,
     ToolMessage,
@@ -67,17 +68,28 @@ REASONS_WITHOUT_ANSWER: frozenset[FinishReason] = frozenset({"cancelled", "error
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted:
-    """The first event of a run."""
+    """The first event of a run.
+
+    Attributes:
+        name: Name of the runner; empty without one. It is not in the JSON form.
+    """
 
     run_id: str
     model: str
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnStarted:
-    """The model is asked for a response. Turns are counted from 0."""
+    """The model is asked for a response.
+
+    Attributes:
+        turn: Number of the turn, from 0.
+        messages: The conversation so far, before hooks shorten it. They are not in the JSON form.
+    """
 
     turn: int
+    messages: tuple[Message, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)

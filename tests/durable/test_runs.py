@@ -181,7 +181,7 @@ def test_telemetry(durable: Durable) -> None:
     run_id = asyncio.run(go())
     spans = exporter.get_finished_spans()
     names = {span.context.span_id: span.name for span in spans if span.context}
-    own = [span for span in spans if (span.attributes or {}).get("gen_ai.conversation.id") == run_id]
+    own = [span for span in spans if (span.attributes or {}).get("toolkit.run.id") == run_id]
 
     assert [
         ("chat scripted", "RunActivity:toolkit.model"),

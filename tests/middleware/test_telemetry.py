@@ -48,24 +48,24 @@ class Recorded:
         return dict(next(span.attributes or {} for span in self.spans if span.name == name))
 
     @property
-    def metrics(self) -> dict[tuple[str, str], float]:
-        """The sum of each metric, by its name, operation and error or kind of token."""
+    def metrics(self) -> dict[str, list[float]]:
+        """What each metric has counted, by its attributes."""
         data: Any = self._reader.get_metrics_data()
-        points = [
-            (metric.name, point)
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            for point in metric.data.data_points
+        listed = [
+            metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
         ]
-        keys = ("gen_ai.operation.name", "gen_ai.token.type", "error.type")
         return {
-            (
-                name.removeprefix("gen_ai.client."),
-                " ".join(point.attributes[key] for key in keys if key in point.attributes),
-            ): (point.sum if "token" in name else point.count)
-            for name, point in points
+            metric.name.removeprefix("gen_ai."): [
+                getattr(each, "count", None) or each.value for each in metric.data.data_points
+            ]
+            for metric in listed
         }
+
+    def measured(self, name: str) -> Any:
+        """The first data point of a metric."""
+        data: Any = self._reader.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        return next(metric.data.data_points[0] for metric in metrics if metric.name == f"gen_ai.{name}")
 
 
 def add(a: int, b: int) -> int:
@@ -92,7 +92,7 @@ def test_run(way: str) -> None:
         ModelResponse(
             calls=(call("add", a=1, b=2), call("add", a=3, b=4)), usage=Usage(10, 5), finish_reason="tool_calls"
         ),
-        ModelResponse(text="Done.", usage=Usage(20, 7), model="m-1", finish_reason="stop"),
+        ModelResponse(text="Done.", usage=Usage(20, 7, 1, 4, 3), model="m-1", finish_reason="stop"),
     ]
     output = run(Runner([add], model=ScriptedModel(responses), middleware=[recorded.telemetry]), way)
 
@@ -105,10 +105,13 @@ def test_run(way: str) -> None:
         ("chat scripted", "invoke_agent"),
     ] == recorded.tree
     assert {
-        ("operation.duration", "chat"): 2,
-        ("operation.duration", "execute_tool"): 2,
-        ("token.usage", "chat input"): 30,
-        ("token.usage", "chat output"): 12,
+        "invoke_agent.duration": [1],
+        "client.inference.duration": [2],
+        "execute_tool.duration": [2],
+        "client.inference.usage.input_tokens": [30],
+        "client.inference.usage.output_tokens": [12],
+        "client.inference.usage.cache_read.input_tokens": [4],
+        "client.inference.usage.reasoning.output_tokens": [3],
     } == recorded.metrics
     assert {"scripted"} == {
         recorded.attributes(name)["gen_ai.request.model"] for name in ("invoke_agent", "chat scripted")
@@ -124,14 +127,42 @@ def test_content() -> None:
     quiet, full = Recorded(), Recorded(content=True)
     for recorded in (quiet, full):
         model = ScriptedModel([call("add", a=1, b=987_654_321), "It is 987654322."])
-        Runner([add], model=model, middleware=[recorded.telemetry]).run("What is it?")
+        Runner([add], model=model, instructions="Add.", middleware=[recorded.telemetry]).run("What is it?")
 
     assert "98765432" not in "".join(span.to_json() for span in quiet.spans)
     assert ('{"a": 1, "b": 987654321}', "987654322") == tuple(
         full.attributes("execute_tool add")[f"gen_ai.tool.call.{name}"] for name in ("arguments", "result")
     )
-    messages = [json.loads(span.attributes["gen_ai.output.messages"]) for span in full.spans if span.name[:4] == "chat"]  # type: ignore[index,arg-type]
-    assert ["tool_call", "text"] == [message[0]["parts"][0]["type"] for message in messages]
+    chat = [dict(span.attributes or {}) for span in full.spans if span.name.startswith("chat")]
+    outputs: list[Any] = [json.loads(str(each["gen_ai.output.messages"])) for each in chat]
+    inputs: list[Any] = [json.loads(str(each["gen_ai.input.messages"])) for each in chat]
+    assert ["tool_call", "text"] == [message[0]["parts"][0]["type"] for message in outputs]
+    assert {"a": 1, "b": 987_654_321} == outputs[0][0]["parts"][0]["arguments"]
+    assert ["system", "user"] == [message["role"] for message in inputs[0]]
+    assert "What is it?" == inputs[0][1]["parts"][0]["content"]
+    assert ["system", "user", "assistant", "tool"] == [message["role"] for message in inputs[1]]
+    assert "987654322" == inputs[1][3]["parts"][0]["response"]
+
+
+def test_name_of_the_runner() -> None:
+    """A runner with a name has it in the span of the run, and so have its calls."""
+    recorded = Recorded()
+    model = ScriptedModel([call("add", a=1, b=2), "3."])
+    Runner([add], name="Clerk", model=model, middleware=[recorded.telemetry]).run("1 + 2?")
+
+    assert "invoke_agent Clerk" == recorded.spans[0].name
+    named = (recorded.attributes("invoke_agent Clerk"), recorded.attributes("execute_tool add"))
+    assert ["Clerk", "Clerk"] == [each["gen_ai.agent.name"] for each in named]
+    assert "Clerk" == recorded.measured("execute_tool.duration").attributes["gen_ai.agent.name"]
+
+
+def test_buckets() -> None:
+    """The histograms of seconds have the buckets of the conventions; those by default are for milliseconds."""
+    recorded = Recorded()
+    Runner(model=ScriptedModel(["Hello."]), middleware=[recorded.telemetry]).run("Hi!")
+
+    assert 81.92 == recorded.measured("client.inference.duration").explicit_bounds[-1]
+    assert 409.6 == recorded.measured("invoke_agent.duration").explicit_bounds[-1]
 
 
 def test_what_a_tool_does() -> None:

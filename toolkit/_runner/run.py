@@ -68,6 +68,7 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
+        name: The runner's name; empty without one.
         caller: Executes its calls; holds its tools, its messages to come, and the hooks that get its events.
         output: What the answer must be.
         tool_choice: One that forces a call applies to the first turn only.
@@ -86,6 +87,7 @@ class Run(Generic[T]):
         result: None until the run has ended.
     """
 
+    name: str
     conversation: Conversation
     limits: Limits
     hooks: Hooks
@@ -160,7 +162,7 @@ class Run(Generic[T]):
         with self._ending(), notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext():
             model = await self._choose_model(backend)
             self._model = model.name
-            yield RunStarted(run_id=conversation.run_id, model=model.name)
+            yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name)
             async with self._undoing(backend):
                 try:
                     while self.result is None:
@@ -265,7 +267,7 @@ class Run(Generic[T]):
                 return self._finish_run(step)
 
     async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
-        yield TurnStarted(turn=step.turn)
+        yield TurnStarted(turn=step.turn, messages=step.messages)
         started = time.time()
         response: ModelResponse | None = None
         partial_output = PartialOutput(self.output) if self.caller.request.streams and self.output.spec else None

@@ -281,6 +281,7 @@ class _RunBuilder:
         dispatcher = self._create_dispatcher(conversation)
         cancellation = Cancellation(parent=current_cancellation.get())
         return Run(
+            name=factory.options.get("name") or "",
             conversation=conversation,
             limits=factory.limits,
             hooks=factory.hooks,

@@ -1,25 +1,38 @@
-"""OpenTelemetry: spans and metrics of runs, by the semantic conventions for generative AI, version 1.41.
+"""OpenTelemetry: spans and metrics of runs, by the semantic conventions for generative AI, version 0.1.0.
 
-The names are those of https://opentelemetry.io/docs/specs/semconv/gen-ai/. They are still in development there.
+The names are those of https://github.com/open-telemetry/semantic-conventions-genai. They are still in development.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from pydantic_core import from_json
 
 from toolkit._execution.approval import Deferred
 from toolkit._execution.middleware import Next
-from toolkit._messages import ModelResponse, ToolCall, ToolResult
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
 from toolkit.errors import ToolError
 from toolkit.events import Event, RunFinished, RunStarted, TurnFinished, TurnStarted
 
 MAX_NAME = 100  # characters of a tool's name: the model may have made it up
+# The conventions have nothing for it: a run is one of many in a conversation, and the same one when it is resumed.
+RUN_ID = "toolkit.run.id"
+# Buckets of the histograms, in seconds.
+SHORT, LONG = [0.01 * 2**power for power in range(14)], [0.1 * 2**power for power in range(13)]
+# Fields of Usage by their names in the conventions.
+TOKENS: Mapping[str, str] = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read.input_tokens": "cached_tokens",
+    "reasoning.output_tokens": "reasoning_tokens",
+}
 
 
 @dataclass
@@ -29,12 +42,18 @@ class _TracedRun:
     Attributes:
         span: Its span.
         model: The name of its model.
+        agent: The attribute with its runner's name; none without one.
+        start: When it started, on the clock of `time.perf_counter`.
         turn_start: When a response of the model was asked for that has not come, in seconds since 1970; 0 if none is.
+        messages: What the model is sent for it.
     """
 
     span: Span
     model: str
+    agent: Mapping[str, str]
+    start: float = field(default_factory=time.perf_counter)
     turn_start: float = 0.0
+    messages: Sequence[Message] = ()
 
 
 class Telemetry:
@@ -42,13 +61,13 @@ class Telemetry:
 
     A run is a span `invoke_agent`, with a span `chat` for each response of the model and a span `execute_tool` for each
     call. Spans of a tool and the run of a sub-agent are inside the span of the call, so a sub-agent needs no Telemetry.
-    The metrics are `gen_ai.client.operation.duration`, in seconds, and `gen_ai.client.token.usage`.
+    The metrics are the durations of all three, in seconds, and the tokens of the responses.
 
     A durable run has no span `invoke_agent`. The spans of its responses and calls are inside the current span, such as
     one of temporalio's `TracingInterceptor`.
 
     Args:
-        content: Whether spans contain the model's texts, the arguments and the results. They may be secret.
+        content: Whether spans contain the messages, the arguments and the results. They may be secret.
         provider: The name of the model's provider in OpenTelemetry's conventions, such as "anthropic" or
             "azure.ai.openai".
         tracer_provider: The tracer provider. By default the global one.
@@ -72,130 +91,146 @@ class Telemetry:
         self._content, self._provider = content, provider
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
-        self._durations = meter.create_histogram(
-            "gen_ai.client.operation.duration", unit="s", description="Time of a run, a response of a model, or a call."
+        self._run_seconds, self._turn_seconds, self._call_seconds = (
+            meter.create_histogram(f"gen_ai.{name}.duration", "s", explicit_bucket_boundaries_advisory=buckets)
+            for name, buckets in (("invoke_agent", LONG), ("client.inference", SHORT), ("execute_tool", SHORT))
         )
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", unit="{token}", description="Tokens that a model read or wrote."
-        )
+        self._tokens = {
+            name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}") for name in TOKENS
+        }
         self._runs: dict[str, _TracedRun] = {}
 
     def on_event(self, event: Event | BaseException, run_id: str) -> None:
         """Start and end the spans of a run and of its model's responses."""
         run = self._runs.get(run_id)
         if isinstance(event, RunStarted):
-            attributes = self._list_attributes("invoke_agent", event.model) | {"gen_ai.conversation.id": run_id}
-            self._runs[run_id] = _TracedRun(self._tracer.start_span("invoke_agent", attributes=attributes), event.model)
+            agent = {"gen_ai.agent.name": event.name} if event.name else {}
+            attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": event.model, RUN_ID: run_id}
+            span = self._tracer.start_span(f"invoke_agent {event.name}".rstrip(), attributes={**attributes, **agent})
+            self._runs[run_id] = _TracedRun(span, event.model, agent)
         elif isinstance(event, TurnFinished):
             self._finish_turn(run, run_id, event.response, event.started or time.time())
         elif run is None:
             return
         elif isinstance(event, TurnStarted):
-            run.turn_start = time.time()
+            run.turn_start, run.messages = time.time(), event.messages
         elif isinstance(event, RunFinished):
             run.span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
             self._finish_run(run_id, run)
         elif isinstance(event, BaseException):
-            _fail(run.span, error := type(event).__qualname__)
-            self._finish_run(run_id, run, error)
+            self._finish_run(run_id, run, type(event).__qualname__)
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
         run, start, name = self._runs.get(call_next.context.run_id), time.perf_counter(), call.name[:MAX_NAME]
         known = name if name in call_next.tools else "unknown"  # a model may make up any number of names
-        measured = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": known}
+        measured = {"gen_ai.tool.name": known, "gen_ai.tool.type": "function", **(run.agent if run else {})}
         attributes = {
             **measured,
+            "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call.id,
-            "gen_ai.tool.type": "function",
-            "gen_ai.conversation.id": call_next.context.run_id,
+            RUN_ID: call_next.context.run_id,
         }
         if self._content:
             attributes["gen_ai.tool.call.arguments"] = call.arguments
-        span = self._tracer.start_span(
-            f"execute_tool {known}", None if run is None else trace.set_span_in_context(run.span), attributes=attributes
-        )
+        span = self._tracer.start_span(f"execute_tool {known}", _inside(run), attributes=attributes)
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await call_next(call)
             if result.is_error:
-                measured["error.type"] = _fail(span, result.kind or "failed")
+                _fail(span, measured, result.kind or "failed")
             if self._content:
                 span.set_attribute("gen_ai.tool.call.result", result.text)
         except Deferred:  # it has not failed: it waits for approval
             raise
         except BaseException as error:
-            measured["error.type"] = _fail(
-                span, error.kind if isinstance(error, ToolError) else type(error).__qualname__
-            )
+            _fail(span, measured, error.kind if isinstance(error, ToolError) else type(error).__qualname__)
             raise
         else:
             return result
         finally:
             span.end()
-            self._durations.record(time.perf_counter() - start, measured)
+            self._call_seconds.record(time.perf_counter() - start, measured)
 
     def _finish_turn(self, run: _TracedRun | None, run_id: str, response: ModelResponse, start: float) -> None:
         """Record the span of a response that has come."""
-        usage, model = response.usage, run.model if run else response.model
+        usage = {name: getattr(response.usage, own) for name, own in TOKENS.items()}
+        model = run.model if run else response.model
         attributes: dict[str, Any] = {
             "gen_ai.response.model": response.model or model,
             "gen_ai.response.finish_reasons": [response.finish_reason],
-            "gen_ai.usage.input_tokens": usage.input_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
-            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            **{f"gen_ai.usage.{name}": count for name, count in usage.items()},
         }
         if self._content:
             attributes["gen_ai.output.messages"] = json.dumps([_write_message(response)])
-        self._record_turn(run, run_id, model, start, attributes)
-        measured = self._list_attributes("chat", model)
-        self._tokens.record(usage.input_tokens, measured | {"gen_ai.token.type": "input"})
-        self._tokens.record(usage.output_tokens, measured | {"gen_ai.token.type": "output"})
+        measured = self._record_turn(run, run_id, model, start, attributes)
+        for name, count in usage.items():
+            self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
 
     def _record_turn(
         self, run: _TracedRun | None, run_id: str, model: str, start: float, attributes: dict[str, Any], error: str = ""
-    ) -> None:
-        measured, context = self._list_attributes("chat", model), None
+    ) -> dict[str, str]:
+        """Record the span of a response, and return the attributes of its metrics."""
+        measured = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
+        measured["gen_ai.request.model"] = model
         if run:
-            context, run.turn_start = trace.set_span_in_context(run.span), 0.0
+            if self._content:
+                attributes["gen_ai.input.messages"] = json.dumps([*map(_write_message, run.messages)])
+            run.turn_start, run.messages = 0.0, ()
         span = self._tracer.start_span(
             f"chat {model}",
-            context,
+            _inside(run),
             SpanKind.CLIENT,
-            {**measured, "gen_ai.conversation.id": run_id, **attributes},
+            {**measured, RUN_ID: run_id, **attributes},
             start_time=int(start * 1e9),
         )
-        if error:
-            measured["error.type"] = _fail(span, error)
+        _fail(span, measured, error)
         span.end()
-        self._durations.record(max(0.0, time.time() - start), measured)
+        self._turn_seconds.record(max(0.0, time.time() - start), measured)
+        return measured
 
     def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
         if run.turn_start:  # the response has not come: it failed, the run was cancelled, or its time was up
             self._record_turn(run, run_id, run.model, run.turn_start, {}, error)
+        measured = {"gen_ai.request.model": run.model, **run.agent}
+        _fail(run.span, measured, error)
         run.span.end()
+        self._run_seconds.record(time.perf_counter() - run.start, measured)
         del self._runs[run_id]
 
-    def _list_attributes(self, operation: str, model: str) -> dict[str, str]:
-        return {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": self._provider,
-            "gen_ai.request.model": model,
-        }
+
+def _inside(run: _TracedRun | None) -> Any:
+    return trace.set_span_in_context(run.span) if run else None
 
 
-def _fail(span: Span, kind: str) -> str:
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR))
-    return kind
+def _fail(span: Span, measured: dict[str, str], error: str) -> None:
+    """Note an error in a span and in the attributes of its metrics; "" is none."""
+    if error:
+        measured["error.type"] = error
+        span.set_attribute("error.type", error)
+        span.set_status(Status(StatusCode.ERROR))
 
 
-def _write_message(response: ModelResponse) -> dict[str, Any]:
-    """Write a response as the conventions' JSON Schema of output messages has it."""
-    text = [{"type": "text", "content": response.text}] if response.text else []
-    calls = [
-        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments} for call in response.calls
-    ]
-    return {"role": "assistant", "parts": [*text, *calls], "finish_reason": response.finish_reason}
+def _write_message(message: Message) -> dict[str, Any]:
+    """Write a message as the conventions' JSON Schemas of messages have it, without images and files."""
+    if isinstance(message, ModelResponse):
+        parts = [{"type": "reasoning", "content": message.reasoning}] if message.reasoning else []
+        parts += [{"type": "text", "content": message.text}] if message.text else []
+        calls = [
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parse_arguments(call.arguments)}
+            for call in message.calls
+        ]
+        return {"role": "assistant", "parts": [*parts, *calls], "finish_reason": message.finish_reason}
+    if isinstance(message, ToolMessage):
+        part = {"type": "tool_call_response", "id": message.call_id, "response": message.text}
+        return {"role": "tool", "parts": [part]}
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return {"role": role, "parts": [{"type": "text", "content": message.text}]}
+
+
+def _parse_arguments(arguments: str) -> Any:
+    try:
+        return from_json(arguments, allow_inf_nan=False)
+    except ValueError:
+        return arguments
