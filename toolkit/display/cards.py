@@ -43,10 +43,16 @@ _LIMITS = frozenset(
 
 def render_tool(tool: Tool[..., Any]) -> str:
     """Render a tool: signature, description, parameters, and the options that differ from the usual ones."""
-    about = f"{render_code(_format_signature(tool))}{render_dim(tool.title or '')}{_render_marks(tool)}"
+    try:
+        schema, output = tool.parameters, tool.output_schema
+    except DefinitionError as error:
+        signature, parts = f"{tool.name}(...)", render_error(str(error))
+    else:
+        signature = _format_signature(tool.name, schema, output)
+        parts = _render_parameters(schema) + render_folded("JSON Schema", render_code(format_value(schema), MAX_ANSWER))
+    head = f'<div class="h">{render_code(signature)}{render_dim(tool.title or "")}{_render_marks(tool)}</div>'
     source = render_dim(f"Source: {tool.origin}", tag="div")
-    text = render_text(tool.description, MAX_CELL)
-    return render_card(f'<div class="h">{about}</div>', text, _render_parameters(tool), _render_schema(tool), source)
+    return render_card(head, render_text(tool.description, MAX_CELL), parts, source)
 
 
 def render_toolbox(tools: Iterable[Tool[..., Any]]) -> str:
@@ -80,18 +86,14 @@ def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
     return render_card(render_row(make_waiting_row(approval), size))
 
 
-def _format_signature(tool: Tool[..., Any]) -> str:
+def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
     """Write name, parameters and return type; the types of the parameters are in the table."""
-    try:
-        schema, output = tool.parameters, tool.output_schema
-    except DefinitionError:
-        return f"{tool.name}(...)"
     names = (
-        f"{name}={format_value(part['default'])}" if "default" in as_mapping(part) else name
-        for name, part in schema["properties"].items()
+        f"{each}={json.dumps(part['default'], default=str)}" if "default" in as_mapping(part) else each
+        for each, part in schema["properties"].items()
     )
     returns = "" if output is None else f" -> {_format_type(output, output, 'Result')}"
-    return f"{tool.name}({', '.join(names)}){returns}"
+    return f"{name}({', '.join(names)}){returns}"
 
 
 def _format_type(part: Any, schema: Any, name: str) -> str:
@@ -135,23 +137,11 @@ def _render_tool_cells(tool: Tool[..., Any]) -> Iterator[str]:
     yield escape_text(tool.description.partition("\n\n")[0], MAX_CELL)
 
 
-def _render_parameters(tool: Tool[..., Any]) -> str:
-    try:
-        schema = tool.parameters
-    except DefinitionError as error:
-        return render_error(str(error))
+def _render_parameters(schema: Mapping[str, Any]) -> str:
     if not schema["properties"]:
         return render_dim("No parameters.", tag="div")
     rows = (_render_parameter_cells(name, as_mapping(part), schema) for name, part in schema["properties"].items())
     return render_cells(("Parameter", "Type", "Description"), rows)
-
-
-def _render_schema(tool: Tool[..., Any]) -> str:
-    try:
-        schema = json.dumps(tool.parameters, indent=2, ensure_ascii=False)
-    except DefinitionError:
-        return ""  # the parameters say why
-    return render_folded("JSON Schema", render_code(schema, MAX_ANSWER))
 
 
 def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:

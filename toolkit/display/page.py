@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit._messages import ModelResponse, SystemMessage, UserMessage
 from toolkit.display.formatting import escape_text, format_call
@@ -39,22 +39,14 @@ background:linear-gradient(to right,var(--l) 1px,transparent 1px) 0/25% 100%}
 .tk .g .b{position:absolute;top:.1em;bottom:.1em;min-width:3px;border-radius:3px;background:var(--g)}
 .tk .g .b.turn{background:color-mix(in srgb,#2196f3 60%,currentColor)}.tk .g .b.bad{background:var(--b)}
 @media (max-width:40em){.tk .g li{grid-template-columns:1fr auto;margin-bottom:.4em}.tk .g .k{grid-area:2/1/3/3}}"""
-# A turn has the style "turn"; a call that failed "bad".
-_BAR = """<li><{tag}{link} class="n">{label}</{tag}><span class="k"><span class="b {style}" \
-style="left:{left:.2f}%;width:{width:.2f}%"></span></span><span class="d">{seconds}</span></li>"""
 
 
-@dataclass(frozen=True)
-class _Bar:
-    label: str
-    style: str
-    link: str
+class _Bar(NamedTuple):
     started: float
     seconds: float
-
-    @property
-    def ended(self) -> float:
-        return self.started + self.seconds
+    label: str
+    style: str  # "turn"; "bad" for a call that failed
+    link: str
 
 
 def render_page(result: Any) -> str:
@@ -124,16 +116,15 @@ def _render_calls(turns: Sequence[Turn], answer: str) -> str:
 
 def _make_bars(result: Any, anchors: Mapping[str, str]) -> Iterator[_Bar]:
     for turn in result.responses:
-        yield _Bar(f"Turn {turn.turn + 1}", "turn", "", turn.started, turn.seconds)
+        yield _Bar(turn.started, turn.seconds, f"Turn {turn.turn + 1}", "turn", "")
     for made in result.calls:
-        label, style = format_call(made.ran or made.call), ""
-        if made.result.is_error:
-            label, style = f"Error: {label}", "bad"
-        yield _Bar(label, style, anchors[made.call.id], made.started, made.seconds)
+        prefix, style = ("Error: ", "bad") if made.result.is_error else ("", "")
+        label = f"{prefix}{format_call(made.ran or made.call)}"
+        yield _Bar(made.started, made.seconds, label, style, anchors[made.call.id])
 
 
 def _get_end(bars: Sequence[_Bar]) -> float:
-    return max(bar.ended for bar in bars)
+    return max(bar.started + bar.seconds for bar in bars)
 
 
 def _render_timeline(bars: Sequence[_Bar]) -> str:
@@ -146,12 +137,9 @@ def _render_timeline(bars: Sequence[_Bar]) -> str:
 
 
 def _render_bar(bar: _Bar, start: float, length: float) -> str:
-    return _BAR.format(
-        tag="a" if bar.link else "span",
-        link=f' href="#{bar.link}"' if bar.link else "",
-        label=escape_text(bar.label, 2 * MAX_NAME),
-        style=bar.style,
-        left=min(99.5, (bar.started - start) / length * 100),  # a short bar at the end stays in sight
-        width=bar.seconds / length * 100,
-        seconds=format_seconds(bar.seconds),
-    )
+    label = escape_text(bar.label, 2 * MAX_NAME)
+    name = f'<a href="#{bar.link}" class="n">{label}</a>' if bar.link else f'<span class="n">{label}</span>'
+    left = min(99.5, (bar.started - start) / length * 100)  # a short bar at the end stays in sight
+    width = f"left:{left:.2f}%;width:{bar.seconds / length * 100:.2f}%"
+    drawn = f'<span class="k"><span class="b {bar.style}" style="{width}"></span></span>'
+    return f'<li>{name}{drawn}<span class="d">{format_seconds(bar.seconds)}</span></li>'

@@ -1,19 +1,8 @@
 """The events of a run as those of AG-UI 1.0, a protocol between agents and user interfaces.
 
-    the run                     AG-UI
-    RunStarted                  RUN_STARTED
-    a turn with its calls       STEP_STARTED ... STEP_FINISHED
-    ReasoningDelta              REASONING_START, REASONING_MESSAGE_START, _CONTENT, _END, REASONING_END
-    TextDelta                   TEXT_MESSAGE_START, _CONTENT, _END, from the assistant
-    MessageAdded                the same, from the user
-    the calls of a turn         TOOL_CALL_START, TOOL_CALL_ARGS where there are some, TOOL_CALL_END
-    ToolCallFinished            TOOL_CALL_RESULT
-    RunFinished                 RUN_FINISHED, whose outcome is an interrupt where calls wait for approval
-    an exception, or no end     RUN_ERROR
-    all others                  CUSTOM, with the JSON form of the event
-
 A call is encoded when its turn is over: only then is it known to be whole, and has its id. A call that waited for
-approval was encoded by the earlier run; the resumed one adds its result. Specification: https://docs.ag-ui.com/spec/1.0
+approval was encoded by the earlier run; the resumed one adds its result. docs/events.md says what becomes of each
+event. Specification: https://docs.ag-ui.com/spec/1.0
 """
 
 from __future__ import annotations

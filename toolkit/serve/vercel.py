@@ -1,20 +1,8 @@
 """The events of a run as the UI message stream of Vercel's AI SDK, version 5 or later: what `useChat` reads.
 
-    the run                     the stream
-    RunStarted                  start
-    a turn with its calls       start-step ... finish-step
-    ReasoningDelta              reasoning-start, -delta, -end
-    TextDelta                   text-start, -delta, -end
-    the calls of a turn         tool-input-start, tool-input-available
-    ToolCallFinished            tool-output-available, or tool-output-error; and a file for each of its files and images
-    ApprovalNeeded              tool-approval-request, which version 6 has introduced
-    RunFinished                 finish, or abort where the run was cancelled or stopped
-    an exception, or no end     error
-    all others                  data-NAME, with the JSON form of the event; but for MessageAdded, they are transient
-
 A call is encoded when its turn is over: only then is it known to be whole, and has its id. A resumed run encodes a call
 that waited once more, as a client may not have read the earlier stream; in one that has, the call is replaced.
-Specification: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
+docs/events.md says what becomes of each event. Specification: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
 """
 
 from __future__ import annotations
