@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from tests.browser import NEEDS_AXE, SCHEMES, audit
 from toolkit.testing import FakeServer, reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
@@ -199,6 +200,23 @@ def test_chat(start: Start) -> None:
     assert later.endswith("Really? Yes. m · 1 tokens in, 1 out Prompt Send New conversation")
     assert ["user", "assistant", "tool", "assistant", "user"] == [message["role"] for message in sent]
     assert "Chat Prompt Send" == new
+
+
+@NEEDS_AXE
+@SCHEMES
+def test_accessible_pages(start: Start, tmp_path: Path, scheme: str) -> None:
+    """axe-core finds nothing to mend in a form, a result, a question, and a chat that waits for approval."""
+    replies = [reply.calls(("get_weather", {"city": "Lima"})), reply.calls(("delete_book", {"title": "Dune"}))]
+    with FakeServer(replies) as server:
+        page = start("--base-url", server.base_url, "-m", "m")
+        pages = [
+            page.post("tools/get_weather", city="Lima", unit="kelvin"),
+            page.post("tools/crash", n="0"),
+            page.post("tools/delete_book", title="Dune"),
+            page.post("chat", prompt="Delete Dune, if it is warm in Lima."),
+        ]
+
+    assert [[]] * 4 == [audit(each, tmp_path, scheme) for each in pages]
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])

@@ -1,29 +1,21 @@
-"""The saved page in a browser: skipped where Chromium is not installed."""
+"""Saved pages and cards in a browser: skipped where Chromium is not installed."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from toolkit import Runner, ToolError
+from tests.browser import NEEDS_AXE, NEEDS_CHROMIUM, SCHEMES, audit, browse
+from toolkit import Runner, Toolbox, ToolError, tool
+from toolkit.approvers import defer
 from toolkit.testing import ScriptedModel, call
 
-CHROMIUM = shutil.which("chromium")
-MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
-AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
-AUDIT = """
-axe.run().then(({violations}) => {
-  document.title = ["checked", ...violations.map(each => `${each.impact}: ${each.help}`)].join("|");
-});"""
 DARK, LIGHT = (22, 24, 28), (255, 255, 255)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@NEEDS_CHROMIUM
 @pytest.mark.parametrize(("scheme", "background"), [("0", DARK), ("1", LIGHT)], ids=["dark", "light"])
 def test_saved_page_in_a_browser(tmp_path: Path, scheme: str, background: tuple[int, int, int]) -> None:
     """The page has the colours that the reader prefers, and a picture of turns and calls, without a script."""
@@ -35,16 +27,8 @@ def test_saved_page_in_a_browser(tmp_path: Path, scheme: str, background: tuple[
 
     model = ScriptedModel([call("look", place="pond"), "<img src=x onerror='document.body.remove()'>"])
     Runner([look], model=model).run("What is there?").save(tmp_path / "run.html")
-    options = [f"--blink-settings=preferredColorScheme={scheme}", f"--user-data-dir={tmp_path / 'profile'}"]
-    more = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--window-size=400,900",
-        f"--screenshot={tmp_path / 'a.png'}",
-    ]
-    page = (tmp_path / "run.html").as_uri()
-    subprocess.run([str(CHROMIUM), *options, *more, page], capture_output=True, check=True, timeout=120)
+    options = [f"--blink-settings=preferredColorScheme={scheme}", "--window-size=400,900"]
+    browse((tmp_path / "run.html").as_uri(), tmp_path / "profile", *options, f"--screenshot={tmp_path / 'a.png'}")
     picture = PIL.open(tmp_path / "a.png").convert("RGB")
     colours = [colour for _, colour in picture.getcolors(picture.width * picture.height)]
 
@@ -53,25 +37,52 @@ def test_saved_page_in_a_browser(tmp_path: Path, scheme: str, background: tuple[
     assert any(green - red > 40 and green - blue > 40 for red, green, blue in colours)  # and of a call
 
 
-@pytest.mark.skipif(CHROMIUM is None or AXE is None, reason="needs Chromium, and axe-core in a directory of NODE_PATH")
-@pytest.mark.parametrize("scheme", ["0", "1"], ids=["dark", "light"])
-def test_accessible_page(tmp_path: Path, scheme: str) -> None:
-    """axe-core finds nothing to mend in the saved page, in dark and in light."""
+@tool(effect="read")
+def look(place: str, times: int = 1) -> list[dict[str, str]]:
+    """Look at a place.
 
-    def look(place: str) -> str:
-        """Look at a place."""
+    Args:
+        place: Where.
+    """
+    if place == "pond":
         raise ToolError(f"There is no {place}.")
+    return [{"place": place, "seen": "x" * 3000}]
 
-    model = ScriptedModel([[call("look", place="pond"), call("look", place="sea")], "# Nothing\n\n- `no` pond"])
-    Runner([look], model=model, instructions="Look.").run("What is there?").save(tmp_path / "run.html")
-    page = (tmp_path / "run.html").read_text("utf-8")
-    axe = Path(str(AXE)).read_text("utf-8")
-    (tmp_path / "run.html").write_text(
-        re.sub(r"<meta http-equiv[^>]*>", "", page) + f"<script>{axe}{AUDIT}</script>", "utf-8"
-    )
-    options = [f"--blink-settings=preferredColorScheme={scheme}", f"--user-data-dir={tmp_path / 'profile'}"]
-    more = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=9000", "--dump-dom"]
-    command = [str(CHROMIUM), *options, *more, (tmp_path / "run.html").as_uri()]
-    shown = subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
 
-    assert ["checked"] == re.findall(r"<title>(.*?)</title>", shown)
+@tool(effect="destructive")
+def drain(place: str) -> str:
+    """Drain a place."""
+    return "drained"
+
+
+def run(**options: Any) -> Any:
+    """A run with an error, a long result and reasoning."""
+    calls = [
+        call("look", place="pond"),
+        call("look", place="sea", _reasoningForCall="It is near."),
+        call("drain", place="sea"),
+    ]
+    model = ScriptedModel([calls, "# Nothing\n\n- `no` pond\n\n> none"])
+    return Runner([look, drain], model=model, instructions="Look.", **options).run("What is there?")
+
+
+@NEEDS_AXE
+@SCHEMES
+def test_accessible_page(tmp_path: Path, scheme: str) -> None:
+    """axe-core finds nothing to mend in saved pages, in dark and in light."""
+    for result in (run(), run(approve=defer)):
+        result.save(tmp_path / "run.html")
+        assert [] == audit((tmp_path / "run.html").read_text("utf-8"), tmp_path, scheme)
+
+
+@NEEDS_AXE
+@SCHEMES
+def test_accessible_cards(tmp_path: Path, scheme: str) -> None:
+    """axe-core finds nothing to mend in what a notebook displays, in dark and in light."""
+    paused = run(approve=defer)
+    values = [look, Toolbox([look, drain]), run(), paused, paused.state, look.invoke('{"place": "sea"}')]
+    colours = ":root{color-scheme:light dark;background:Canvas;color:CanvasText}"
+    head = f'<!doctype html><html lang="en"><title>Cards</title><style>{colours}</style><main><h1>Cards</h1>'
+    cards = "".join(value._repr_html_() for value in values).replace("<details", "<details open")
+
+    assert [] == audit(f"{head}{cards}</main>", tmp_path, scheme)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser import AXE, NEEDS_AXE, NEEDS_CHROMIUM, browse
+
 uvicorn = pytest.importorskip("uvicorn")
 applications = pytest.importorskip("starlette.applications")
 responses = pytest.importorskip("starlette.responses")
@@ -24,10 +23,6 @@ routing = pytest.importorskip("starlette.routing")
 httpx2 = pytest.importorskip("httpx2")
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-CHROMIUM = shutil.which("chromium")
-MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
-AXE = next((file for place in MODULES if (file := place / "axe-core" / "axe.min.js").is_file()), None)
-BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 # Sends what the page proposes, and presses a button once there is one. The picture delays the end of loading, and so
 # Chromium's look at the page, until a script asks for /done.
@@ -114,14 +109,7 @@ def serve(example: str, script: str) -> Iterator[str]:
         socket.close()
 
 
-def browse(address: str, profile: Path) -> str:
-    """Return the page's HTML once it is loaded."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
-    command = [str(CHROMIUM), *options, "--dump-dom", address]
-    return subprocess.run(command, capture_output=True, check=True, timeout=120, text=True).stdout
-
-
-@BROWSER
+@NEEDS_CHROMIUM
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 @pytest.mark.parametrize(
     ("label", "answer"),
@@ -131,7 +119,7 @@ def browse(address: str, profile: Path) -> str:
 def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Path) -> None:
     """A call waits for a button; pressing it lets the run go on, and its answer appears."""
     with serve(example, DRIVER.replace("LABEL", label).replace("LAST", f"The tool says: {answer}")) as address:
-        page = browse(address, tmp_path)
+        page = browse(address, tmp_path, "--dump-dom")
     lines = [unescape(line) for line in re.findall(r"<p[^>]*>(.*?)</p>", page)]
 
     assert ["Send Emma a mail.", f"The tool says: {answer}"] == [lines[0], lines[-1]]
@@ -139,12 +127,12 @@ def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Pat
     assert "<button>" not in page.partition('id="log"')[2].partition("<form")[0]
 
 
-@BROWSER
+@NEEDS_CHROMIUM
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 def test_nothing_is_sent_while_a_call_waits(example: str, tmp_path: Path) -> None:
     """While a call waits for a decision, the button that sends is disabled."""
     with serve(example, WAITING) as address:
-        page = browse(address, tmp_path)
+        page = browse(address, tmp_path, "--dump-dom")
 
     assert '<button disabled="">Send</button>' in page
 
@@ -165,12 +153,11 @@ def test_wrong_body(example: str, body: str) -> None:
     assert 400 == asyncio.run(post())
 
 
-@BROWSER
-@pytest.mark.skipif(AXE is None, reason="needs axe-core, in a directory of NODE_PATH")
+@NEEDS_AXE
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 def test_accessible_page(example: str, tmp_path: Path) -> None:
     """axe-core finds nothing to mend in the page, while a call waits for an answer."""
     with serve(example, AUDIT.replace("SOURCE", Path(str(AXE)).read_text("utf-8"))) as address:
-        page = browse(address, tmp_path)
+        page = browse(address, tmp_path, "--dump-dom")
 
     assert ["checked"] == re.findall(r"<title>(.*?)</title>", page)
