@@ -6,15 +6,19 @@ import asyncio
 import base64
 import json
 import logging
+import os
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, File, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
+from toolkit import Decision, File, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -563,3 +567,38 @@ def test_protocols_own_models(turn: list[Event], ending: list[Event]) -> None:
         read = TypeAdapter(core.Event).validate_json(json.dumps(event))
         assert event == read.model_dump(mode="json", by_alias=True)
         assert not read.model_extra
+
+
+# -- the protocol's own packages
+
+NODE = shutil.which("node")
+VERIFIER = Path(__file__).with_name("verify_agui.mjs")
+MODULES = [Path(place) for place in os.environ.get("NODE_PATH", "").split(os.pathsep) if place]
+PACKAGES = next((place for place in MODULES if (place / "@ag-ui" / "client").is_dir()), None)
+
+
+@pytest.mark.skipif(NODE is None or PACKAGES is None, reason="needs Node.js, and NODE_PATH with @ag-ui/client")
+def test_schemas_of_the_protocol() -> None:
+    """The protocol's own schemas accept each event, and its client their order: of runs with all kinds of ends."""
+
+    def draw(context: ToolContext) -> list[Any]:
+        """Draw."""
+        context.progress("drawing")
+        return ["done", Image(b"\0", "image/png"), File(b"x", "text/plain", "a.txt")]
+
+    said = ModelResponse(reasoning="Hm.", text="I draw.", calls=(call("draw"), call("draw", a=1), call("missing")))
+    guarded = Runner(
+        [tool(draw, approve=True)], model=ScriptedModel([call("draw"), call("draw"), "Done."]), approve=defer
+    )
+    state = guarded.run("x").state
+    streams = [
+        Runner([draw], model=ScriptedModel([said, "Done."])).stream("x"),
+        Runner([draw], model=ScriptedModel([call("draw"), call("draw")]), max_turns=1).stream("x"),
+        guarded.stream(state, decisions={state.pending[0].call.id: True}),  # and pauses once more
+        Runner(model=ScriptedModel([])).stream("x"),
+    ]
+    runs = json.dumps([list(agui.encode_events(stream)) for stream in streams])
+    command = [str(NODE), str(VERIFIER), f"{PACKAGES}/"]
+    done = subprocess.run(command, input=runs, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ("", []) == (done.stderr, json.loads(done.stdout))
