@@ -37,6 +37,7 @@ def audit(html: str, folder: Path, scheme: str) -> list[str]:
     axe, page = Path(str(AXE)).read_text("utf-8"), folder / "page.html"
     page.write_text(re.sub(r"<meta http-equiv[^>]*>", "", html) + f"<script>{axe}{AUDIT}</script>", "utf-8")
     options = [f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=9000", "--dump-dom"]
+    title: str
     (title,) = re.findall(r"<title>(.*?)</title>", browse(page.as_uri(), folder / "profile", *options))
     checked, *faults = title.split("|")
     assert "checked" == checked

@@ -222,7 +222,10 @@ def test_everything_is_text() -> None:
     """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
     hostile_call = ToolCall(name=HOSTILE, arguments='{"a": "<b>"}', reasoning=HOSTILE, id="r_0")
     done = ToolCallFinished(hostile_call, ToolResult(text=HOSTILE, error=HOSTILE), 0.1, title=HOSTILE)
-    result = made(done, output=HOSTILE, model=HOSTILE, text=HOSTILE, reasoning=HOSTILE)
+    other = ToolCallFinished(
+        ToolCall(name="f", arguments=f'{{"a": "{HOSTILE}"}}', id="r_1"), ToolResult(text="{}"), 0.1
+    )
+    result = made(done, other, output=HOSTILE, model=HOSTILE, text=HOSTILE, reasoning=HOSTILE)
     text = HOSTILE.replace("\ud83d", "")  # a schema is JSON
     declared = Tool.from_schema(
         "t",

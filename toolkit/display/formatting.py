@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TextIO
@@ -106,19 +106,21 @@ def escape_text(text: str, size: int) -> str:
     return escape(escape_controls(shorten(text, size)))
 
 
+def parse_json(text: str) -> Any:
+    """Parse what a model or a tool wrote; None where it is no JSON."""
+    try:
+        return from_json(text)
+    except (ValueError, TypeError):  # the latter of unpaired surrogates
+        return None
+
+
 def format_call(call: ToolCall) -> str:
     """Write a call as Python would, long arguments cut: `add(a=17, b=25)`."""
-    try:
-        arguments = from_json(call.arguments)
-    except ValueError:
-        arguments = None
+    arguments = parse_json(call.arguments)
     if not isinstance(arguments, dict):
         return f"{call.name}({shorten(call.arguments, MAX_ARGUMENT)})"
-    return f"{call.name}({', '.join(_format_arguments(arguments))})"
-
-
-def _format_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{name}={shorten(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
+    written = (f"{name}={shorten(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
+    return f"{call.name}({', '.join(written)})"
 
 
 def get_progress_text(event: Event) -> str:

@@ -11,11 +11,9 @@ from dataclasses import is_dataclass
 from io import StringIO
 from typing import Any
 
-from pydantic_core import from_json
-
 from toolkit._messages import File, Image, Usage, make_plain
 from toolkit._tools.foreign_values import is_table, write_rows
-from toolkit.display.formatting import escape_text
+from toolkit.display.formatting import escape_text, parse_json
 
 MAX_PAGE = 200_000  # characters: more than a run leaves of a result
 MAX_ANSWER = 20_000
@@ -153,11 +151,8 @@ def render_code(text: str, size: int = MAX_CELL) -> str:
 
 def render_json(text: str, size: int) -> str:
     """Render what a tool returned: an object or a list in its JSON as code, any other text as it is."""
-    try:
-        value = from_json(text) if text.lstrip()[:1] in ("{", "[") and len(text) <= size else None
-    except ValueError:
-        value = None
-    return render_text(text, size) if value is None else render_code(format_value(value), size)
+    value = parse_json(text) if len(text) <= size else None
+    return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_text(text, size)
 
 
 def format_value(value: Any, indent: str = "") -> str:
@@ -165,7 +160,7 @@ def format_value(value: Any, indent: str = "") -> str:
     if isinstance(value, str) and "\n" in value and not indent:
         return value
     line = json.dumps(value, ensure_ascii=False, default=str)
-    if len(line) + len(indent) <= WIDTH or not value or type(value) not in (dict, list):
+    if len(line) + len(indent) <= WIDTH or not value or not isinstance(value, (dict, list)):
         return line
     deeper = f"{indent}  "
     if isinstance(value, list):

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from pydantic_core import from_json
-
 from toolkit._messages import (
     FILES_TEXT,
     IMAGES_TEXT,
@@ -25,7 +23,7 @@ from toolkit._messages import (
     Usage,
     UserMessage,
 )
-from toolkit.display.formatting import escape_text, get_progress_text
+from toolkit.display.formatting import escape_text, get_progress_text, parse_json
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_ANSWER,
@@ -388,10 +386,7 @@ def _render_arguments(row: Row, size: int) -> str:
 
     What is to be approved stays as it is, too: its JSON has misleading characters as escapes.
     """
-    try:
-        arguments = None if row.state == "waiting" else from_json(row.arguments)
-    except ValueError:
-        arguments = None
+    arguments = None if row.state == "waiting" else parse_json(row.arguments)
     if not isinstance(arguments, dict):
         return f'<div class="t">{render_code(row.arguments, size)}</div>'
     lines = (

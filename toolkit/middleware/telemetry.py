@@ -232,5 +232,5 @@ def _write_message(message: Message) -> dict[str, Any]:
 def _parse_arguments(arguments: str) -> Any:
     try:
         return from_json(arguments, allow_inf_nan=False)
-    except ValueError:
+    except (ValueError, TypeError):  # the latter of unpaired surrogates
         return arguments
