@@ -18,10 +18,10 @@ from urllib.parse import parse_qs
 
 from typing_extensions import override
 
-from toolkit import RunHandle, Runner, Session, Tool, ToolkitError
+from toolkit import RunHandle, Runner, Session, Tool
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit.approvers import approve_all, ask_when
-from toolkit.cli.pages import Site
+from toolkit.cli.pages import Site, format_error
 from toolkit.cli.targets import may_change
 from toolkit.display.form import Form, InvalidForm
 from toolkit.display.markup import render_error
@@ -132,8 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as error:
             self._send([str(error)], error.status, {"Content-Type": "text/plain; charset=utf-8"})
         except Exception as error:  # noqa: BLE001  whatever the file's tools and hooks raise
-            text = str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}: {error}"
-            self._send(self.server.site.render("Error", [f"<h1>Error</h1>{render_error(text)}"]))
+            self._send(self.server.site.render("Error", [f"<h1>Error</h1>{render_error(format_error(error))}"]))
 
     def _check_path(self) -> list[str]:
         """Return the parts of the path below the token.

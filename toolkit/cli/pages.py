@@ -107,7 +107,7 @@ class Site:
         path = f"{self.root}tools/{tool.name}"
         effect = render_pill(tool.settings.effect or "needs approval")
         hidden = f'<input type="hidden" name="approved" value="{escape(arguments)}">'
-        yield f"<h1>Run {escape(tool.name)}?</h1><p>{effect}</p><p>{render_code(shown, MAX_PAGE)}</p>"
+        yield f'<h1>Run {escape(tool.name)}?</h1><div class="c wait">{effect} {render_code(shown, MAX_PAGE)}</div>'
         yield f'<form method="post" action="{path}">{hidden}<button>Run it</button> <a href="{path}">Cancel</a></form>'
 
     def render_chat(self, exchanges: Sequence[tuple[str, RunHandle]]) -> Iterator[str]:
@@ -186,7 +186,10 @@ def _read_end(handle: RunHandle) -> tuple[str, tuple[PendingApproval, ...]]:
     """Wait for the end of a run, and return its error, and the calls that wait."""
     try:
         return "", handle.result().pending
-    except ToolkitError as error:
-        return str(error), ()
     except Exception as error:  # noqa: BLE001  whatever a hook of the file raises
-        return f"{type(error).__name__}: {error}", ()
+        return format_error(error), ()
+
+
+def format_error(error: Exception) -> str:
+    """Write an exception as a sentence: one of this library is one by itself."""
+    return str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}: {error}"

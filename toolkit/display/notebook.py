@@ -20,7 +20,6 @@ from toolkit._messages import (
     ModelResponse,
     ToolCall,
     ToolMessage,
-    Usage,
     UserMessage,
 )
 from toolkit.display.formatting import escape_text, get_progress_text, parse_json
@@ -86,9 +85,7 @@ class Turn:
     """One response of the model, its calls by id, and the messages that the model was sent after their results."""
 
     number: int | None = None  # from 0; None for calls of a response that came before what is displayed
-    text: str = ""
-    reasoning: str = ""
-    usage: Usage = field(default_factory=Usage)
+    response: ModelResponse = field(default_factory=ModelResponse)
     rows: dict[str, Row] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
@@ -195,8 +192,7 @@ class Story:
             case TextDelta():
                 self._answer += event.text
             case TurnFinished(response=response):
-                turn = self._last_turn
-                turn.text, turn.reasoning, turn.usage = response.text, response.reasoning, response.usage
+                self._last_turn.response = response
             case MessageAdded(message=message):
                 self._last_turn.messages.append(message.text)
             case RunFinished():
@@ -284,7 +280,7 @@ def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
         if isinstance(each, ModelResponse):
             if number >= 0:
                 own = {call.id: remaining.pop(call.id, _make_open_row(call)) for call in each.calls}
-                turns.append(Turn(number=number, text=each.text, reasoning=each.reasoning, usage=each.usage, rows=own))
+                turns.append(Turn(number=number, response=each, rows=own))
             number += 1
         elif turns and isinstance(each, UserMessage) and each.text not in (IMAGES_TEXT, FILES_TEXT):
             turns[-1].messages.append(each.text)
@@ -347,16 +343,17 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
         hidden: States of rows that are left out.
         is_page: Whether it is a part of a page of its own, with nothing folded.
     """
-    rows = [row for row in turn.rows.values() if row.state not in hidden]
-    if not (rows or turn.reasoning or turn.messages):
+    rows, response = [row for row in turn.rows.values() if row.state not in hidden], turn.response
+    if not (rows or response.reasoning or turn.messages):
         return ""
     tag, size = ("h3", MAX_PAGE) if is_page else ("div", MAX_CELL)
+    tokens = render_dim(format_tokens(response.usage))
     name = "Before" if turn.number is None else f"Turn {turn.number + 1}"
     return "".join(
         (
-            f'<{tag} class="h" style="margin-top:.8em"><b>{name}</b>{render_dim(format_tokens(turn.usage))}</{tag}>',
-            render_folded("Reasoning", render_text(turn.reasoning, size), is_open=is_page),
-            "" if turn.text == answer else render_text(turn.text, size),
+            f'<{tag} class="h" style="margin-top:.8em"><b>{name}</b>{tokens}</{tag}>',
+            render_folded("Reasoning", render_text(response.reasoning, size), is_open=is_page),
+            "" if response.text == answer else render_text(response.text, size),
             *(render_row(row, size) for row in rows),
             *(render_dim("Message", tag="div") + render_text(text, size) for text in turn.messages),
         )
