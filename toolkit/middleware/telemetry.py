@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ class _TracedRun:
     """A run that has not ended.
 
     Attributes:
-        span: Its span.
+        span: Its span; of a durable run the one around the step.
         model: The name of its model.
         agent: The attribute with its runner's name; none without one.
         start: When it started, on the clock of `time.perf_counter`.
@@ -49,11 +49,11 @@ class _TracedRun:
     """
 
     span: Span
-    model: str
-    agent: Mapping[str, str]
+    model: str = ""
+    agent: Mapping[str, str] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
     turn_start: float = 0.0
-    messages: Sequence[Message] = ()
+    messages: tuple[Message, ...] = ()
 
 
 class Telemetry:
@@ -109,7 +109,8 @@ class Telemetry:
             span = self._tracer.start_span(f"invoke_agent {event.name}".rstrip(), attributes={**attributes, **agent})
             self._runs[run_id] = _TracedRun(span, event.model, agent)
         elif isinstance(event, TurnFinished):
-            self._finish_turn(run, run_id, event.response, event.started or time.time())
+            turn = run or _TracedRun(trace.get_current_span(), event.response.model)
+            self._record_turn(turn, run_id, event.started or time.time(), event.response)
         elif run is None:
             return
         elif isinstance(event, TurnStarted):
@@ -122,19 +123,22 @@ class Telemetry:
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
-        run, start, name = self._runs.get(call_next.context.run_id), time.perf_counter(), call.name[:MAX_NAME]
+        run_id, start, name = call_next.context.run_id, time.perf_counter(), call.name[:MAX_NAME]
+        run = self._runs.get(run_id) or _TracedRun(trace.get_current_span())
         known = name if name in call_next.tools else "unknown"  # a model may make up any number of names
-        measured = {"gen_ai.tool.name": known, "gen_ai.tool.type": "function", **(run.agent if run else {})}
+        measured = {"gen_ai.tool.name": known, "gen_ai.tool.type": "function", **run.agent}
         attributes = {
             **measured,
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.call.id": call.id,
-            RUN_ID: call_next.context.run_id,
+            RUN_ID: run_id,
         }
         if self._content:
             attributes["gen_ai.tool.call.arguments"] = call.arguments
-        span = self._tracer.start_span(f"execute_tool {known}", _inside(run), attributes=attributes)
+        span = self._tracer.start_span(
+            f"execute_tool {known}", trace.set_span_in_context(run.span), attributes=attributes
+        )
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await call_next(call)
@@ -153,55 +157,38 @@ class Telemetry:
             span.end()
             self._call_seconds.record(time.perf_counter() - start, measured)
 
-    def _finish_turn(self, run: _TracedRun | None, run_id: str, response: ModelResponse, start: float) -> None:
-        """Record the span of a response that has come."""
-        usage = {name: getattr(response.usage, own) for name, own in TOKENS.items()}
-        model = run.model if run else response.model
-        attributes: dict[str, Any] = {
-            "gen_ai.response.model": response.model or model,
-            "gen_ai.response.finish_reasons": [response.finish_reason],
-            **{f"gen_ai.usage.{name}": count for name, count in usage.items()},
-        }
-        if self._content:
-            attributes["gen_ai.output.messages"] = json.dumps([_write_message(response)])
-        measured = self._record_turn(run, run_id, model, start, attributes)
-        for name, count in usage.items():
-            self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
-
     def _record_turn(
-        self, run: _TracedRun | None, run_id: str, model: str, start: float, attributes: dict[str, Any], error: str = ""
-    ) -> dict[str, str]:
-        """Record the span of a response, and return the attributes of its metrics."""
+        self, run: _TracedRun, run_id: str, start: float, response: ModelResponse | None = None, error: str = ""
+    ) -> None:
+        """Record the span of a response; without one, of a request that got none."""
         measured = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
-        measured["gen_ai.request.model"] = model
-        if run:
-            if self._content:
-                attributes["gen_ai.input.messages"] = json.dumps([*map(_write_message, run.messages)])
-            run.turn_start, run.messages = 0.0, ()
-        span = self._tracer.start_span(
-            f"chat {model}",
-            _inside(run),
-            SpanKind.CLIENT,
-            {**measured, RUN_ID: run_id, **attributes},
-            start_time=int(start * 1e9),
-        )
+        measured["gen_ai.request.model"] = run.model
+        attributes: dict[str, Any] = {**measured, RUN_ID: run_id}
+        usage = {name: getattr(response.usage, own) for name, own in TOKENS.items()} if response else {}
+        if response:
+            attributes["gen_ai.response.model"] = response.model or run.model
+            attributes["gen_ai.response.finish_reasons"] = [response.finish_reason]
+            attributes |= {f"gen_ai.usage.{name}": count for name, count in usage.items()}
+        for kind, messages in (("input", run.messages), ("output", (response,) if response else ())):
+            if self._content and messages:
+                attributes[f"gen_ai.{kind}.messages"] = json.dumps([*map(_write_message, messages)])
+        run.turn_start, run.messages = 0.0, ()
+        above, began = trace.set_span_in_context(run.span), int(start * 1e9)
+        span = self._tracer.start_span(f"chat {run.model}", above, SpanKind.CLIENT, attributes, start_time=began)
         _fail(span, measured, error)
         span.end()
         self._turn_seconds.record(max(0.0, time.time() - start), measured)
-        return measured
+        for name, count in usage.items():
+            self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
 
     def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
         if run.turn_start:  # the response has not come: it failed, the run was cancelled, or its time was up
-            self._record_turn(run, run_id, run.model, run.turn_start, {}, error)
+            self._record_turn(run, run_id, run.turn_start, error=error)
         measured = {"gen_ai.request.model": run.model, **run.agent}
         _fail(run.span, measured, error)
         run.span.end()
         self._run_seconds.record(time.perf_counter() - run.start, measured)
         del self._runs[run_id]
-
-
-def _inside(run: _TracedRun | None) -> Any:
-    return trace.set_span_in_context(run.span) if run else None
 
 
 def _fail(span: Span, measured: dict[str, str], error: str) -> None:
