@@ -54,8 +54,9 @@ line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 line-height:1.45;overflow-wrap:normal;white-space:pre-wrap}
 .tk code{background:var(--s);color:inherit;padding:.1em .3em;border-radius:3px;white-space:pre-wrap}
 .tk .s{max-height:20em;overflow-y:auto}@media print{.tk .s{max-height:none}}
+.tk td+td code{overflow-wrap:anywhere}
 .tk summary{cursor:pointer}.tk img{max-width:100%;max-height:20em;margin:.3em 0;display:block}
-@media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}.tk td code{overflow-wrap:anywhere}}
+@media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}}
 </style>"""
 # The head of a page of its own, in the colours that the reader prefers.
 HEAD = """<!doctype html>
