@@ -88,8 +88,8 @@ PUBLIC: dict[str, str] = {
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
         FatalError FingerprintError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunEndedError
-        RunError RunExistsError RunNotFoundError StoreError TimedOut ToolError ToolNotFoundError ToolkitError
-        UnknownActivity UnknownTool
+        RunError RunExistsError RunNotFoundError RunUnreachableError StoreError TimedOut ToolError ToolNotFoundError
+        ToolkitError UnknownActivity UnknownTool
     """,
     "toolkit.events": """
         ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta ResultsAdded

@@ -26,7 +26,8 @@
         ├── ConversationError
         ├── RunNotFoundError     the server knows no such run
         ├── RunEndedError        the run has ended already
-        └── RunExistsError       the server has a run of this id
+        ├── RunExistsError       the server has a run of this id
+        └── RunUnreachableError  no worker answers, or no server
 
 A paused run raises nothing.
 """
@@ -58,6 +59,7 @@ __all__ = [
     "RunError",
     "RunExistsError",
     "RunNotFoundError",
+    "RunUnreachableError",
     "StoreError",
     "TimedOut",
     "ToolError",
@@ -248,3 +250,7 @@ class RunEndedError(RunError):
 
 class RunExistsError(RunError):
     """The server has a run of this id, which goes on or has ended."""
+
+
+class RunUnreachableError(RunError):
+    """No worker of a durable run answers, or no server; the run is not lost."""

@@ -9,26 +9,24 @@ from agent import runner  # type: ignore[import-not-found]  # the file beside th
 from temporalio.client import Client
 
 from toolkit.durable import DurableRun, DurableRunner
-from toolkit.models import ModelResponse, ToolMessage
+from toolkit.events import ApprovalNeeded, ResultsAdded, RunFinished, TurnFinished
 
 
-async def decide(run: DurableRun, *, yes: bool) -> None:
-    """Ask about each call that waits, until the run has ended."""
-    while (status := await run.status()).phase != "finished":
-        for waiting in status.pending:
-            question = f"{waiting.call.name}({waiting.arguments})? [y/n] "
-            answer = "y" if yes else await asyncio.to_thread(input, question)
-            await run.approve(waiting.call.id, answer == "y")
-        await asyncio.sleep(0.5)
-
-
-async def follow(run: DurableRun) -> None:
-    """Print the messages as they come."""
-    async for message in run.messages():
-        if isinstance(message, ToolMessage):
-            print(f"{message.name}: {message.text}", flush=True)
-        elif isinstance(message, ModelResponse) and message.text:
-            print(message.text, flush=True)
+async def follow(run: DurableRun, *, yes: bool) -> None:
+    """Print what happens, and ask about each call that waits, until the run has ended."""
+    async for event in run.events():
+        match event:
+            case ResultsAdded(messages=messages):
+                for message in messages:
+                    print(f"{message.name}: {message.text}", flush=True)
+            case TurnFinished(response=response) if response.text:
+                print(response.text, flush=True)
+            case ApprovalNeeded(approval=waiting):
+                question = f"{waiting.call.name}({waiting.arguments})? [y/n] "
+                answer = "y" if yes else await asyncio.to_thread(input, question)
+                await run.approve(waiting.call.id, answer == "y")
+            case RunFinished(finish_reason=reason):
+                print(reason)
 
 
 async def main() -> None:
@@ -42,8 +40,7 @@ async def main() -> None:
     runs = DurableRunner(await Client.connect(given.address), runner, task_queue=given.queue)
     run = await (runs.attach(given.run_id) if given.run_id else runs.start("Count the birds, and ring the kea."))
     print(f"run {run.id}", flush=True)
-    await asyncio.gather(follow(run), decide(run, yes=given.yes))
-    print((await run.result()).finish_reason)
+    await follow(run, yes=given.yes)
 
 
 if __name__ == "__main__":

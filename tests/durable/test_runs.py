@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client, Interceptor, OutboundInterceptor
+from temporalio.service import RPCError, RPCStatusCode
 
 from tests.durable.support import Durable, until
 from toolkit import (
@@ -35,6 +38,7 @@ from toolkit.errors import (
     RunEndedError,
     RunExistsError,
     RunNotFoundError,
+    RunUnreachableError,
 )
 from toolkit.events import ApprovalNeeded, TextDelta
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage
@@ -655,6 +659,40 @@ def test_no_worker(durable: Durable) -> None:
             await run.status()
 
     asyncio.run(go())
+
+
+def test_a_server_that_is_away(durable: Durable) -> None:
+    """Who waits for the end of a run, or reads its events, waits on while its server or all workers are away."""
+    runner, refused = Runner(model=ScriptedModel(["Done."])), Counter[str]()
+
+    def refuse(name: str) -> None:
+        refused[name] += 1
+        if refused[name] <= 2:
+            raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+
+    class Outage(OutboundInterceptor):
+        async def query_workflow(self, input: Any) -> Any:
+            refuse("query")
+            return await super().query_workflow(input)
+
+        def fetch_workflow_history_events(self, input: Any) -> Any:
+            refuse("history")
+            return super().fetch_workflow_history_events(input)
+
+    class Outages(Interceptor):
+        def intercept_client(self, next: Any) -> OutboundInterceptor:
+            return Outage(next)
+
+    async def go() -> tuple[str, list[str]]:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.")
+            far = DurableRun(await Client.connect(durable.address, interceptors=[Outages()]), run.id)
+            with pytest.raises(RunUnreachableError, match="cannot be reached now"):
+                await far.status()
+            return (await far.result()).output, [type(event).__name__ async for event in far.events()]
+
+    assert ("Done.", ["MessageAdded", "TextDelta", "TurnFinished", "RunFinished"]) == asyncio.run(go())
+    assert min(refused.values()) > 2
 
 
 def test_a_run_that_failed(durable: Durable, tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from temporalio.client import (
     Client,
@@ -44,7 +45,7 @@ from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import Phase, RunState
 from toolkit.durable import wire
-from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError
+from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError, RunUnreachableError
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -60,8 +61,17 @@ from toolkit.events import (
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
 LOOK_TIMEOUT = timedelta(seconds=10)
-# The server's answers where no worker has: the last one, while another worker takes over from one that died.
-NO_WORKER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+# Answers in place of the server's, or of a worker's, while it is away or another one takes over.
+AWAY = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +136,8 @@ class DurableRunner:
 
         Raises:
             RunExistsError: There is or was a run of this id.
+            RunError: The server refuses the run, such as one of more than 2 MB.
+            RunUnreachableError: The server does not answer.
             TypeError: There are `messages` and a `session`.
             ValueError: There is neither a prompt nor a message.
         """
@@ -144,7 +156,7 @@ class DurableRunner:
         )
         # The ids of calls begin with 8 characters of the run's.
         inner = own if re.fullmatch(r"[0-9a-f]{32}", own) else sha256(f"{own} {uuid.uuid4()}".encode()).hexdigest()[:32]
-        try:
+        with _translated(own):
             await self._client.start_workflow(
                 wire.WORKFLOW,
                 wire.RunInput(question=question, run_id=inner),
@@ -154,8 +166,6 @@ class DurableRunner:
                 result_type=wire.RunOutcome,
                 task_timeout=timedelta(seconds=wire.TASK_SECONDS),
             )
-        except WorkflowAlreadyStartedError:
-            raise RunExistsError(f"There is a run {own!r} already: attach({own!r}) returns it.") from None
         return DurableRun(self._client, own)
 
     async def attach(self, run_id: str) -> DurableRun:
@@ -185,7 +195,7 @@ class DurableRun:
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
     async def result(self) -> RunResult:
-        """Wait until the run has ended, without a limit of time.
+        """Wait until the run has ended, without a limit of time, also while no worker or no server answers.
 
         The result is a RunResult. Its calls have texts, but no values, exceptions or seconds. A run that waits for
         approval has not ended: see `status`.
@@ -196,8 +206,7 @@ class DurableRun:
             RunNotFoundError: The server has deleted the run.
         """
         try:
-            with _translated(self.id):
-                outcome = await self._handle.result()
+            outcome = await _insist(self._wait)
         except WorkflowFailureError as failure:
             raise _make_error(failure.cause) from failure
         state = RunState.from_json(outcome.state)
@@ -217,7 +226,7 @@ class DurableRun:
         """Return the progress of the run.
 
         Raises:
-            RunError: No worker has answered within 10 seconds.
+            RunUnreachableError: No worker has answered within 10 seconds, or no server.
             RunNotFoundError: The server has deleted the run.
         """
         is_running = await self._is_running()
@@ -237,6 +246,8 @@ class DurableRun:
     async def messages(self, offset: int = 0) -> AsyncIterator[Message]:
         """Yield the messages of the run as they come, until it has ended. Many readers may do this.
 
+        While no worker answers, or no server, it waits.
+
         Args:
             offset: How many of the first messages are left out: those that were read before.
 
@@ -253,6 +264,8 @@ class DurableRun:
         These are whole messages, as `MessageAdded`, `TurnFinished` and `ResultsAdded`; `ApprovalNeeded` and
         `RunFinished`; and, from a worker with `streams=True`, `TextDelta` for a response that arrives. Deltas may be
         lost, with a worker or by a reader that comes later: the response is whole in its `TurnFinished`.
+
+        While no worker answers, or no server, it waits.
 
         Args:
             offset: How many of the first messages are left out: those that were read before.
@@ -334,7 +347,7 @@ class DurableRun:
     async def _follow(self, offset: int) -> AsyncIterator[tuple[RunStatus, Sequence[Message]]]:
         """Look at the run again and again until it has ended: where it is, and its new messages."""
         while True:
-            status = await self.status()
+            status = await _insist(self.status)
             if status.messages < offset:
                 raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
             messages = await self._read(offset)
@@ -344,12 +357,16 @@ class DurableRun:
             offset += len(messages)
             await asyncio.sleep(LOOK)
 
+    async def _wait(self) -> wire.RunOutcome:
+        with _translated(self.id):
+            return await self._handle.result()
+
     async def _read(self, offset: int) -> list[Message]:
-        return [message_from_dict(data) for data in await self._query(wire.MESSAGES, offset)]
+        return [message_from_dict(data) for data in await _insist(partial(self._query, wire.MESSAGES, offset))]
 
     async def _peek(self, offset: int) -> str:
         """Return the text of the response that arrives after so many messages; empty where none is known."""
-        for pending in (await self._describe()).raw_description.pending_activities:
+        for pending in (await _insist(self._describe)).raw_description.pending_activities:
             if pending.activity_type.name == wire.MODEL and pending.HasField("heartbeat_details"):
                 details = await self._client.data_converter.decode(pending.heartbeat_details.payloads)
                 if details[:1] == [offset]:
@@ -385,16 +402,27 @@ def _continue(shown: str, text: str) -> Sequence[TextDelta]:
     return [TextDelta(text[len(shown) :])] if text.startswith(shown) and text != shown else []
 
 
+async def _insist(look: Callable[[], Awaitable[T]]) -> T:
+    """Look again and again, while no worker answers, or no server."""
+    while True:
+        with suppress(RunUnreachableError):
+            return await look()
+        await asyncio.sleep(LOOK)
+
+
 @contextmanager
 def _translated(run_id: str) -> Iterator[None]:
     """Turn the server's errors about one run into those of this library."""
     try:
         yield
+    except WorkflowAlreadyStartedError:
+        raise RunExistsError(f"There is a run {run_id!r} already: attach({run_id!r}) returns it.") from None
     except WorkflowQueryFailedError as error:
         raise RunError(f"The run {run_id!r} could not be looked at: {error}") from error
     except RPCError as error:
-        if error.status in NO_WORKER:
-            raise RunError(f"The run {run_id!r} cannot be looked at now: no worker answers, or no server.") from None
+        if error.status in AWAY:
+            why = "no worker answers, or no server"
+            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {why}.") from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
         if "completed" in str(error):
