@@ -11,7 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.durable.support import Durable
-from toolkit import Decision, ModelError, Runner, Session, SQLiteLedger, SQLiteSession, tool
+from toolkit import Decision, FatalError, ModelError, Runner, Session, SQLiteLedger, SQLiteSession, tool
 from toolkit.errors import ConversationError, DefinitionError
 from toolkit.testing import ScriptedModel, call
 
@@ -95,6 +95,38 @@ def test_undo_of_a_run_that_is_cancelled(durable: Durable, tmp_path: Path) -> No
         [each.outcome for each in result.undos],
         undone,
     )
+
+
+def test_a_call_beside_one_that_fails(durable: Durable) -> None:
+    """Where a call ends the run, those beside it end first: nothing goes on in a run that has failed."""
+    ended: list[str] = []
+
+    async def go() -> list[str]:
+        has_begun = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            has_begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append("wait")
+            return "waited"
+
+        @tool
+        async def explode() -> str:
+            """Explode."""
+            await has_begun.wait()
+            raise FatalError("Broken for good.")
+
+        runner = Runner([wait, explode], model=ScriptedModel([[call("wait"), call("explode")]]))
+        async with await durable.worker(runner):
+            with pytest.raises(FatalError):
+                await (await durable.runs(runner)).run("Go.")
+            return [*ended]
+
+    assert ["wait"] == asyncio.run(go())
 
 
 def test_sessions(durable: Durable, tmp_path: Path) -> None:

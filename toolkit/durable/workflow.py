@@ -329,7 +329,7 @@ class RunWorkflow:
                 refused = {call.id: message_to_dict(refuse_call(call, reason)) for call in batch}
                 self._results |= {call_id: wire.CallOutcome(message=message) for call_id, message in refused.items()}
             else:
-                await asyncio.gather(*[asyncio.create_task(run(call)) for call in batch])
+                await _gather([asyncio.create_task(run(call)) for call in batch])
         self._add_results(step, conversation, waiting)
 
     def _add_results(self, step: RunCalls, conversation: Conversation, waiting: dict[str, PendingApproval]) -> None:
@@ -511,6 +511,17 @@ class RunWorkflow:
         workflow.continue_as_new(
             replace(
                 self._given,
+async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for all tasks; where one fails, the others are cancelled, and end first."""
+    try:
+        await asyncio.gather(*tasks)
+    except (Exception, asyncio.CancelledError):  # not the end of a workflow that leaves the cache
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
                 question=wire.Question(prompt="", session=self._given.question.session),
                 plan=plan,
                 state=conversation.state.to_json(),
