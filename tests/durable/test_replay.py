@@ -269,6 +269,23 @@ def test_long_runs(short_server: DevServer) -> None:
     assert turns + 2 == result.usage.requests
 
 
+def test_long_conversations(short_server: DevServer) -> None:
+    """So does a run without calls, whose user says more and more."""
+    runner = Runner(model=ScriptedModel(lambda request: f"{len(request.messages)}"), max_turns=50)
+
+    async def go() -> tuple[str, bool]:
+        own = Durable(short_server.address)
+        run = await (await own.runs(runner)).start("Go.")
+        for _ in range(12):
+            await run.follow_up("And?")
+        async with await own.worker(runner):
+            output = (await run.result()).output
+            started = (await fetch(own, run.id)).events[0].workflow_execution_started_event_attributes
+            return output, bool(started.continued_execution_run_id)
+
+    assert ("25", True) == asyncio.run(go())
+
+
 class Reversing(PayloadCodec):
     """A codec in place of encryption."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -585,27 +584,43 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
 
 
 def test_too_large(durable: Durable) -> None:
-    """A result that the server could not keep is an error for the model; a conversation that is too long a failure."""
-    from toolkit import Image
+    """A result that the server could not keep is an error for the model; what else is too large ends the run."""
 
     @tool
-    def paint() -> Image:
-        """Paint."""
-        return Image(b"\x00" * 20_000)
-
-    @tool
-    def talk() -> str:
+    def talk(text: str) -> str:
         """Talk."""
-        return "x" * 6_000
+        return text * 600
 
-    def run(*names: str) -> Any:
-        runner = Runner([paint, talk], model=ScriptedModel([*[[call(name)] for name in names], "Done."]))
+    def run(*script: Any) -> Any:
+        runner = Runner([talk], model=ScriptedModel(script))
         return asyncio.run(Durable(durable.address).run(runner, max_bytes=10_000))
 
-    assert 20_000 < len(base64.b64encode(b"\x00" * 20_000))
-    assert "its result is too large" in (run("paint").calls[0].result.text or "")
-    with pytest.raises(RunError, match=r"The conversation has .* bytes.*max_bytes="):
-        run("talk", "talk")
+    assert "Done." == run(call("talk", text="0123456789"), "Done.").output
+    for text in ("0123456789abcdefg", "é漢é"):  # the second one is sent as many more bytes than it has
+        assert "its result is too large" in (run(call("talk", text=text), "Done.").calls[0].result.text or "")
+    for script in ([call("talk", text="0123456789")] * 2, ["y" * 9_600], ['"' * 3_000]):
+        with pytest.raises(RunError, match=r"The conversation has .* bytes.*max_bytes="):
+            run(*script, "Done.")
+    with pytest.raises(RunError, match=r"The model's response has .* bytes, and 10,000 are allowed"):
+        run("y" * 10_000)  # and the model is not asked again: its script would be at its end
+
+
+def test_time_of_a_call(durable: Durable) -> None:
+    """A call has no more time than the run has left."""
+    left: list[float] = []
+
+    @tool
+    async def wait(context: ToolContext) -> str:
+        """Wait."""
+        left.append(context.cancellation.remaining or 0.0)
+        await asyncio.sleep(0.5)
+        return "waited"
+
+    script: list[Any] = [call("wait"), call("wait"), "Done."]
+    runner = Runner([wait], model=ScriptedModel(script), limits=Limits(max_seconds=50))
+
+    assert "Done." == asyncio.run(durable.run(runner)).output
+    assert 49 < left[0] <= 50 and left[1] <= left[0] - 0.5
 
 
 def test_results_of_an_error_keep_their_place(durable: Durable) -> None:

@@ -308,6 +308,7 @@ class RunRequest:
         streams: Whether its events are consumed.
         in_background: Whether it may abandon a model or a call that it waits for.
         limit_rate: Makes the model of the run keep a rate; the model as it is by default.
+        spent: Seconds of the run's time that earlier steps have taken.
     """
 
     prompt: Prompt
@@ -322,3 +323,4 @@ class RunRequest:
     streams: bool = False
     in_background: bool = False
     limit_rate: Callable[[Model], Model] | None = None
+    spent: float = 0.0

@@ -256,7 +256,7 @@ class _RunBuilder:
     """
 
     def __init__(self, factory: RunFactory, request: RunRequest) -> None:
-        self._factory, self._request, self._start = factory, request, time.monotonic()
+        self._factory, self._request, self._start = factory, request, time.monotonic() - request.spent
         self._parent = parent = find_parent()
         self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
         self._above = parent.conversation if parent else None
@@ -305,6 +305,7 @@ class _RunBuilder:
         self, conversation: Conversation, dispatcher: Dispatcher, cancellation: Cancellation
     ) -> ToolCaller:
         factory, request, parent, observers = self._factory, self._request, self._parent, self._factory.hooks.observers
+        seconds = factory.limits.max_seconds
         return ToolCaller(
             conversation=conversation,
             dispatcher=dispatcher,
@@ -315,7 +316,7 @@ class _RunBuilder:
             max_parallel=factory.options.get("max_parallel", MAX_PARALLEL),
             request=request,
             shared=self._restore_shared(conversation),
-            deadline=Cancellation(factory.limits.max_seconds, parent=cancellation),
+            deadline=Cancellation(None if seconds is None else seconds - request.spent, parent=cancellation),
             model_choice=factory.model_choice,
             raise_errors=factory.options.get("raise_errors", False),
             depth=parent.depth + 1 if parent else 1,

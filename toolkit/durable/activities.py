@@ -68,7 +68,7 @@ class Activities:
         checks: Whether the fingerprints of client, run and worker have to be equal.
         streams: Whether clients see the text of a response while it arrives.
         sessions: Opens the session of a name; None where runs have none.
-        known: The last fingerprint, with the tools that it is of, and as JSON.
+        known: The last fingerprint, with the tools that it is of.
     """
 
     runner: Runner
@@ -80,7 +80,7 @@ class Activities:
     checks: bool
     streams: bool
     sessions: Callable[[str], Session] | None
-    known: list[tuple[tuple[AnyTool, ...], Fingerprint, str]] = field(default_factory=list)
+    known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
 
     @activity.defn(name=wire.OPEN)
     async def open(self, step: wire.OpenStep) -> wire.Opened:
@@ -91,7 +91,7 @@ class Activities:
     async def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
         with _translated(), self._inside(step.path) as (factory, output_type):
-            own, _ = self._fingerprint()
+            own = self._fingerprint()
             if question.fingerprint and self.checks:
                 own.check(Fingerprint.from_json(question.fingerprint))
             earlier = [message_from_dict(each) for each in question.messages]
@@ -114,15 +114,19 @@ class Activities:
 
     async def _call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
         with _translated(), self._inside(step.path) as (factory, output_type):
-            self._check(step.fingerprint)
+            self._check(step.digest)
             state = RunState.from_json(step.state)
-            run = self._create_run(factory, state, output_type=output_type, streams=self.streams)
+            run = self._create_run(factory, state, output_type=output_type, streams=self.streams, spent=step.spent)
             usual = run.caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
         offered = run.caller.dispatcher.available
+        message = None if response is None else message_to_dict(response)
+        if (size := wire.measure(message)) > self.max_bytes:
+            text = f"The model's response has {size:,} bytes, and {self.max_bytes:,} are allowed."
+            raise ApplicationError(text, type="RunError", non_retryable=True)
         return wire.ModelOutcome(
-            response=None if response is None else message_to_dict(response),
+            response=message,
             usage=subtract(run.conversation.state.usage, state.usage),
             available=None if offered is None or offered is usual else sorted(offered),
             halt=halt,
@@ -143,11 +147,11 @@ class Activities:
         if step.answer:
             delegate.set(partial(get_answer, wire.ChildAnswer(**step.answer)))
         with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
-            self._check(step.fingerprint)
+            self._check(step.digest)
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
-            run = self._create_run(factory, state, decisions=decisions)
+            run = self._create_run(factory, state, decisions=decisions, spent=step.spent)
             has_ledger = factory.options.get("ledger") is not None
             run.caller.dispatcher = make_dispatcher(run.caller, call, step, hold, has_ledger=has_ledger)
             observers = run.caller.observers
@@ -165,7 +169,7 @@ class Activities:
                 pending=asdict(hold.request.to_pending()), has_passed=True, task=hold.task, usage=usage
             )
         outcome = make_outcome(run, state, events)
-        if outcome.message and (size := len(str(outcome.message).encode())) > self.max_bytes:
+        if (size := wire.measure(outcome.message)) > self.max_bytes:
             text = TOO_LARGE.format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
             return wire.CallOutcome(message=message_to_dict(message), usage=outcome.usage)
@@ -249,6 +253,7 @@ class Activities:
         order = options.get("order", "parallel")
         return wire.Plan(
             fingerprint=own.to_json() if self.checks else "",
+            digest=own.digest if self.checks else "",
             model=factory.model_choice.given_name or "",
             limits=asdict(factory.limits),
             order=order.size if isinstance(order, Batched) else order,
@@ -281,20 +286,18 @@ class Activities:
             task_queue=self.tool_queues.get(made.name, ""),
         )
 
-    def _check(self, fingerprint: str) -> None:
+    def _check(self, digest: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
-        if fingerprint and self.checks:
-            own, text = self._fingerprint()
-            if text != fingerprint:
-                own.check(Fingerprint.from_json(fingerprint))
+        if digest and self.checks and digest != (own := self._fingerprint()).digest:
+            text = "The run has other tools or settings, and waits for another worker."
+            raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True)
 
-    def _fingerprint(self) -> tuple[Fingerprint, str]:
-        """Return the runner's fingerprint, also as JSON; it is made again where tools have changed."""
+    def _fingerprint(self) -> Fingerprint:
+        """Return the runner's fingerprint; it is made again where tools have changed."""
         tools = tuple(walk_tools(self.runner.toolbox.snapshot().values()))
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
-            made = self.runner.fingerprint()
-            self.known[:] = [(tools, made, made.to_json())]
-        return self.known[0][1:]
+            self.known[:] = [(tools, self.runner.fingerprint())]
+        return self.known[0][1]
 
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
         """Do one step of a run; if the server cancels it, it ends with what it has.

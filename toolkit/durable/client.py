@@ -210,12 +210,13 @@ class DurableRun:
         except WorkflowFailureError as failure:
             raise _make_error(failure.cause) from failure
         state = RunState.from_json(outcome.state)
+        end = wire.read_end(state)
         return RunResult(
-            output=outcome.output,
+            output=end.output,
             messages=state.messages,
             calls=tuple(restore_calls(state).values()),
             usage=state.usage,
-            finish_reason=outcome.finish_reason,
+            finish_reason=end.reason,
             model=outcome.model,
             state=state,
             unread=tuple(UserMessage(text) for text in outcome.unread),
@@ -359,7 +360,8 @@ class DurableRun:
 
     async def _wait(self) -> wire.RunOutcome:
         with _translated(self.id):
-            return await self._handle.result()
+            outcome: wire.RunOutcome = await self._handle.result()
+        return outcome
 
     async def _read(self, offset: int) -> list[Message]:
         return [message_from_dict(data) for data in await _insist(partial(self._query, wire.MESSAGES, offset))]

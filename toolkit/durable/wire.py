@@ -5,11 +5,14 @@ The steps that a run has many of, and their outcomes, are sent as the dicts of t
 resolves the annotations for each payload, and looks at each value in it. So these are no texts here.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from toolkit._messages import ToolCall
+from toolkit._runner.conversation import Conversation, Finished
+from toolkit._runner.state import RunState
 from toolkit.events import FinishReason, PendingApproval
 
 # Names by which the server knows them. A change would leave running runs without a worker.
@@ -80,7 +83,8 @@ class Plan:
     """All that the workflow knows of the worker's runner; it is recorded, so that a replay finds the same.
 
     Attributes:
-        fingerprint: That of the worker's runner, which every later activity checks; empty where it is not checked.
+        fingerprint: That of the worker's runner; empty where it is not checked.
+        digest: That of the fingerprint, which every later activity checks.
         model: The model's name.
         limits: The limits of a run, by name.
         order: "parallel", "sequential" or the size of a batch.
@@ -104,6 +108,7 @@ class Plan:
     attempts: int
     max_bytes: int
     tools: Mapping[str, ToolPlan]
+    digest: str = ""
     is_typed: bool = False
     undoes: bool = False
 
@@ -151,11 +156,19 @@ class RememberStep:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStep:
-    """One call of the model: the fingerprint of the plan, the state, and the names of the tools to the sub-agent."""
+    """One call of the model.
 
-    fingerprint: str
+    Attributes:
+        digest: Of the plan's fingerprint.
+        state: The conversation.
+        path: Names of the tools that lead to the sub-agent that asks; empty for the run itself.
+        spent: Seconds that the run has taken.
+    """
+
+    digest: str
     state: str
     path: Sequence[str] = ()
+    spent: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +205,7 @@ class CallStep:
     """One call of a tool, or its gates.
 
     Attributes:
+        digest: Of the plan's fingerprint.
         state: A state that has this call alone, open or with the approval that it waits for.
         path: Names of the tools that lead to the sub-agent whose call it is; empty for the run's own.
         foreign: Names of the tools with `trust="foreign"` that the run has called, or one above it.
@@ -200,9 +214,10 @@ class CallStep:
         passed: Digest of the call, where its gates have passed it.
         answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to, as a `ChildAnswer`.
         runs_above: Ids of the runs above, from the outermost; one for each name of `path`.
+        spent: Seconds that the run has taken.
     """
 
-    fingerprint: str
+    digest: str
     state: str
     path: Sequence[str] = ()
     foreign: Sequence[str] = ()
@@ -211,6 +226,7 @@ class CallStep:
     passed: str = ""
     answer: Mapping[str, Any] | None = None
     runs_above: Sequence[str] = ()
+    spent: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,12 +303,20 @@ class RunOutcome:
     """
 
     state: str
-    output: str
-    finish_reason: FinishReason
     model: str
     unread: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
     undos: Sequence[Mapping[str, Any]] = ()
+
+
+def read_end(state: RunState) -> Finished:
+    """Return the answer of a run that has ended, and why it has."""
+    return cast("Finished", Conversation.restore(state).next())
+
+
+def measure(data: Any) -> int:
+    """Return the bytes of plain data as the server gets it: in ASCII, and a text with its quotes escaped."""
+    return len(json.dumps(data))
 
 
 def load_pending(data: Mapping[str, Any]) -> PendingApproval:

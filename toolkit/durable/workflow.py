@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
@@ -52,8 +52,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
     from toolkit._runner.state import RunState
-    from toolkit.errors import TimedOut, ToolkitError
-    from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
+    from toolkit._tools.definitions import Fingerprint
+    from toolkit.errors import DefinitionError, TimedOut, ToolkitError
+    from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
 
 # Seconds between two looks for a worker with the tools of the run.
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
@@ -108,37 +109,35 @@ class RunWorkflow:
         plan, conversation = await self._open(given)
         self._conversation = conversation
         try:
-            output, reason = await self._run_to_end(plan, conversation)
+            await self._run_to_end(plan, conversation)
+            state = _dump_state(conversation.state, plan)
         except (ToolkitError, FailureError) as error:
             if plan.undoes:
                 with suppress(ActivityError):
                     await self._undo(plan)
             raise _fail(error, conversation.state) from error
-        undos = await self._undo(plan) if plan.undoes and reason in UNDONE_REASONS else ()
+        is_undone = plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
+        undos = await self._undo(plan) if is_undone else ()
         if given.question.session and not undos:
             await self._remember(plan, conversation)
         return wire.RunOutcome(
-            state=conversation.state.to_json(),
-            output=output,
-            finish_reason=reason,
+            state=state,
             model=plan.model,
             unread=[message.text for message in self._queue.close()],
             decided=[*self._decided.values()],
             undos=undos,
         )
 
-    async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, FinishReason]:
+    async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> None:
         """Run until there is an answer, a hook gives one, or the run is cancelled."""
         try:
-            return await self._drive(plan, conversation)
+            await self._drive(plan, conversation)
         except asyncio.CancelledError:
             self._record_results(conversation)
             conversation.end("cancelled")
-            return conversation.text, "cancelled"
         except _Halted as halted:
             self._record_results(conversation)
             conversation.end("halted", output=str(halted))
-            return str(halted), "halted"
 
     async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
         given = self._given
@@ -233,8 +232,8 @@ class RunWorkflow:
                 add(text)
         return plan, Conversation.restore(RunState.from_json(state), _load_limits(plan.limits))
 
-    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> tuple[str, FinishReason]:
-        """Do what the conversation says until it has ended; returns the answer and the reason of the end."""
+    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
+        """Do what the conversation says until it has ended."""
         queue = self._queue
         while True:
             if queue.has_steering:
@@ -244,7 +243,6 @@ class RunWorkflow:
                     await self._call_model(plan, conversation)
                 case RunCalls() as turn:
                     await self._run_calls(turn, plan, conversation)
-                    self._go_on_anew_if_long(plan, conversation)
                 case Paused():
                     await self._wait_for_decision(conversation)
                 case Finished() as end:
@@ -252,7 +250,7 @@ class RunWorkflow:
                     if fault:
                         conversation.reject_answer(*fault)
                     elif not conversation.read_messages(queue):
-                        return end.output, end.reason
+                        return
 
     async def _check_answer(self, end: Finished, plan: wire.Plan) -> Sequence[str]:
         """Return why an answer is not of its type, and what the model is to do; nothing if it is."""
@@ -271,17 +269,11 @@ class RunWorkflow:
         return self._given.spent + workflow.time() - self._start - self._waited
 
     async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
-        state = conversation.state.to_json()
-        if (size := len(state.encode())) > plan.max_bytes:
-            raise ApplicationError(
-                f"The conversation has {size:,} bytes, and a step may have {plan.max_bytes:,}: shorten it with a hook "
-                "such as toolkit.middleware.Compaction, or give client and worker an external storage and a larger "
-                "max_bytes=.",
-                type="RunError",
-                non_retryable=True,
-            )
+        state = _dump_state(conversation.state, plan)
+        if workflow.info().is_continue_as_new_suggested():
+            self._go_on_anew(plan, state)
+        step = wire.ModelStep(digest=plan.digest, state=state, path=self._given.path, spent=self._seconds)
         try:
-            step = wire.ModelStep(fingerprint=plan.fingerprint, state=state, path=self._given.path)
             asked = asyncio.create_task(self._execute(wire.MODEL, vars(step), plan))
             (done,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
         except ActivityError as error:
@@ -361,13 +353,14 @@ class RunWorkflow:
         state: RunState,
     ) -> wire.CallOutcome:
         step = wire.CallStep(
-            fingerprint=plan.fingerprint,
-            state=_make_call_state(state, call, decided),
+            digest=plan.digest,
+            state=_make_call_state(state, call, decided, plan),
             path=self._given.path,
             foreign=foreign,
             available=self._available,
             decision=self._decided[call.id].decision if decided else None,
             runs_above=self._given.runs_above,
+            spent=self._seconds,
         )
         tool = plan.tools.get(call.name, _NO_PLAN)
         try:
@@ -379,7 +372,9 @@ class RunWorkflow:
                 return outcome
             self._add_usage(outcome.usage)
             passed = wire.load_pending(outcome.pending or {})
-            step = replace(step, state=_make_call_state(state, passed.call, None), decision=None, passed=passed.digest)
+            step = replace(
+                step, state=_make_call_state(state, passed.call, None, plan), decision=None, passed=passed.digest
+            )
             if outcome.task is None:
                 return await self._execute_call(wire.CALL, step, plan, tool)
             end = await self._run_child(call, outcome.task, foreign, plan)
@@ -403,15 +398,6 @@ class RunWorkflow:
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
         """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
-        run_id = sha256(f"{self._given.run_id} {call.id}".encode()).hexdigest()[:32]
-        given = wire.RunInput(
-            question=wire.Question(prompt=task, fingerprint=plan.fingerprint),
-            run_id=run_id,
-            plan=plan,
-            path=[*self._given.path, call.name],
-            foreign=foreign,
-            runs_above=[*self._given.runs_above, self._given.run_id],
-        )
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
         seconds, why = self._limit_child(call, plan), CANCELLED_TEXT
@@ -425,7 +411,7 @@ class RunWorkflow:
         try:
             child = await workflow.start_child_workflow(
                 wire.WORKFLOW,
-                given,
+                self._make_child_input(call, task, foreign, plan),
                 id=child_id,
                 result_type=wire.RunOutcome,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -442,12 +428,17 @@ class RunWorkflow:
             if timer is not None:
                 timer.cancel()
         self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # which may come again
-        state = RunState.from_json(outcome.state)
-        names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
-        answer = wire.ChildAnswer(output=outcome.output, finish_reason=outcome.finish_reason)
-        is_cancelled = outcome.finish_reason == "cancelled"
-        usage = vars(state.usage)
-        return _ChildEnd(None if is_cancelled else answer, why, usage, state.calls_by_tool, sorted(names))
+        return _read_child(outcome, why)
+
+    def _make_child_input(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> wire.RunInput:
+        return wire.RunInput(
+            question=wire.Question(prompt=task, fingerprint=plan.fingerprint),
+            run_id=sha256(f"{self._given.run_id} {call.id}".encode()).hexdigest()[:32],
+            plan=plan,
+            path=[*self._given.path, call.name],
+            foreign=foreign,
+            runs_above=[*self._given.runs_above, self._given.run_id],
+        )
 
     def _limit_child(self, call: ToolCall, plan: wire.Plan) -> float | None:
         """Return the seconds for a sub-agent: its call's timeout, or those that this run has left if they are fewer."""
@@ -479,7 +470,7 @@ class RunWorkflow:
             except ActivityError as error:
                 if not isinstance(error.cause, ApplicationError) or error.cause.type != wire.MISMATCH:
                     raise
-                self._note = f"No worker takes the next step: {error.cause.message}"
+                self._note = f"No worker takes the next step: {_explain_mismatch(error.cause, plan)}"
             else:
                 self._note = ""
                 return done
@@ -503,14 +494,23 @@ class RunWorkflow:
         messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])
 
-    def _go_on_anew_if_long(self, plan: wire.Plan, conversation: Conversation) -> None:
-        """Go on under a new history where the old one has become long; only between two turns."""
-        if conversation.state.phase != "asking" or not workflow.info().is_continue_as_new_suggested():
-            return
+    def _go_on_anew(self, plan: wire.Plan, state: str) -> NoReturn:
+        """Go on under a new history, as the old one has become long."""
         steering, follow_ups = _drain(self._queue)
         workflow.continue_as_new(
             replace(
                 self._given,
+                question=wire.Question(prompt="", session=self._given.question.session),
+                plan=plan,
+                state=state,
+                spent=self._seconds,
+                steering=steering,
+                follow_ups=follow_ups,
+                decided=[*self._decided.values()],
+            )
+        )
+
+
 async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Wait for all tasks; where one fails, the others are cancelled, and end first."""
     try:
@@ -522,17 +522,6 @@ async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
         raise
 
 
-                question=wire.Question(prompt="", session=self._given.question.session),
-                plan=plan,
-                state=conversation.state.to_json(),
-                spent=self._seconds,
-                steering=steering,
-                follow_ups=follow_ups,
-                decided=[*self._decided.values()],
-            )
-        )
-
-
 def _fail(error: ToolkitError | FailureError, state: RunState) -> ApplicationError:
     """Make the failure of a run; the run above it reads what it has used."""
     kind, text = type(error).__name__, str(error)
@@ -540,6 +529,15 @@ def _fail(error: ToolkitError | FailureError, state: RunState) -> ApplicationErr
         kind, text = error.type or "RunError", error.message
     used = {"usage": vars(state.usage), "calls_by_tool": dict(state.calls_by_tool)}
     return ApplicationError(text, used, type=kind, non_retryable=True)
+
+
+def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
+    """Explain why a worker does not take a step; its fingerprint is in the failure, but for that of a first step."""
+    try:
+        own, run = map(Fingerprint.from_json, (cause.details[0], plan.fingerprint))
+    except (IndexError, DefinitionError):
+        return cause.message
+    return "; ".join(own.find_differences(run))
 
 
 def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
@@ -551,6 +549,15 @@ def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
     return _ChildEnd(wire.ChildAnswer(error=cause.message), **(cause.details[0] if cause.details else {}))
 
 
+def _read_child(outcome: wire.RunOutcome, why: str) -> _ChildEnd:
+    """Read the end of a sub-agent's run, and the reason for its result where it was cancelled."""
+    state = RunState.from_json(outcome.state)
+    end = wire.read_end(state)
+    answer = wire.ChildAnswer(output=end.output, finish_reason=end.reason) if end.reason != "cancelled" else None
+    names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
+    return _ChildEnd(answer, why, vars(state.usage), state.calls_by_tool, sorted(names))
+
+
 def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     """Return the unread texts of a queue: steering, follow-ups."""
     steering: list[str] = []
@@ -559,15 +566,29 @@ def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     return steering, [message.text for message in queue.close()]
 
 
-def _make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None) -> str:
+def _make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None, plan: wire.Plan) -> str:
     """Make a state that has one call alone, open or with the approval that is given."""
-    return state.replace(
+    own = state.replace(
         messages=(UserMessage(""), ModelResponse(calls=(call,))),
         phase="paused" if waiting else "calling",
         call_count=1,
         results=(),
         pending=(waiting,) if waiting else (),
-    ).to_json()
+    )
+    return _dump_state(own, plan)
+
+
+def _dump_state(state: RunState, plan: wire.Plan) -> str:
+    """Write a state as JSON, or end the run where that is longer than the server takes."""
+    text = state.to_json()
+    if (size := wire.measure(text)) > plan.max_bytes:
+        raise ApplicationError(
+            f"The conversation has {size:,} bytes, and a step may have {plan.max_bytes:,}: shorten it with a hook such "
+            "as toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=.",
+            type="RunError",
+            non_retryable=True,
+        )
+    return text
 
 
 def _load_limits(limits: Any) -> Limits:
