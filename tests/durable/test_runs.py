@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,15 +18,18 @@ from tests.durable.support import Durable, until
 from toolkit import (
     Decision,
     FatalError,
+    LedgerEntry,
     LimitError,
     Limits,
     ModelError,
     RunError,
     Runner,
     SQLiteLedger,
+    Tool,
     Toolbox,
     ToolContext,
     ToolError,
+    schema,
     tool,
 )
 from toolkit.approvers import defer
@@ -192,6 +196,26 @@ def test_telemetry(durable: Durable) -> None:
         ("chat scripted", "RunActivity:toolkit.model"),
     ] == [(span.name, names[span.parent.span_id]) for span in own if span.parent]
     assert 1 == len({span.context.trace_id for span in spans if span.context})
+
+
+def test_a_ledger_holds_up_no_other_run(durable: Durable, tmp_path: Path) -> None:
+    """A ledger, which may be far away, is read and written on threads: the worker's own has all other runs."""
+    threads = set[int]()
+
+    class Ledger(SQLiteLedger):
+        def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+            threads.add(threading.get_ident())
+            return super().read(run_id, call_id)
+
+        def write(self, entry: LedgerEntry) -> bool:
+            threads.add(threading.get_ident())
+            return super().write(entry)
+
+    model = ScriptedModel([[call("write", n=1)], "Done."])
+    runner = Runner([write], model=model, approve=lambda _: True, ledger=Ledger(tmp_path / "calls.db"))
+
+    assert "Done." == asyncio.run(durable.run(runner)).output
+    assert threads and threading.get_ident() not in threads
 
 
 def test_tool_queues(durable: Durable) -> None:
@@ -556,9 +580,14 @@ def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable) -> None:
 
 def test_what_a_worker_refuses(durable: Durable) -> None:
     """What cannot travel is refused when the worker is made."""
+    kept = Tool.from_schema("keep", schema.object("Keep.", _outputPath=schema.string()))
     wrong: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (lambda: Runner(Toolbox([add], references=True)), DefinitionError, "references"),
+        (lambda: Runner([Runner(Toolbox([add], references=True), name="x")]), DefinitionError, "references"),
+        (lambda: Runner([kept]), DefinitionError, "_outputPath"),
         (lambda: Toolbox([add]), TypeError, "takes a Runner"),
+        (lambda: Runner([add], checkpoint=lambda state: None), DefinitionError, "the server has the durable ones"),
+        (lambda: Runner([add], refresh="iteration"), DefinitionError, "refresh='iteration'"),
         (lambda: Runner([add], max_runs=2), DefinitionError, "max_concurrent_activities="),
         (lambda: Runner([add], undo_on_failure=True), DefinitionError, "which the workers of a durable run have to"),
         (lambda: Runner([Runner(name="x", undo_on_failure=True)]), DefinitionError, "undo_on_failure="),

@@ -12,6 +12,7 @@ from temporalio.worker import Worker as TemporalWorker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from typing_extensions import Self
 
+from toolkit._execution.references import may_refer
 from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
@@ -65,8 +66,9 @@ class Worker:
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
 
     Raises:
-        DefinitionError: The toolbox has `references`, whose values do not travel, or a sub-agent with `handoff`; or the
-            runner has `max_runs`, or `undo_on_failure` without a ledger.
+        DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
+            to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, or
+            `undo_on_failure` without a ledger.
         TypeError: `runner` is not a Runner.
         ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
     """
@@ -128,23 +130,56 @@ class Worker:
         await self._worker.__aexit__(*error)
 
 
-def _check_ledger(factory: AgentRunner) -> None:
-    """Refuse runs that are undone where they fail, by a ledger in the memory of one worker.
+# What needs the memory of one process, where a durable run may be executed by many: a text for each.
+REFERENCES = (
+    "Calls that refer to the results of others, by references=True or _outputPath, need the memory of one process, and "
+    "the calls of a durable run may be executed by many: leave that out."
+)
+MAX_RUNS = "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
+CHECKPOINT = (
+    "checkpoint= saves the runs of one process, and the server has the durable ones: leave it out. To record their "
+    "calls write Runner(..., ledger=...)."
+)
+REFRESH = (
+    "refresh='iteration' takes over the changes of a toolbox, and a durable run goes on only with the tools that it "
+    "began with: leave it out."
+)
+UNDO = (
+    "undo_on_failure= undoes a run by its ledger, which the workers of a durable run have to share: write "
+    "Runner(..., ledger=...) with a SQLiteLedger or a PostgresLedger."
+)
+HANDOFF = (
+    "as_tool(..., handoff=True) takes a conversation over, of which the activity of a durable call knows nothing: "
+    "leave handoff=True out."
+)
+
+
+def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
+    """Check that the workers of a run share all that it needs, and that those of its sub-agents do.
+
+    Args:
+        factory: Has the options and the tools.
+        has_ledger: Whether a run above has a ledger.
 
     Raises:
-        DefinitionError: The runner is one of these, or that of a sub-agent is.
+        DefinitionError: They do not.
     """
-    options = factory.options
-    if options.get("ledger") is not None:
-        return
-    if options.get("undo_on_failure"):
-        raise DefinitionError(
-            "undo_on_failure= undoes a run by its ledger, which the workers of a durable run have to share: write "
-            "Runner(..., ledger=...) with a SQLiteLedger or a PostgresLedger."
-        )
-    for agent in map(find_instance, factory.toolbox):
-        if isinstance(agent, SubAgent):
-            _check_ledger(agent.runner)
+    options, tools = factory.options, [*factory.toolbox]
+    agents = [agent for agent in map(find_instance, tools) if isinstance(agent, SubAgent)]
+    has_ledger = has_ledger or options.get("ledger") is not None
+    faults = {
+        REFERENCES: any(map(may_refer, tools)),
+        MAX_RUNS: options.get("max_runs") is not None,
+        CHECKPOINT: options.get("checkpoint") is not None,
+        REFRESH: options.get("refresh") == "iteration",
+        UNDO: bool(options.get("undo_on_failure")) and not has_ledger,
+        HANDOFF: any(agent.handoff for agent in agents),
+    }
+    for text, is_there in faults.items():
+        if is_there:
+            raise DefinitionError(text)
+    for agent in agents:
+        _check_runner(agent.runner, has_ledger=has_ledger)
 
 
 def _check_arguments(
@@ -152,21 +187,7 @@ def _check_arguments(
 ) -> None:
     if not isinstance(runner, Runner):
         raise TypeError(f"A worker takes a Runner, not {runner!r:.100}.")
-    if runner.toolbox.references:
-        raise DefinitionError(
-            "Toolbox(references=True) keeps the results of calls in the memory of one process, and the calls of a "
-            "durable run may be executed by many: leave it out."
-        )
-    if handed := [each.name for each in runner.toolbox if getattr(find_instance(each), "handoff", False)]:
-        raise DefinitionError(
-            f"as_tool({handed[0]!r}, handoff=True) takes a conversation over, of which the activity of a durable call "
-            f"knows nothing: leave handoff=True out."
-        )
-    if runner._factory.options.get("max_runs") is not None:
-        raise DefinitionError(
-            "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
-        )
-    _check_ledger(runner._factory)
+    _check_runner(runner._factory)
     if not is_number(heartbeat) or heartbeat < 1:
         raise ValueError(f"heartbeat={heartbeat!r} must be a number of seconds, at least 1.")
     if not is_whole(attempts, 1) or not is_whole(max_bytes, 1000):
