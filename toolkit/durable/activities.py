@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -44,6 +44,8 @@ from toolkit.errors import DefinitionError, FingerprintError, Halt, ModelError, 
 from toolkit.events import Event, TextDelta, TurnFinished
 
 logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
 
 # HTTP statuses of a model's server after which the same request may succeed.
 TRANSIENT = frozenset({408, 409, 425, 429})
@@ -86,9 +88,9 @@ class Activities:
     async def open(self, step: wire.OpenStep) -> wire.Opened:
         """Compare the client's fingerprint with that of the runner, and make the first state."""
         async with self._beating():  # a source may take its time to list its tools
-            return await AsyncBackend().call(partial(self._open, step), is_async=False)
+            return await _run_in_thread(partial(self._open, step))
 
-    async def _open(self, step: wire.OpenStep) -> wire.Opened:
+    def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
         with _translated(), self._inside(step.path) as (factory, output_type):
             own = self._fingerprint()
@@ -116,7 +118,8 @@ class Activities:
         with _translated(), self._inside(step.path) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
-            run = self._create_run(factory, state, output_type=output_type, streams=self.streams, spent=step.spent)
+            options = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
+            run = await self._restore_run(factory, state, options)
             usual = run.caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
@@ -151,7 +154,7 @@ class Activities:
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
-            run = self._create_run(factory, state, decisions=decisions, spent=step.spent)
+            run = await self._restore_run(factory, state, {"decisions": decisions, "spent": step.spent})
             has_ledger = factory.options.get("ledger") is not None
             run.caller.dispatcher = make_dispatcher(run.caller, call, step, hold, has_ledger=has_ledger)
             observers = run.caller.observers
@@ -209,13 +212,13 @@ class Activities:
         """Add the messages of a run to its session; not those that another attempt has added."""
         messages = tuple(map(message_from_dict, step.messages))
 
-        async def add() -> None:
+        def add() -> None:
             session = self._open_session(step.session)
             if activity.info().attempt == 1 or session.messages[step.after :] != messages:
                 session.extend(messages, after=step.after)
 
         with _translated():
-            await AsyncBackend().call(add, is_async=False)
+            await _run_in_thread(add)
 
     @property
     def all(self) -> Sequence[Any]:
@@ -227,6 +230,11 @@ class Activities:
         if self.sessions is None:
             raise DefinitionError(f"The run has the session {name!r}, and its worker none: write Worker(sessions=...).")
         return self.sessions(name)
+
+    async def _restore_run(self, factory: RunFactory, state: RunState, options: Mapping[str, Any]) -> Run[Any]:
+        """Create the run of a state; on a thread where that reads a ledger."""
+        create = partial(self._create_run, factory, state, **options)
+        return create() if factory.options.get("ledger") is None else await _run_in_thread(create)
 
     def _create_run(self, factory: RunFactory, prompt: Prompt, output_type: Any = str, **options: Any) -> Run[Any]:
         return factory.create(RunRequest(prompt=prompt, output_type=output_type, deps=self.deps, **options))
@@ -382,6 +390,13 @@ class _Shown:
         """Return the number of messages before the response, and the text so far."""
         self.is_new = False
         return self._count, self._text
+
+
+async def _run_in_thread(work: Callable[[], T]) -> T:
+    async def job() -> T:
+        return work()
+
+    return await AsyncBackend().call(job, is_async=False)
 
 
 def _is_requested() -> bool:
