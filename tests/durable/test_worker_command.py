@@ -91,12 +91,13 @@ def test_mistakes(agent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_port_is_taken(tmp_path: Path) -> None:
-    """A server that cannot start says why that may be."""
+    """A server that cannot start says why; where another one listens, no client gets that one's runs."""
     port = free_port()
 
     async def go() -> None:
         async with DevServer(tmp_path / "one.db", port=port):
-            pass
+            with pytest.raises(RunError, match="take another port"):
+                await DevServer(tmp_path / "two.db", port=port).start()
         with pytest.raises(RunError, match="No server has started"):
             await DevServer(tmp_path, port=port).start()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,7 @@ class DevServer:
         program = find_program()
         if program is None:
             raise DefinitionError(NO_SERVER)
-        self.address = f"127.0.0.1:{port}"
+        self._port, self.address = port, f"127.0.0.1:{port}"
         self._command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
         self._command += ["--db-filename", str(Path(path).absolute()), "--log-level", "never", *options]
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,8 +59,10 @@ class DevServer:
         """Start the server, and return a client that is connected to it.
 
         Raises:
-            RunError: It ended at once, or does not answer.
+            RunError: Its port is taken, it ended at once, or it does not answer.
         """
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            raise RunError(f"Something else listens at {self.address}, perhaps another server: take another port.")
         # A session of its own: Ctrl-C ends the worker first.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it is started once, and the program is ours
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -73,7 +77,7 @@ class DevServer:
             else:
                 return client
         self.stop()
-        raise RunError(f"No server has started at {self.address}: is the port taken, or the file damaged?")
+        raise RunError(f"No server has started at {self.address}: its file may be damaged.")
 
     def stop(self) -> None:
         """Stop the server; its runs stay in the file."""
