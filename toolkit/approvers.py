@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from typing_extensions import override
@@ -290,13 +291,24 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
         check_type("tools", each, str, Tool)
     check_function("otherwise", otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
-    definitions = frozenset((digest_definition(each), each) for each in tools if isinstance(each, Tool))
+    given = tuple(each for each in tools if isinstance(each, Tool))
+    definitions = _Definitions(given, frozenset((digest_definition(each), each) for each in given))
+    return partial(_allow, names=patterns, definitions=definitions, otherwise=otherwise)
 
-    def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        is_same = bool(definitions) and (digest_definition(request.tool), request.tool) in definitions
-        return True if is_same or _is_named(request, patterns) else otherwise(request)
 
-    return allowed
+@dataclass(frozen=True)
+class _Definitions:
+    """Tools, with their definitions as they were; of these a fingerprint has nothing, as paths may be in them."""
+
+    tools: tuple[Tool[..., Any], ...]
+    digests: frozenset[tuple[str, Tool[..., Any]]] = field(repr=False)
+
+
+def _allow(
+    request: ApprovalRequest, *, names: Sequence[str], definitions: _Definitions, otherwise: Approver
+) -> Verdict | Awaitable[Verdict]:
+    is_same = bool(definitions.tools) and (digest_definition(request.tool), request.tool) in definitions.digests
+    return True if is_same or _is_named(request, names) else otherwise(request)
 
 
 @check_options
@@ -327,14 +339,21 @@ def ask_when(
     check_function("approver", approver)
     if when is not None:
         check_sync_function("when", when)
+    return partial(_ask_when, approver=approver, names=patterns, effects=asked_about, when=when)
 
-    def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        by_name = request.required or _is_named(request, patterns)
-        if by_name or request.tool.settings.effect in asked_about or (when is not None and when(request) is not False):
-            return approver(request)
-        return True
 
-    return asking
+def _ask_when(
+    request: ApprovalRequest,
+    *,
+    approver: Approver,
+    names: Sequence[str],
+    effects: frozenset[str | None],
+    when: Callable[[ApprovalRequest], object] | None,
+) -> Verdict | Awaitable[Verdict]:
+    by_name = request.required or _is_named(request, names)
+    if by_name or request.tool.settings.effect in effects or (when is not None and when(request) is not False):
+        return approver(request)
+    return True
 
 
 @check_options
@@ -353,10 +372,11 @@ def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "
     Raises:
         DefinitionError: There is no approver, or an effect that does not exist.
     """
-    asked_about = _check_effects(effects)
-    return ask_when(
-        approver, when=lambda request: bool(request.foreign) and request.tool.settings.effect in asked_about
-    )
+    return ask_when(approver, when=partial(_follows_foreign, effects=_check_effects(effects)))
+
+
+def _follows_foreign(request: ApprovalRequest, *, effects: frozenset[str | None]) -> bool:
+    return bool(request.foreign) and request.tool.settings.effect in effects
 
 
 def _is_named(request: ApprovalRequest, patterns: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolkit import Fingerprint, Limits, Runner, Tool, Toolbox, batched, tool
-from toolkit.approvers import approve_all, defer
+from toolkit.approvers import after_foreign, allow, approve_all, ask_when, defer
 from toolkit.errors import DefinitionError, FingerprintError
 from toolkit.middleware import repeat_guard
 from toolkit.testing import ScriptedModel
@@ -62,6 +62,30 @@ def test_changes_of_tools(change: str) -> None:
 
     assert expected == old.find_differences(new)
     assert (not expected) == (str(old) == str(new))
+
+
+POLICIES: list[Any] = [
+    defer,
+    ask_when(defer, names=["add"]),
+    ask_when(defer, names=["look"]),
+    ask_when(defer, effects=["write"]),
+    ask_when(approve_all, names=["add"]),
+    allow("add", otherwise=defer),
+    allow("look", otherwise=defer),
+    allow(tool(add), otherwise=defer),
+    allow(tool(look), otherwise=defer),
+    after_foreign(defer),
+    after_foreign(defer, effects=["destructive"]),
+]
+
+
+def test_policies() -> None:
+    """The approvers of this library count by what they are given: other names or effects are another policy."""
+    digests = [str(Runner([add, look], model="m", approve=policy).fingerprint()) for policy in POLICIES]
+
+    assert len({*digests}) == len(POLICIES)
+    again = Runner([look, add], model="m", approve=ask_when(defer, names=["add"])).fingerprint()
+    assert digests[1] == str(again)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

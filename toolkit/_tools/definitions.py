@@ -275,7 +275,8 @@ _PLACES = frozenset({"executor", "isolate"})
 class Fingerprint:
     """Digests of a toolbox or runner; `str` is the SHA-256 of all of them, the same in whatever order tools were added.
 
-    Functions count by their names: two gates of one name are the same. No value of a setting can be read from it.
+    Functions count by their names: two gates of one name are the same. `allow`, `ask_when` and `after_foreign` count by
+    what they are given, too. No value of a setting can be read from it.
 
     Attributes:
         tools: Digest of each tool's definition and settings, by name.
