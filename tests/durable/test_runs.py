@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -116,6 +117,40 @@ def test_failures(name: str, durable: Durable) -> None:
 
     with pytest.raises(kind, match=text):
         asyncio.run(durable.run(runner))
+
+
+def test_type_of_an_answer(durable: Durable) -> None:
+    """The model is shown the same schema as in one process; the client makes the value, also of a run that it finds."""
+
+    class Place(BaseModel):
+        """Where it is."""
+
+        town: str
+        country: str = "Norway"
+
+        @field_validator("town")
+        @classmethod
+        def check_town(cls, town: str) -> str:
+            if not town.istitle():
+                raise ValueError("towns begin with a capital")
+            return town
+
+    script = [ModelResponse(text='{"town": "Oslo"}'), ModelResponse(text='{"town": "oslo"}')]
+    expected, model = ScriptedModel(script), ScriptedModel(script)
+    Runner(model=expected).run("Go.", output_type=Place)
+
+    async def go() -> Any:
+        async with await durable.worker(runner := Runner(model=model)):
+            runs = await durable.runs(runner)
+            run = await runs.start("Go.", output_type=Place)
+            result, found = await run.result(), await (await runs.attach(run.id, output_type=Place)).result()
+            text = await (await runs.attach(run.id)).result()
+            with pytest.raises(RunError, match="no answer of its output_type.*towns begin with a capital"):
+                await runs.run("Go.", output_type=Place)
+            return result.output, found.output, text.output
+
+    assert (Place(town="Oslo"), Place(town="Oslo"), '{"town": "Oslo"}') == asyncio.run(go())
+    assert expected.requests[0].output == model.requests[0].output is not None
 
 
 def test_a_server_that_recovers(durable: Durable) -> None:

@@ -23,7 +23,14 @@ from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
 from toolkit._schema.json_schema import describe_object, inline_root
 from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
-from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from toolkit.events import (
+    REASONS_WITHOUT_ANSWER,
+    FinishReason,
+    OutputDelta,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+)
 
 T = TypeVar("T", default=str)
 
@@ -94,16 +101,40 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     Raises:
         DefinitionError: No JSON can be of this type.
     """
-    try:
-        schema, validate = _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
-    except Exception as error:
-        reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
-        raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
+    schema, validate = _build(kind)
     names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
     name = next(name for name in names if name not in taken)
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
     spec = ToolSpec(name=name, description=description, parameters=schema, strict=True)
     return Output(spec=OutputSpec(spec=spec), validate=validate)
+
+
+def write_schema(kind: Any) -> str:
+    """Write the JSON Schema of an answer, as another process may take it for `output_type`; empty for any text.
+
+    Raises:
+        DefinitionError: No JSON can be of this type.
+    """
+    return "" if kind is str else json.dumps(_build(kind)[0])
+
+
+def read_answer(text: str, reason: FinishReason, kind: Any) -> Any:
+    """Return the answer of a run that has ended elsewhere, as a value of its type; None where there is no answer.
+
+    Raises:
+        ToolError: It does not fit.
+    """
+    if kind is str:
+        return text
+    return None if reason in (*REASONS_WITHOUT_ANSWER, "halted") else build_output(kind).parse(text)
+
+
+def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
+    try:
+        return _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
+    except Exception as error:
+        reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
+        raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
 
 
 def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
@@ -129,14 +160,17 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
 
     schema = bundle(SchemaDocument.load({**inline_root(kind)}))
     if schema.get("type") == "object":
-        whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
+        anything = {} if schema.get("properties") else {"additionalProperties": True}
+        whole = {"type": "object", "properties": {}, **anything, **schema}
         _reject_empty_object(whole)
-        return whole, DocumentSchema(whole).validator
+        validate = DocumentSchema(whole).validator
+        is_wrapped = [*whole["properties"]] == [KEY]  # perhaps what another process made of a type
+        return whole, (lambda text: validate(_add_key(text))) if is_wrapped else validate
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {keyword: part for keyword, part in schema.items() if keyword != "$defs"}
     wrapped = {"type": "object", "properties": {KEY: inner}, "required": [KEY], "additionalProperties": False}
-    validate = DocumentSchema({**wrapped, **definitions}).validator
-    return {**wrapped, **definitions}, lambda text: validate(_add_key(text))[KEY]
+    validate_whole = DocumentSchema({**wrapped, **definitions}).validator
+    return {**wrapped, **definitions}, lambda text: validate_whole(_add_key(text))[KEY]
 
 
 def _reject_empty_object(schema: Mapping[str, Any]) -> None:

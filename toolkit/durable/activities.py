@@ -7,6 +7,7 @@ tell the server that the worker lives, and the step that it is cancelled.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -92,7 +93,7 @@ class Activities:
 
     def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
-        with _translated(), self._inside(step.path) as (factory, output_type):
+        with _translated(), self._inside(step.path, schema=question.schema) as (factory, output_type):
             own = self._fingerprint()
             if question.fingerprint and self.checks:
                 own.check(Fingerprint.from_json(question.fingerprint))
@@ -115,7 +116,7 @@ class Activities:
         return vars(await self._call_model(wire.ModelStep(**given)))
 
     async def _call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
-        with _translated(), self._inside(step.path) as (factory, output_type):
+        with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
             options = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
@@ -180,8 +181,8 @@ class Activities:
 
     @activity.defn(name=wire.CHECK)
     async def check_answer(self, step: wire.CheckStep) -> Sequence[str]:
-        """Return why the answer of a sub-agent is not of its type, and what the model is to do; nothing if it is."""
-        with _translated(), self._inside(step.path) as (_, output_type):
+        """Return why an answer is not of its type, and what the model is to do; nothing if it is."""
+        with _translated(), self._inside(step.path, schema=step.schema) as (_, output_type):
             output = build_output(output_type)
             try:
                 output.parse(step.text)
@@ -240,9 +241,12 @@ class Activities:
         return factory.create(RunRequest(prompt=prompt, output_type=output_type, deps=self.deps, **options))
 
     @contextmanager
-    def _inside(self, path: Sequence[str], run_ids: Sequence[str] = ()) -> Iterator[tuple[RunFactory, Any]]:
+    def _inside(
+        self, path: Sequence[str], run_ids: Sequence[str] = (), schema: str = ""
+    ) -> Iterator[tuple[RunFactory, Any]]:
         """Give what creates the runs of a sub-agent, bound by the gates of all runs above, and the answer's type."""
-        factory, output_type, above = self.runner._factory, str, list[Run[Any]]()
+        factory, above = self.runner._factory, list[Run[Any]]()
+        output_type: Any = json.loads(schema) if schema else str
         try:
             for name, run_id in zip_longest(path, run_ids, fillvalue=""):
                 run = self._create_run(factory, name)

@@ -12,7 +12,7 @@ from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Ver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_to_dict
-from toolkit._runner.output import build_output
+from toolkit._runner.output import read_answer
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.state import RunState
@@ -22,7 +22,7 @@ from toolkit._tools.bindings import AnyTool
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.errors import Failed
-from toolkit.events import REASONS_WITHOUT_ANSWER, Event, ToolCallFinished, ToolCallStarted
+from toolkit.events import Event, ToolCallFinished, ToolCallStarted
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,9 @@ def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) ->
     """
     if answer.error:
         raise Failed(FAILED.format(answer.error))
-    output: Any = answer.output
-    if agent.output_type is not str:
-        has_answer = answer.finish_reason not in (*REASONS_WITHOUT_ANSWER, "halted")
-        output = build_output(agent.output_type).parse(output) if has_answer else None
     return agent.get_answer(
         RunResult(
-            output=output,
+            output=read_answer(answer.output, answer.finish_reason, agent.output_type),
             finish_reason=answer.finish_reason,
             messages=(),
             calls=(),

@@ -40,12 +40,21 @@ from toolkit._messages import (
     message_to_dict,
     write_output,
 )
+from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import Phase, RunState
 from toolkit.durable import wire
-from toolkit.errors import ApprovalError, RunEndedError, RunError, RunExistsError, RunNotFoundError, RunUnreachableError
+from toolkit.errors import (
+    ApprovalError,
+    RunEndedError,
+    RunError,
+    RunExistsError,
+    RunNotFoundError,
+    RunUnreachableError,
+    ToolError,
+)
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -121,6 +130,7 @@ class DurableRunner:
         messages: Iterable[Message | Mapping[str, Any]] = (),
         session: str | None = None,
         allowed_tools: Sequence[str] | None = None,
+        output_type: Any = str,
         run_id: str | None = None,
     ) -> DurableRun:
         """Start a run. Workers may start later.
@@ -131,10 +141,13 @@ class DurableRunner:
             session: Name of the session to go on from, which the worker opens: see its `sessions=`. The run adds its
                 messages when it ends, as `Runner.run` does.
             allowed_tools: As for `Runner.run`.
+            output_type: As for `Runner.run`. Workers know its JSON Schema alone: what only Python can check is checked
+                by `result`.
             run_id: Your own id, such as the number of an order. A second run of the same id is not started. By default
                 a new id.
 
         Raises:
+            DefinitionError: `output_type` has no JSON form.
             RunExistsError: There is or was a run of this id.
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
@@ -153,6 +166,7 @@ class DurableRunner:
             fingerprint=self._runner.fingerprint().to_json() if self._runner else "",
             allowed_tools=allowed_tools,
             session=session or "",
+            schema=write_schema(output_type),
         )
         # The ids of calls begin with 8 characters of the run's.
         inner = own if re.fullmatch(r"[0-9a-f]{32}", own) else sha256(f"{own} {uuid.uuid4()}".encode()).hexdigest()[:32]
@@ -166,19 +180,23 @@ class DurableRunner:
                 result_type=wire.RunOutcome,
                 task_timeout=timedelta(seconds=wire.TASK_SECONDS),
             )
-        return DurableRun(self._client, own)
+        return DurableRun(self._client, own, output_type)
 
-    async def attach(self, run_id: str) -> DurableRun:
+    async def attach(self, run_id: str, *, output_type: Any = str) -> DurableRun:
         """Return a run that was started before, in this or another process. It may have ended.
+
+        Args:
+            run_id: Its id.
+            output_type: As for `start`; without it, the answer is a text.
 
         Raises:
             RunNotFoundError: The server knows no such run.
         """
         with _translated(run_id):
             await self._client.get_workflow_handle(run_id).describe()
-        return DurableRun(self._client, run_id)
+        return DurableRun(self._client, run_id, output_type)
 
-    async def run(self, prompt: str = "", **options: Any) -> RunResult:
+    async def run(self, prompt: str = "", **options: Any) -> RunResult[Any]:
         """Start a run and wait for its result: see `start` and `DurableRun.result`."""
         return await (await self.start(prompt, **options)).result()
 
@@ -190,11 +208,11 @@ class DurableRun:
         id: Id of the run, for `DurableRunner.attach`.
     """
 
-    def __init__(self, client: Client, run_id: str) -> None:
-        self.id, self._client = run_id, client
+    def __init__(self, client: Client, run_id: str, output_type: Any = str) -> None:
+        self.id, self._client, self._output_type = run_id, client, output_type
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
-    async def result(self) -> RunResult:
+    async def result(self) -> RunResult[Any]:
         """Wait until the run has ended, without a limit of time, also while no worker or no server answers.
 
         The result is a RunResult. Its calls have texts, but no values, exceptions or seconds. A run that waits for
@@ -202,7 +220,8 @@ class DurableRun:
 
         Raises:
             FingerprintError: Client and worker have other tools or settings.
-            RunError: The run failed, by whatever `Runner.run` raises: ModelError, LimitError, FatalError.
+            RunError: The run failed, by whatever `Runner.run` raises: ModelError, LimitError, FatalError. Or the answer
+                fits the schema of its `output_type`, and not the type.
             RunNotFoundError: The server has deleted the run.
         """
         try:
@@ -211,8 +230,12 @@ class DurableRun:
             raise _make_error(failure.cause) from failure
         state = RunState.from_json(outcome.state)
         end = wire.read_end(state)
+        try:
+            output = read_answer(end.output, end.reason, self._output_type)
+        except ToolError as error:
+            raise RunError(f"The run {self.id!r} has no answer of its output_type. {error}") from error
         return RunResult(
-            output=end.output,
+            output=output,
             messages=state.messages,
             calls=tuple(restore_calls(state).values()),
             usage=state.usage,

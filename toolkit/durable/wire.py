@@ -39,6 +39,7 @@ class Question:
         fingerprint: That of the client's runner; empty where it has none.
         allowed_tools: As for `Runner.run`.
         session: Name of the session that it goes on from; empty without one.
+        schema: JSON Schema of the answer, as a text that keeps its order; empty where any text is an answer.
     """
 
     prompt: str
@@ -46,6 +47,7 @@ class Question:
     fingerprint: str = ""
     allowed_tools: Sequence[str] | None = None
     session: str = ""
+    schema: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +132,11 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckStep:
-    """Compare an answer with the type of a sub-agent."""
+    """Compare an answer with its schema, or with the type of a sub-agent."""
 
     text: str
     path: Sequence[str]
+    schema: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +166,14 @@ class ModelStep:
         state: The conversation.
         path: Names of the tools that lead to the sub-agent that asks; empty for the run itself.
         spent: Seconds that the run has taken.
+        schema: As in `Question`.
     """
 
     digest: str
     state: str
     path: Sequence[str] = ()
     spent: float = 0.0
+    schema: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -257,7 +257,7 @@ class RunWorkflow:
         if not plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
             return ()
         try:
-            step = wire.CheckStep(text=end.output, path=self._given.path)
+            step = wire.CheckStep(text=end.output, path=self._given.path, schema=self._given.question.schema)
             fault: Sequence[str] = await self._execute(wire.CHECK, step, plan)
         except ActivityError as error:
             raise _translate(error) from error
@@ -272,7 +272,13 @@ class RunWorkflow:
         state = _dump_state(conversation.state, plan)
         if workflow.info().is_continue_as_new_suggested():
             self._go_on_anew(plan, state)
-        step = wire.ModelStep(digest=plan.digest, state=state, path=self._given.path, spent=self._seconds)
+        step = wire.ModelStep(
+            digest=plan.digest,
+            state=state,
+            path=self._given.path,
+            spent=self._seconds,
+            schema=self._given.question.schema,
+        )
         try:
             asked = asyncio.create_task(self._execute(wire.MODEL, vars(step), plan))
             (done,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
@@ -500,7 +506,7 @@ class RunWorkflow:
         workflow.continue_as_new(
             replace(
                 self._given,
-                question=wire.Question(prompt="", session=self._given.question.session),
+                question=replace(self._given.question, prompt="", messages=()),
                 plan=plan,
                 state=state,
                 spent=self._seconds,
