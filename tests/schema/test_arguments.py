@@ -616,3 +616,15 @@ def test_empty_arguments(arguments: Any) -> None:
 
     assert (result.value == 1) == (arguments == "")
     assert result.is_error != (arguments == "")
+
+
+def test_endless_arguments() -> None:
+    """A mapping that contains itself, or is too deep, gives an error as a text of that kind does."""
+    circle: dict[str, Any] = {}
+    circle["value"] = circle
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    texts = [tool(lambda value: value, name="take").invoke(given).text for given in (circle, {"value": deep})]
+    assert [invalid("they are nested too deep, or contain themselves.")] * 2 == texts

@@ -551,13 +551,14 @@ ADDRESSES = {
     "see https://u:p@a/x and redis://:secret@b/0": "see https://a/x and redis://b/0",
     "https://host/@scope/name": "https://host/@scope/name",
     "a@b.example, 1=2, no://": "a@b.example, 1=2, no://",
-    "https://host/a?flag": "https://host/a?flag",
+    "https://host/a?secret": "https://host/a?...",
+    "//user:pass@host/a": "//host/a",
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), ADDRESSES.items(), ids=ADDRESSES)
 def test_addresses(text: str, expected: str) -> None:
-    """Of an address in a relayed message the model sees neither user and password nor the values of a query."""
+    """Of an address in a relayed message the model sees neither user and password nor what its query says."""
     assert f"go failed: OSError: {expected}" == raising(OSError(text), relay=(OSError,)).invoke("{}").text
 
 

@@ -81,7 +81,10 @@ class ArgumentParser:
 
     def try_parse(self, arguments: RawArguments | None) -> Outcome:
         """Parse as `parse` does, but return an error instead of raising it, which takes time."""
-        text = to_json_text(arguments)
+        try:
+            text = to_json_text(arguments)
+        except (RecursionError, ValueError):
+            return InvalidArguments("they are nested too deep, or contain themselves.")
         try:
             return self.validate_text(text), ()
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types

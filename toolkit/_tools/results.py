@@ -132,15 +132,15 @@ def _matches_name(name: str, known: str) -> bool:
 
 
 def _strip_secrets(text: str) -> str:
-    """Remove user, password and query values from the URLs in a text, where keys stand."""
-    return _ADDRESS.sub(lambda found: found[1] + _VALUE.sub(r"\1=...", found[2]), text)
+    """Remove user, password and what a query says from the URLs in a text, where keys stand."""
+    return _ADDRESS.sub(lambda found: found[1] + _VALUE.sub(r"\1...", found[2]), text)
 
 
 # Scheme, user and password, host and path, query. A password may hold characters that end a host.
 _ADDRESS = re.compile(
-    r"(\b[a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#@:\"'<>]*:[^\s\"'<>]*@|[^\s/?#\"'<>]*@)?([^\s\"'<>]*)", re.IGNORECASE
+    r"((?:\b[a-z][a-z0-9+.-]{0,30}:)?//)(?:[^\s/?#@:\"'<>]*:[^\s\"'<>]*@|[^\s/?#\"'<>]*@)?([^\s\"'<>]*)", re.IGNORECASE
 )
-_VALUE = re.compile(r"(?<=[?&;#])([^=&;#\s]*)=[^&;#\s]*")
+_VALUE = re.compile(r"(?<=[?&;#])([^=&;#\s]*=|(?=[^&;#\s]))[^&;#\s]*")
 
 
 def make_writer(to_json: Callable[..., bytes]) -> Callable[[Any], str]:
