@@ -83,15 +83,11 @@ class Activities:
     checks: bool
     streams: bool
     sessions: Callable[[str], Session] | None
-    known: list[tuple[tuple[AnyTool, ...], Fingerprint]] = field(default_factory=list)
+    known: list[tuple[list[AnyTool], Fingerprint]] = field(default_factory=list)
 
     @activity.defn(name=wire.OPEN)
     async def open(self, step: wire.OpenStep) -> wire.Opened:
         """Compare the client's fingerprint with that of the runner, and make the first state."""
-        async with self._beating():  # a source may take its time to list its tools
-            return await _run_in_thread(partial(self._open, step))
-
-    def _open(self, step: wire.OpenStep) -> wire.Opened:
         question = step.question
         with _translated(), self._inside(step.path, schema=question.schema) as (factory, output_type):
             own = self._fingerprint()
@@ -99,7 +95,8 @@ class Activities:
                 own.check(Fingerprint.from_json(question.fingerprint))
             earlier = [message_from_dict(each) for each in question.messages]
             if question.session:
-                earlier = [*self._open_session(question.session).messages]
+                async with self._beating():
+                    earlier = await _run_in_thread(lambda: [*self._open_session(question.session).messages])
             options: dict[str, Any] = {"messages": earlier, "output_type": output_type}
             if question.allowed_tools is not None:
                 options["allowed_tools"] = question.allowed_tools
@@ -306,7 +303,7 @@ class Activities:
 
     def _fingerprint(self) -> Fingerprint:
         """Return the runner's fingerprint; it is made again where tools have changed."""
-        tools = tuple(walk_tools(self.runner.toolbox.snapshot().values()))
+        tools = [*walk_tools(self.runner.toolbox.snapshot().values())]
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
             self.known[:] = [(tools, self.runner.fingerprint())]
         return self.known[0][1]
