@@ -22,6 +22,7 @@ from toolkit import (
     LedgerEntry,
     LimitError,
     Limits,
+    MemoryLedger,
     ModelError,
     RunError,
     Runner,
@@ -617,16 +618,17 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
     """What cannot travel is refused when the worker is made."""
     kept = Tool.from_schema("keep", schema.object("Keep.", _outputPath=schema.string()))
     wrong: list[tuple[Callable[[], Any], type[Exception], str]] = [
-        (lambda: Runner(Toolbox([add], references=True)), DefinitionError, "references"),
-        (lambda: Runner([Runner(Toolbox([add], references=True), name="x")]), DefinitionError, "references"),
-        (lambda: Runner([kept]), DefinitionError, "_outputPath"),
         (lambda: Toolbox([add]), TypeError, "takes a Runner"),
-        (lambda: Runner([add], checkpoint=lambda state: None), DefinitionError, "the server has the durable ones"),
-        (lambda: Runner([add], refresh="iteration"), DefinitionError, "refresh='iteration'"),
+        (lambda: Runner(Toolbox([add], references=True)), DefinitionError, "references=True or _outputPath"),
+        (lambda: Runner([Runner(Toolbox([add], references=True), name="x")]), DefinitionError, "references=True"),
+        (lambda: Runner([kept]), DefinitionError, "_outputPath"),
         (lambda: Runner([add], max_runs=2), DefinitionError, "max_concurrent_activities="),
-        (lambda: Runner([add], undo_on_failure=True), DefinitionError, "which the workers of a durable run have to"),
+        (lambda: Runner([add], checkpoint=lambda state: None), DefinitionError, "checkpoint=.*PostgresLedger"),
+        (lambda: Runner([add], ledger=MemoryLedger()), DefinitionError, "MemoryLedger is.*PostgresLedger"),
+        (lambda: Runner([add], undo_on_failure=True), DefinitionError, "undo_on_failure=.*PostgresLedger"),
         (lambda: Runner([Runner(name="x", undo_on_failure=True)]), DefinitionError, "undo_on_failure="),
-        (lambda: Runner([ECHO.as_tool("echo", "all", handoff=True)]), DefinitionError, "leave handoff=True out"),
+        (lambda: Runner([add], refresh="iteration"), DefinitionError, "refresh='iteration'"),
+        (lambda: Runner([ECHO.as_tool("echo", "all", handoff=True)]), DefinitionError, "handoff=True"),
     ]
 
     async def go() -> None:

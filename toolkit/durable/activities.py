@@ -95,8 +95,7 @@ class Activities:
                 own.check(Fingerprint.from_json(question.fingerprint))
             earlier = [message_from_dict(each) for each in question.messages]
             if question.session:
-                async with self._beating():
-                    earlier = await _run_in_thread(lambda: [*self._open_session(question.session).messages])
+                earlier = await self._run_in_thread(lambda: [*self._open_session(question.session).messages])
             options: dict[str, Any] = {"messages": earlier, "output_type": output_type}
             if question.allowed_tools is not None:
                 options["allowed_tools"] = question.allowed_tools
@@ -216,7 +215,7 @@ class Activities:
                 session.extend(messages, after=step.after)
 
         with _translated():
-            await _run_in_thread(add)
+            await self._run_in_thread(add)
 
     @property
     def all(self) -> Sequence[Any]:
@@ -232,7 +231,7 @@ class Activities:
     async def _restore_run(self, factory: RunFactory, state: RunState, options: Mapping[str, Any]) -> Run[Any]:
         """Create the run of a state; on a thread where that reads a ledger."""
         create = partial(self._create_run, factory, state, **options)
-        return create() if factory.options.get("ledger") is None else await _run_in_thread(create)
+        return create() if factory.options.get("ledger") is None else await self._run_in_thread(create)
 
     def _create_run(self, factory: RunFactory, prompt: Prompt, output_type: Any = str, **options: Any) -> Run[Any]:
         return factory.create(RunRequest(prompt=prompt, output_type=output_type, deps=self.deps, **options))
@@ -345,6 +344,15 @@ class Activities:
                     raise
             return task.result()
 
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run what may wait for a database."""
+
+        async def job() -> T:
+            return work()
+
+        async with self._beating():
+            return await AsyncBackend().call(job, is_async=False)
+
     @asynccontextmanager
     async def _beating(self, shown: _Shown | None = None) -> AsyncIterator[None]:
         """Send heartbeats: so many that the worker counts as alive, and further ones for text that has arrived."""
@@ -391,13 +399,6 @@ class _Shown:
         """Return the number of messages before the response, and the text so far."""
         self.is_new = False
         return self._count, self._text
-
-
-async def _run_in_thread(work: Callable[[], T]) -> T:
-    async def job() -> T:
-        return work()
-
-    return await AsyncBackend().call(job, is_async=False)
 
 
 def _is_requested() -> bool:

@@ -12,6 +12,7 @@ from temporalio.worker import Worker as TemporalWorker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from typing_extensions import Self
 
+from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.references import may_refer
 from toolkit._options import is_number, is_whole
 from toolkit._runner.runner import Runner
@@ -67,7 +68,7 @@ class Worker:
 
     Raises:
         DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
-            to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, or
+            to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
             `undo_on_failure` without a ledger.
         TypeError: `runner` is not a Runner.
         ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
@@ -130,28 +131,8 @@ class Worker:
         await self._worker.__aexit__(*error)
 
 
-# What needs the memory of one process, where a durable run may be executed by many: a text for each.
-REFERENCES = (
-    "Calls that refer to the results of others, by references=True or _outputPath, need the memory of one process, and "
-    "the calls of a durable run may be executed by many: leave that out."
-)
-MAX_RUNS = "max_runs= counts the runs of one process: a worker takes max_concurrent_activities= in its place."
-CHECKPOINT = (
-    "checkpoint= saves the runs of one process, and the server has the durable ones: leave it out. To record their "
-    "calls write Runner(..., ledger=...)."
-)
-REFRESH = (
-    "refresh='iteration' takes over the changes of a toolbox, and a durable run goes on only with the tools that it "
-    "began with: leave it out."
-)
-UNDO = (
-    "undo_on_failure= undoes a run by its ledger, which the workers of a durable run have to share: write "
-    "Runner(..., ledger=...) with a SQLiteLedger or a PostgresLedger."
-)
-HANDOFF = (
-    "as_tool(..., handoff=True) takes a conversation over, of which the activity of a durable call knows nothing: "
-    "leave handoff=True out."
-)
+ONE_PROCESS = "{} the memory of one process, and a durable run may use many: leave it out{}."
+SHARED_LEDGER = ", or write Runner(..., ledger=...) with a SQLiteLedger or a PostgresLedger that all workers reach"
 
 
 def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
@@ -164,20 +145,21 @@ def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
     Raises:
         DefinitionError: They do not.
     """
-    options, tools = factory.options, [*factory.toolbox]
+    given, tools = factory.options.get, [*factory.toolbox]
     agents = [agent for agent in map(find_instance, tools) if isinstance(agent, SubAgent)]
-    has_ledger = has_ledger or options.get("ledger") is not None
-    faults = {
-        REFERENCES: any(map(may_refer, tools)),
-        MAX_RUNS: options.get("max_runs") is not None,
-        CHECKPOINT: options.get("checkpoint") is not None,
-        REFRESH: options.get("refresh") == "iteration",
-        UNDO: bool(options.get("undo_on_failure")) and not has_ledger,
-        HANDOFF: any(agent.handoff for agent in agents),
-    }
-    for text, is_there in faults.items():
+    has_ledger = has_ledger or given("ledger") is not None
+    faults = [
+        (any(map(may_refer, tools)), "Calls that refer to others, by references=True or _outputPath, need", ""),
+        (given("max_runs") is not None, "max_runs= counts runs in", ", and use Worker(max_concurrent_activities=...)"),
+        (given("checkpoint") is not None, "checkpoint= saves runs for", SHARED_LEDGER),
+        (isinstance(given("ledger"), MemoryLedger), "MemoryLedger is", SHARED_LEDGER),
+        (bool(given("undo_on_failure")) and not has_ledger, "undo_on_failure= without ledger= uses", SHARED_LEDGER),
+        (given("refresh") == "iteration", "refresh='iteration' changes the tools in", ""),
+        (any(agent.handoff for agent in agents), "as_tool(..., handoff=True) needs a conversation in", ""),
+    ]
+    for is_there, what, remedy in faults:
         if is_there:
-            raise DefinitionError(text)
+            raise DefinitionError(ONE_PROCESS.format(what, remedy))
     for agent in agents:
         _check_runner(agent.runner, has_ledger=has_ledger)
 
