@@ -749,7 +749,8 @@ def test_a_server_that_is_away(durable: Durable) -> None:
     def refuse(name: str) -> None:
         refused[name] += 1
         if refused[name] <= 2:
-            raise RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+            status = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN)[refused[name] - 1]  # a refusal, a broken line
+            raise RPCError("away", status, b"")
 
     class Outage(OutboundInterceptor):
         async def query_workflow(self, input: Any) -> Any:

@@ -70,10 +70,12 @@ from toolkit.events import (
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
 LOOK_TIMEOUT = timedelta(seconds=10)
-# Answers in place of the server's, or of a worker's, while it is away or another one takes over.
+# Errors in place of an answer: while the server is away, when a connection breaks, and while another worker takes over.
 AWAY = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.INTERNAL,
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
         RPCStatusCode.FAILED_PRECONDITION,
