@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -744,6 +745,19 @@ def test_body_that_is_left_to_the_model() -> None:
     ]
     with pytest.raises(DefinitionError, match="latent=True leaves the tool to the model, and activity='geo' does not"):
         tool(working, latent=True, activity="geo")
+
+
+def test_memory_of_a_declaration() -> None:
+    """Of a declared tool, as servers have thousands, nothing is kept until it is called but its schema."""
+    properties = {f"p{number}": {"type": "string", "minLength": 1} for number in range(10)}
+    tracemalloc.start()
+    try:
+        made = [declared(properties) for _ in range(100)]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size / len(made) < 10_000
 
 
 @pytest.mark.parametrize("function", [None, lambda text: f"found {text}"], ids=["no function", "function"])

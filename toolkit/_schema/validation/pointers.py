@@ -22,6 +22,8 @@ MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
 # Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
+# Keywords that name a part, as they are in JSON text.
+_MARKS = (b'"$id"', b'"$anchor"', b'"$dynamicAnchor"')
 # Kinds of values that hold others.
 _NESTS = (dict, list)
 
@@ -68,8 +70,8 @@ class SchemaDocument:
         Raises:
             DefinitionError: It is not JSON, or too large.
         """
-        root = _copy_schema(schema)
-        named = list(_iterate_named(root))
+        root, text = _copy_schema(schema)
+        named = list(_iterate_named(root)) if any(mark in text for mark in _MARKS) else []
         resources = {"": ""} | {
             place: str(part["$id"])
             for place, part in named
@@ -129,7 +131,7 @@ def _has_key(part: Any, key: Any) -> bool:
     return key in range(len(part)) if isinstance(part, list) else isinstance(part, dict) and key in part
 
 
-def _copy_schema(schema: Any) -> Any:
+def _copy_schema(schema: Any) -> tuple[Any, bytes]:
     try:
         text = to_json(schema, inf_nan_mode="constants")
         copy = from_json(text, allow_inf_nan=False)
@@ -139,7 +141,7 @@ def _copy_schema(schema: Any) -> Any:
         refuse(
             "", f"it has {len(text):,} bytes, and {MAX_SIZE:,} are the most", "Leave out what the tool does not need."
         )
-    return copy
+    return copy, text
 
 
 def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
