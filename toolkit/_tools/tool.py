@@ -487,9 +487,11 @@ def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
 
 
 def with_origin(made: Tool[..., Any], origin: str) -> Tool[..., Any]:
-    """Return the tool of a function with another origin: what errors and approvers say that it is."""
-    handler = cast("FunctionHandler", made.handler)
-    return replace(made, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
+    """Return the tool of a function or a declaration with another origin: what errors and approvers say that it is."""
+    handler: Any = made.handler
+    if isinstance(handler, FunctionHandler):
+        return replace(made, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
+    return replace(made, handler=handler.of(replace(handler.interface, origin=origin)))
 
 
 def check_deps(made: Tool[..., Any], deps: Any, remedy: str) -> None:

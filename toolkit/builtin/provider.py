@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from toolkit._messages import Effect
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, with_origin
 from toolkit.errors import DefinitionError
 
 ProviderToolName: TypeAlias = Literal["web_search", "file_search", "code_interpreter"]
@@ -72,5 +71,4 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
         raise DefinitionError(f"provider_tool({name!r}) has a setting that no JSON can carry: {error}") from None
     function, effect = _Provider({"type": name, **given}), EFFECTS.get(name)
     made = Tool.from_schema(name, SETTINGS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
-    handler: Any = made.handler
-    return replace(made, handler=handler.of(replace(handler.interface, origin="a tool of the model's provider")))
+    return with_origin(made, "a tool of the model's provider")

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2
 from typing_extensions import Unpack
@@ -32,7 +32,7 @@ from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options, refuse_unknown_options
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, with_origin
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
     EFFECTS,
@@ -59,9 +59,6 @@ from toolkit.sources.openapi.schema import Root, Source
 from toolkit.sources.remote import MAX_TITLE, shorten_description
 
 __all__ = ["openapi_tools"]
-
-if TYPE_CHECKING:
-    from toolkit._tools.handlers import Declaration, DeclaredHandler
 
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 TIMEOUT = 30.0  # seconds
@@ -195,9 +192,7 @@ class _Service:
             **options,
         }
         made = Tool.from_schema(operation.name, builder.inputs.schema, call, **declaration)
-        handler = cast("DeclaredHandler", made.handler)
-        origin = f"the OpenAPI operation {operation.label} of {builder.base}"
-        return replace(made, handler=handler.of(replace(cast("Declaration", handler.interface), origin=origin)))
+        return with_origin(made, f"the OpenAPI operation {operation.label} of {builder.base}")
 
     def _make_builder(self, operation: Operation) -> RequestBuilder:
         servers = operation.spec.servers or operation.path_item.servers or self.root.servers
