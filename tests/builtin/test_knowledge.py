@@ -451,7 +451,7 @@ def test_memory_by_a_function() -> None:
     [
         ({"text": " \n"}, 'save_memory: "text" must be non-empty'),
         ({"text": "x" * 4001}, 'save_memory: "text" must be at most 4000 characters; it has 4001'),
-        ({}, "Invalid arguments: text: "),
+        ({}, 'save_memory: "text" parameter required'),
         ({"text": "x", "kind": "rumour"}, "Invalid arguments: kind: "),
     ],
     ids=["empty", "too long", "missing", "no such kind"],

@@ -136,8 +136,8 @@ def test_no_query() -> None:
     """A call without a query, or with an empty one, says what is missing."""
     made = retriever_tool(lambda query: [], "docs")
 
-    assert 'retriever tool: "query" parameter required' == made.invoke({"query": " "}).text
-    assert ("invalid_arguments", ["query"]) == (made.invoke({}).kind, made.parameters["required"])
+    assert {'retriever tool: "query" parameter required'} == {made.invoke(given).text for given in ({}, {"query": " "})}
+    assert ["query"] == made.parameters["required"]
 
 
 def test_no_passage() -> None:

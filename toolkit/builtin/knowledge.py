@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from toolkit._concurrency.threads import use_cancellation
@@ -47,6 +47,8 @@ MEMORIES = "memories"
 # Seconds until a memory of a kind expires; other kinds do not.
 LIFETIMES: Mapping[str, float] = MappingProxyType({"note": 48 * 3600.0, "decision": 7 * 86400.0})
 MAX_TEXT = 4000  # characters
+ABSENT: Any = None  # stands for the text of a call without one
+SAVE_MEMORY = "Store a short fact about the user or the work for later conversations."
 MAX_TRANSCRIPT = 100_000  # characters of a conversation, from its end, that memories are made of
 EXTRACTION = (
     "List what is worth remembering of the conversation below for later ones: facts about the user or the work, "
@@ -286,15 +288,9 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
     """
     check_sync_function("save", save)
 
-    @tool(title="Save Memory", effect="write")
     def save_memory(text: str, context: ToolContext, kind: Kind = "fact") -> str:
-        """Store a short fact about the user or the work for later conversations.
-
-        Args:
-            text: One fact, as a sentence that makes sense by itself.
-            context: Cancels the call.
-            kind: Its kind. A note expires after 48 hours, a decision after 7 days.
-        """
+        if text is ABSENT:
+            raise Failed('save_memory: "text" parameter required')
         if not text.strip():
             raise Failed('save_memory: "text" must be non-empty')
         if len(text) > MAX_TEXT:
@@ -303,7 +299,15 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
             save(text, kind)
         return "memory saved"
 
-    return with_origin(save_memory, "the memory tool 'save_memory'")
+    options: Any = {"title": "Save Memory", "description": SAVE_MEMORY, "effect": "write"}
+    made = Tool.from_models("save_memory", _NewMemory, str, save_memory, **options)
+    return with_origin(made, "the memory tool 'save_memory'")
+
+
+# A call without a text is for the tool itself to refuse, in a fixed wording.
+class _NewMemory(BaseModel, json_schema_extra={"required": ["text"]}):
+    text: str = Field(default_factory=lambda: ABSENT, description="One fact, as a sentence that makes sense by itself.")
+    kind: Kind = Field("fact", description="Its kind. A note expires after 48 hours, a decision after 7 days.")
 
 
 def ingest_text(
