@@ -210,7 +210,7 @@ class RemoteSource:
             Unreachable: It cannot be reached.
         """
         fault: BaseException = TimeoutError()
-        with anyio.move_on_after(self._connect_timeout) as limit:
+        with anyio.move_on_after(self._connect_timeout):
             for attempt in range(TRIES):
                 await anyio.sleep(attempt * PAUSE)
                 try:
@@ -219,7 +219,7 @@ class RemoteSource:
                     fault = find_leaf(error)
                     if isinstance(fault, self._final):
                         break
-        is_late = isinstance(fault, TimeoutError) or limit.cancelled_caught
+        is_late = isinstance(fault, TimeoutError)
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
         first, *more = f"The {self._kind} {self.name!r} cannot be reached: {reason}".split("\n")
         first = f"{first.rstrip('.')}."
