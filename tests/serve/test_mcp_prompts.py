@@ -288,6 +288,12 @@ def test_async_client() -> None:
     assert (7, [UserMessage("Review this, strictly: False\nx")], ["x of None"]) == asyncio.run(main())
 
 
+def test_hidden_in_a_resource() -> None:
+    """What a person would not see in the text of a resource is escaped."""
+    with MCP(SERVER) as server:
+        assert ["a: b\\u200b"] == server.read_resource("notes://a/all/b%E2%80%8B")
+
+
 def test_refused_client() -> None:
     """What a server refuses is an error with its reason."""
     with MCP(SERVER) as server, pytest.raises(ToolError, match=r"There is no prompt 'none'\."):

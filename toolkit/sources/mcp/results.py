@@ -56,8 +56,8 @@ def _read_block(block: types.ContentBlock) -> Part:
 
 
 def read_contents(contents: types.TextResourceContents | types.BlobResourceContents) -> Part:
-    """Read the contents of a resource."""
+    """Read the contents of a resource; what is hidden in a text is escaped."""
     if isinstance(contents, types.TextResourceContents):
-        return contents.text
+        return escape_hidden(contents.text)
     name = PurePosixPath(unquote(urlsplit(str(contents.uri)).path)).name
     return decode_file(contents.blob, contents.mime_type or "application/octet-stream", name or "file")
