@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
+from toolkit._schema.json_schema import iterate_schemas
 from toolkit._schema.signature import Signature
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
@@ -112,18 +113,18 @@ def _check_mentions(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
     named = defaultdict[str, list[str]](list)
     for tool in tools:
         for name in (tool.name, *_NAME_THERE.findall(tool.origin)):
-            named[name].append(tool.origin)
+            named[name.lower()].append(tool.origin)
     for tool in tools:
         source = tool.origin.partition(" of ")[2]
         texts = [tool.description, *_list_descriptions(tool.parameters)] if source else []
-        for name in dict.fromkeys(_MENTION.findall(" ".join(texts))):
+        for name in dict.fromkeys(_MENTION.findall(" ".join(texts).lower())):
             if name in named and not any(origin.endswith(source) for origin in named[name]):
                 text = f"its text names {name!r}, which is {named[name][0]}. Read it: it may change how that is used."
                 yield _warn("mention", text, tool=tool.name)
 
 
 def _list_descriptions(schema: Mapping[str, Any]) -> list[str]:
-    return [str(each.get("description", "")) for each in schema["properties"].values() if isinstance(each, Mapping)]
+    return [str(each.get("description", "")) for each in iterate_schemas(schema)]
 
 
 def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
