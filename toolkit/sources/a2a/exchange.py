@@ -31,7 +31,7 @@ from toolkit.sources.remote import TRIES, RunningCall
 FIRST_PAUSE = 0.2  # seconds between two looks at a task
 LONGEST_PAUSE = 5.0  # the same, at most
 GROWTH = 1.5  # of the pause, from one look to the next
-ID = re.compile(r"[!-~]{1,200}")  # of a task: the model reads it
+ID = re.compile(r"[!-;=?-{}~]{1,200}")  # of a task: the model reads it, so it makes no mark of a chat template
 
 ENDED = frozenset(
     {
