@@ -488,6 +488,40 @@ def test_schemas_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
     assert "invalid_arguments" == result.kind
 
 
+# That of zod for an address: Rust's engine has no look-around, and Python's could take for ever.
+EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
+
+
+def list_one(**spec: Any) -> MCP:
+    """Return a server with one tool, `a`."""
+
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="a", **spec)])
+
+    return MCP(Server("s", on_list_tools=list_tools), name="s")
+
+
+def test_schemas_of_zod() -> None:
+    """A pattern that may take for ever is left to the server to check, and a tuple of an older draft is one."""
+    pair = {"type": "array", "items": [{"type": "number"}, {"type": "string"}], "additionalItems": False}
+    properties = {"to": {"type": "string", "pattern": EMAIL}, "id": {"type": "string", "pattern": "^a"}, "pair": pair}
+    schema = {"type": "object", "properties": properties}
+    with list_one(input_schema=schema, output_schema=schema) as server:
+        (made,) = server.tools
+        refused = made.invoke({"to": "x", "id": "b", "pair": ["1", "b", 0]}).text or ""
+
+    assert {"type": "string"} == made.parameters["properties"]["to"]
+    assert "Invalid arguments: id: String should match pattern '^a'" in refused
+    assert "pair[2]: No value is allowed here" in refused
+
+
+def test_hidden_in_an_output() -> None:
+    """What is hidden in the schema of a result is escaped, too: a model that writes programs reads it."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "description": "n\u200b"}}}
+    with list_one(input_schema={"type": "object"}, output_schema=schema) as server:
+        assert "n\\u200b" == (server.tools[0].output_schema or {})["properties"]["n"]["description"]
+
+
 def test_names_that_lie(caplog: pytest.LogCaptureFixture) -> None:
     """A server chooses neither its own name here nor that of another's tool; all names are distinct and sendable."""
     with liar("never", "names") as server:

@@ -181,6 +181,13 @@ def call(tool: Tool[..., Any], /, **arguments: Any) -> str:
     return Toolbox([tool]).call(tool.name, arguments).text or ""
 
 
+def test_pattern_that_may_take_for_ever() -> None:
+    """A pattern that cannot be checked in bounded time is left to the server."""
+    query = {"name": "q", "in": "query", "schema": {"type": "string", "pattern": r"^(?=(a+)+$)"}}
+
+    assert {"q": {"type": "string"}} == make_tool(operation({"parameters": [query]})).parameters["properties"]
+
+
 def test_names_and_effects() -> None:
     """Each operation has a name, a title and an effect; a second of the same name has a name of its own."""
     tools = openapi_tools(PETSTORE, prefix="pets")

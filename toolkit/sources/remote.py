@@ -26,6 +26,8 @@ from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
+from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
@@ -284,7 +286,7 @@ class RemoteSource:
             **self._options,
         }
         own_name = safe_name(f"{self._prefix}_{self.name}_{name}")
-        made = Tool.from_models(own_name, _clean(accepts), gives, execute, **given)
+        made = Tool.from_models(own_name, _adapt(accepts), _adapt(gives), execute, **given)
         handler: Any = made.handler
         origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
         is_hint = self._options.get("effect") is None
@@ -357,20 +359,34 @@ def escape_hidden(text: str) -> str:
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "|" else r"\u007c", text)
 
 
-def _clean(schema: Any) -> Any:
-    """Copy a schema, which a model reads, with titles and descriptions in which what is hidden is escaped.
+def _adapt(schema: Any) -> Any:
+    """Copy a schema, which a model reads: what is hidden in titles and descriptions is escaped.
+
+    What the other program checks, and cannot be checked here, is left out.
 
     Raises:
         DefinitionError: Something is hidden in another text, such as a name.
     """
+    return _escape_texts(map_schemas(schema, lambda node: _update_tuple(drop_unsafe_pattern(node))))
+
+
+def _update_tuple(node: dict[str, Any]) -> dict[str, Any]:
+    """Write a tuple as JSON Schema 2020-12 does: until then, and by zod, `items` is a list."""
+    if not isinstance(node.get("items"), list):
+        return node
+    rest = {keyword: value for keyword, value in node.items() if keyword != "additionalItems"}
+    return {**rest, "prefixItems": node["items"], "items": node.get("additionalItems", True)}
+
+
+def _escape_texts(schema: Any) -> Any:
     if isinstance(schema, str) and (shown := escape_hidden(schema)) != schema:
         raise DefinitionError(f"its schema has characters that nobody sees: {shown[:MAX_TITLE]}.")
     if isinstance(schema, list):
-        return [*map(_clean, schema)]
+        return [*map(_escape_texts, schema)]
     if not isinstance(schema, dict):
         return schema
     return {
-        _clean(key): escape_hidden(part) if key in TEXTS and isinstance(part, str) else _clean(part)
+        _escape_texts(key): escape_hidden(part) if key in TEXTS and isinstance(part, str) else _escape_texts(part)
         for key, part in schema.items()
     }
 

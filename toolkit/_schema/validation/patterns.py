@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaError, SchemaValidator
 
 from toolkit._schema.validation.pointers import refuse
+from toolkit.errors import DefinitionError
 
 Node = dict[str, Any]
 
@@ -68,6 +69,16 @@ def write_pattern(pattern: str, place: str) -> Node:
         return _write_python_pattern(pattern, place)
     shown = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
     return core if written == pattern else {**shown, "custom_error_context": {"pattern": pattern}}
+
+
+def drop_unsafe_pattern(schema: Node) -> Node:
+    """Drop a pattern that no engine takes here from one schema of another program, which checks it itself."""
+    try:
+        if isinstance(schema.get("pattern"), str):
+            write_pattern(schema["pattern"], "")
+    except DefinitionError:
+        return {keyword: value for keyword, value in schema.items() if keyword != "pattern"}
+    return schema
 
 
 def build_matcher(pattern: str, place: str) -> Callable[[str], bool]:

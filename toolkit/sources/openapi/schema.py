@@ -6,6 +6,7 @@ Names and defaults of the objects are those of the specification. A schema is tr
 - `readOnly` properties belong to responses, so they are left out.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
+- A pattern that cannot be checked here in bounded time is left out: the server checks it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError
 
@@ -207,7 +209,8 @@ def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _translate_node(node: Node) -> Node:
     rest = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
-    return _add_null(_convert_bounds({**rest, **_describe_default(node)}), is_nullable=node.get("nullable") is True)
+    written = drop_unsafe_pattern({**rest, **_describe_default(node)})
+    return _add_null(_convert_bounds(written), is_nullable=node.get("nullable") is True)
 
 
 def _describe_default(node: Node) -> Node:
