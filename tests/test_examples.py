@@ -22,6 +22,8 @@ FOUND: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "no JSON": (">>> search('cats', limit=1j)", []),
     "another function": (">>> find('cats')", []),
     "no Python": (">>> search('cats'", []),
+    "no Python before another": (">>> search('cats'\n>>> search('dogs')", [{"query": "dogs"}]),
+    "in a block": (">>> for limit in (1, 2):\n...     search('cats', limit=3)", [{"query": "cats", "limit": 3}]),
     "prose": ("Ask for cats.", []),
 }
 
