@@ -73,6 +73,14 @@ PARAMETERS = {
         {"f": "A (pure) one: f.", "t": "Pair."},
     ),
     "google, colon in the type": ("Get.\n\nArgs:\n    mode (Literal['a: b']): Mode.", {"mode": "Mode."}),
+    "google, a sentence of one word": (
+        "Get.\n\nArgs:\n    city: Optional.\n        Name.",
+        {"city": "Optional. Name."},
+    ),
+    "google, continuation begins with a parameter": (
+        "Get.\n\nArgs:\n    city: Name of the\n    zone it is in.",
+        {"city": "Name of the zone it is in."},
+    ),
     "google, colon in the text": (
         "Get.\n\nArgs:\n    zone: Zone, for example: eu-west-1a.",
         {"zone": "Zone, for example: eu-west-1a."},
@@ -158,7 +166,7 @@ PARAMETERS = {
             "Get.\n\nArgs:\n    city: Like::\n\n            a = 1\n            b = 2\n\n        That\n"
             "        is all.\n    zone: Zone."
         ),
-        {"city": "Like::\n\n    a = 1\n    b = 2\n\nThat is all.", "zone": "Zone."},
+        {"city": "Like::\n\n    a = 1\n    b = 2\n\nThat\nis all.", "zone": "Zone."},
     ),
     "google, doctest in an entry": (
         "Get.\n\nArgs:\n    city: Like\n\n        >>> get(1)\n        1\n        2\n    zone: Zone.",
@@ -281,6 +289,10 @@ PARAMETERS = {
         "Get.\n\nParameters\n---\ncity\n    Name of the city.\n\nOther Parameters\n---\nzone\n    Zone.",
         TWO,
     ),
+    "numpy, type in words": (
+        "Get.\n\nParameters\n---\ncity: a text that is not long\n    Name of the city.\nzone\n    Zone.",
+        TWO,
+    ),
     "numpy, type on two lines": (
         "Get.\n\nParameters\n---\ncity : {'a',\n        'b'}, optional\n    Name of the city.\nzone : str\n    Zone.",
         TWO,
@@ -319,6 +331,10 @@ PARAMETERS = {
         "Get.\n\nParameters\n---\nBoth are\ntexts.\n\ncity : str\n    Name of the city.\nzone\n    Zone.",
         TWO,
     ),
+    "numpy, paragraphs of prose first": (
+        "Get.\n\nParameters\n---\nAll.\n\nOf these.\n\ncity : str\n    Name of the city.\nzone\n    Zone.",
+        TWO,
+    ),
     "numpy, then google": (
         "Get.\n\nParameters\n---\ncity\n    Name of the city,\n    in English.\n\nReturns:\n    x: X.",
         CITY,
@@ -344,6 +360,7 @@ PARAMETERS = {
         "Get.\n\n:param x: One: two,\n    :class:`Node` three.",
         {"x": "One: two, :class:`Node` three."},
     ),
+    "rest, parameter in the text": ("Get.\n\n:param city: With\n    zone: x.", {"city": "With zone: x."}),
     "rest, no name": ("Get.\n\n:param: Lost.\n:param x: X.", {"x": "X."}),
     "rest, unknown field between": ("Get.\n\n:param x: X.\n:custom y: Y.\n:param z: Z.", {"x": "X.", "z": "Z."}),
     "rest, indented": ("Get.\n\n    :param city: Name of the city,\n        in English.\n    :returns: x", CITY),
@@ -487,7 +504,7 @@ EXAMPLES = {
     "google, plural": ("Examples:\n    Words.\n\n    get(1)", ("Words.\n\nget(1)",)),
     "google, doctests": (
         "Examples:\n    One:\n\n    >>> get(1)\n    1\n\n    >>> get(2)\n    2\n\n    End.",
-        ("One:\n\n>>> get(1)\n1", ">>> get(2)\n2", "End."),
+        ("One:\n\n>>> get(1)\n1\n\n>>> get(2)\n2\n\nEnd.",),
     ),
     "google, heading inside": ("Example:\n    Args:\n        x: y", ("Args:\n    x: y",)),
     "google, fence": ("Example:\n    ```\nArgs:\n    ```", ("    ```\nArgs:\n    ```",)),
@@ -499,6 +516,7 @@ EXAMPLES = {
         "Examples:\n    ```python\n    >>> a\n\n    >>> b\n    ```",
         ("```python\n>>> a\n\n>>> b\n```",),
     ),
+    "google, two colons": ("Example::\n\n    get(1)", ("get(1)",)),
     "google, two sections": ("Example:\n    a\n\nExample:\n    b", ("a", "b")),
     "google, empty": ("Example:\n", ()),
     "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ("One:\n\n>>> get(1)\n1",)),
@@ -559,6 +577,8 @@ DESCRIPTIONS = {
         "Get.\n\nArgs:\n    All are in\n    meters.\n\n    x: X.\n\nMore words.",
         "Get.\n\nAll are in meters.\n\nMore words.",
     ),
+    "no name of an exception": ("Get.\n\n:raises: If it fails.", "Get."),
+    "text behind an exception": ("Get.\n\n:raises E: X.\n\nSee :x:`a` too.", "Get.\n\nSee :x:`a` too."),
     "words before the first exception": ("Get.\n\nRaises:\n    If it fails.\n\n    KeyError: No.", "Get."),
     "no entries": ("Get.\n\nArgs:\n    None.", "Get."),
     "unknown field behind a known one": ("Get.\n\n:param x: X.\n@note: Slow.", "Get.\n\n@note: Slow."),
@@ -611,6 +631,10 @@ ENDLESS = {
     "spaces": "Args:\n    x" + " " * scale(200_000) + "y",
     "brackets": "Args:\n    x " + "(" * scale(200_000),
     "bracket pairs": "Args:\n    x (" + ") " * scale(100_000) + "y",
+    "names of one field": ":param " + "x, " * scale(200_000) + ": " + "y " * scale(200_000),
+    "marks of fields": "Get " + "@param " * scale(125_000),
+    "marks behind a name": "Args:\n    x" + "*" * scale(200_000) + "y",
+    "deep first line": "Args:\n" + " " * scale(500_000) + "x\n" + "y\n" * scale(125_000),
     "names": "Args:\n    " + "x, " * scale(66_000) + "y: z",
     "dots": "Raises:\n    " + "x." * scale(100_000),
     "stars": "Args:\n    " + "*" * scale(200_000) + "x",
@@ -644,6 +668,7 @@ FRAGMENTS = st.sampled_from(
 
 @given(st.lists(FRAGMENTS | st.text(st.characters() | st.sampled_from("\t\r\f\ud800 \n:-*`()"))).map("".join))
 @example("Args:\n\ud800: \udfff\n    x: \ud800")
+@example("Args:\n    :exc:`or (x): y")
 def test_any_text(text: str) -> None:
     """Whatever the text, a docstring is read from it."""
     actual = parse_docstring(text, ["x"])
