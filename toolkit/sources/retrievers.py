@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -141,30 +142,31 @@ class Prefetch:
             found = self._found.get(id(prompt))
         if found is not None:
             return self._insert(request, position, found[1])
-        try:
+        text = ""
+        with self._log_failure():
             passages = self._chosen.search(prompt.text)
             if inspect.isawaitable(passages):
                 return self._wait(request, position, passages)
             text = _render(self._chosen.select(passages))
-        except Exception as error:  # noqa: BLE001  a run does without them
-            text = self._explain(error)
         return self._insert(request, position, self._remember(prompt, text))
 
     async def _wait(
         self, request: ModelRequest, position: int, promise: Awaitable[Iterable[Any]]
     ) -> ModelRequest | None:
-        try:
+        text = ""
+        with self._log_failure():
             text = _render(self._chosen.select(await promise))
-        except Exception as error:  # noqa: BLE001  a run does without them
-            text = self._explain(error)
         return self._insert(request, position, self._remember(request.messages[position], text))
 
-    def _explain(self, error: Exception) -> str:
-        """Log an error, or raise it if it ends the run."""
-        if isinstance(error, (Cancelled, FatalError, Halt)):
-            raise error
-        logger.warning("The search %r failed; the prompt is sent without it.", self._chosen.search, exc_info=error)
-        return ""
+    @contextmanager
+    def _log_failure(self) -> Iterator[None]:
+        """Log an error of the search, unless it ends the run: a run does without passages."""
+        try:
+            yield
+        except (Cancelled, FatalError, Halt):
+            raise
+        except Exception:
+            logger.warning("The search %r failed; the prompt is sent without it.", self._chosen.search, exc_info=True)
 
     def _remember(self, prompt: Message, text: str) -> str:
         with self._lock:

@@ -56,7 +56,6 @@ class CommandEnded(Exception):
 @dataclass(eq=False)
 class _RunningCall(RunningCall):
     requests: ServerRequests | None = None
-    questions: int = 0  # of a server of an older version of the protocol
 
 
 class Session:
@@ -86,6 +85,7 @@ class Session:
         self._address, self._timeout, self._elicit = address, timeout, elicit
         self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
         self._calls: set[_RunningCall] = set()
+        self._questions = 0  # of a server of an older version of the protocol, since the last call began
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
         self._closing, self._changed, self._scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
@@ -234,6 +234,7 @@ class Session:
             running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
         self._calls.add(running)
+        self._questions = 0
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         try:
             for _ in range(MAX_ROUNDS):
@@ -289,12 +290,9 @@ class Session:
         return running[0] if len(running) == 1 else None
 
     def _may_ask(self) -> bool:
-        """Count a question of a server of an older version, which does not say during which call it asks."""
-        call = min(self._calls, key=lambda call: call.questions, default=None)
-        if call is None or call.questions >= MAX_ROUNDS:
-            return False
-        call.questions += 1
-        return True
+        """Count a question; it has to come during a call."""
+        self._questions += 1
+        return bool(self._calls) and self._questions <= MAX_ROUNDS
 
     async def _on_sampling(
         self,
