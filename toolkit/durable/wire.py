@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from toolkit._messages import ToolCall
+from toolkit._messages import ModelResponse, ToolCall, UserMessage
 from toolkit._runner.conversation import Conversation, Finished
+from toolkit._runner.limits import Limits, Prices
 from toolkit._runner.state import RunState
+from toolkit.errors import RunError
 from toolkit.events import FinishReason, PendingApproval
 
 # Names by which the server knows them. A change would leave running runs without a worker.
@@ -322,6 +324,43 @@ def read_end(state: RunState) -> Finished:
 def measure(data: Any) -> int:
     """Return the bytes of plain data as the server gets it: in ASCII, and a text with its quotes escaped."""
     return len(json.dumps(data))
+
+
+def dump_state(state: RunState, max_bytes: int) -> str:
+    """Write a state as JSON.
+
+    Raises:
+        RunError: It is longer than a step may be.
+    """
+    text = state.to_json()
+    if (size := measure(text)) > max_bytes:
+        raise RunError(
+            f"The conversation has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
+            "toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=."
+        )
+    return text
+
+
+def make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None, max_bytes: int) -> str:
+    """Write a state that has one call alone, open or with the approval that is given.
+
+    Raises:
+        RunError: It is longer than a step may be.
+    """
+    own = state.replace(
+        messages=(UserMessage(""), ModelResponse(calls=(call,))),
+        phase="paused" if waiting else "calling",
+        call_count=1,
+        results=(),
+        pending=(waiting,) if waiting else (),
+    )
+    return dump_state(own, max_bytes)
+
+
+def load_limits(limits: Mapping[str, Any]) -> Limits:
+    """Read limits that were sent as the dict of their fields."""
+    prices = limits.get("prices")
+    return Limits(**{**limits, "prices": Prices(**prices) if prices else None})
 
 
 def load_pending(data: Mapping[str, Any]) -> PendingApproval:

@@ -34,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
         ToolCall,
         ToolMessage,
         Usage,
-        UserMessage,
         message_from_dict,
         message_to_dict,
     )
@@ -50,7 +49,7 @@ with workflow.unsafe.imports_passed_through():
         explain_skip,
         refuse_call,
     )
-    from toolkit._runner.limits import ANY_SECONDS, Limits, Prices
+    from toolkit._runner.limits import ANY_SECONDS
     from toolkit._runner.state import RunState
     from toolkit._tools.definitions import Fingerprint
     from toolkit.errors import DefinitionError, TimedOut, ToolkitError
@@ -110,7 +109,7 @@ class RunWorkflow:
         self._conversation = conversation
         try:
             await self._run_to_end(plan, conversation)
-            state = _dump_state(conversation.state, plan)
+            state = wire.dump_state(conversation.state, plan.max_bytes)
         except (ToolkitError, FailureError) as error:
             if plan.undoes:
                 with suppress(ActivityError):
@@ -230,7 +229,7 @@ class RunWorkflow:
         for add, texts in zip((self._queue.steer, self._queue.follow_up), _drain(queue)):
             for text in texts:
                 add(text)
-        return plan, Conversation.restore(RunState.from_json(state), _load_limits(plan.limits))
+        return plan, Conversation.restore(RunState.from_json(state), wire.load_limits(plan.limits))
 
     async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
         """Do what the conversation says until it has ended."""
@@ -269,7 +268,7 @@ class RunWorkflow:
         return self._given.spent + workflow.time() - self._start - self._waited
 
     async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
-        state = _dump_state(conversation.state, plan)
+        state = wire.dump_state(conversation.state, plan.max_bytes)
         if workflow.info().is_continue_as_new_suggested():
             self._go_on_anew(plan, state)
         step = wire.ModelStep(
@@ -360,7 +359,7 @@ class RunWorkflow:
     ) -> wire.CallOutcome:
         step = wire.CallStep(
             digest=plan.digest,
-            state=_make_call_state(state, call, decided, plan),
+            state=wire.make_call_state(state, call, decided, plan.max_bytes),
             path=self._given.path,
             foreign=foreign,
             available=self._available,
@@ -379,7 +378,10 @@ class RunWorkflow:
             self._add_usage(outcome.usage)
             passed = wire.load_pending(outcome.pending or {})
             step = replace(
-                step, state=_make_call_state(state, passed.call, None, plan), decision=None, passed=passed.digest
+                step,
+                state=wire.make_call_state(state, passed.call, None, plan.max_bytes),
+                decision=None,
+                passed=passed.digest,
             )
             if outcome.task is None:
                 return await self._execute_call(wire.CALL, step, plan, tool)
@@ -570,36 +572,6 @@ def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     while queue.has_steering:
         steering += [message.text for message in queue.take_steering()]
     return steering, [message.text for message in queue.close()]
-
-
-def _make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None, plan: wire.Plan) -> str:
-    """Make a state that has one call alone, open or with the approval that is given."""
-    own = state.replace(
-        messages=(UserMessage(""), ModelResponse(calls=(call,))),
-        phase="paused" if waiting else "calling",
-        call_count=1,
-        results=(),
-        pending=(waiting,) if waiting else (),
-    )
-    return _dump_state(own, plan)
-
-
-def _dump_state(state: RunState, plan: wire.Plan) -> str:
-    """Write a state as JSON, or end the run where that is longer than the server takes."""
-    text = state.to_json()
-    if (size := wire.measure(text)) > plan.max_bytes:
-        raise ApplicationError(
-            f"The conversation has {size:,} bytes, and a step may have {plan.max_bytes:,}: shorten it with a hook such "
-            "as toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=.",
-            type="RunError",
-            non_retryable=True,
-        )
-    return text
-
-
-def _load_limits(limits: Any) -> Limits:
-    prices = limits.get("prices")
-    return Limits(**{**limits, "prices": Prices(**prices) if prices else None})
 
 
 def _load_result(data: Any) -> ToolMessage:
