@@ -21,8 +21,8 @@ ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
 
 # Connection pools of an async client that is made here, the responses that are open in one before the next is used, and
 # its connections: together as many as a client of the package has.
-MAX_POOLS = 16
-MAX_OPEN = 16
+MAX_POOLS = 32
+MAX_OPEN = 8
 MAX_CONNECTIONS = 1000 // MAX_POOLS
 
 
