@@ -13,17 +13,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
+
+from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
-from toolkit._guards import options
-from toolkit._guards.options import is_text
+from toolkit._guards.options import check_seconds, check_texts, check_type, check_whole, is_text, open_root
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
-from toolkit._options import check_options
+from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files import coding_tools
@@ -37,21 +39,34 @@ __all__ = ["DEFAULT_HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "default_t
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
 DEFAULT_BASH_DENY = ("rm -rf /", "rm -rf /*", "mkfs", "dd if=", ":(){:|:&};:")
 DEFAULT_TIMEOUT = 30  # seconds
+MAX_SECONDS = 300  # that a model may ask for
+BETWEEN = "\n--- stderr ---\n"
+TRUNCATED = "\n... (truncated)"
+OUTPUT_TRUNCATED = "\n... (output truncated)"
 
 
-@check_options
+class CommandOptions(TypedDict, total=False):
+    """Options that both tools have: see `shell_tool`."""
+
+    confirm: Callable[[str], bool] | None
+    approve: bool | Callable[..., Any]
+    error_on_exit: bool
+    env: Mapping[str, str] | None
+    limits: CommandLimits | None
+    sandbox: bool | Sandbox
+
+
+_DEFAULTS: Mapping[str, Any] = MappingProxyType({"approve": False, "error_on_exit": False, "sandbox": False})
+
+
+@spell_options(CommandOptions, _DEFAULTS, {})
 def shell_tool(
     root: str | os.PathLike[str] | Root,
     *,
     timeout: float = DEFAULT_TIMEOUT,
     max_output: int = 4000,
     deny: Sequence[str] = DEFAULT_SHELL_DENY,
-    confirm: Callable[[str], bool] | None = None,
-    approve: bool | Callable[..., Any] = False,
-    error_on_exit: bool = False,
-    env: Mapping[str, str] | None = None,
-    limits: CommandLimits | None = None,
-    sandbox: bool | Sandbox = False,
+    **options: Unpack[CommandOptions],
 ) -> Tool[..., Any]:
     """Make `shell_exec`, which runs a command with sh in a directory.
 
@@ -76,29 +91,19 @@ def shell_tool(
     Raises:
         DefinitionError: There is no such directory, no sandbox where one is required, or an option is invalid.
     """
-    commands = ShellTool(
-        runner=_make_runner("sh", root, max_output=max_output, env=env, limits=limits, sandbox=sandbox),
-        seconds=min(options.check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS),
-        deny=options.check_texts("deny", deny),
-        confirm=_check_confirm(confirm),
-        error_on_exit=options.check_type("error_on_exit", error_on_exit, bool),
-    )
-    return _add_conditions(commands.shell_exec, commands, approve=approve)
+    seconds = min(check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
+    commands = _make_commands("sh", root, seconds, max_output, deny, options)
+    return _add_conditions(commands.shell_exec, commands, approve=options.get("approve", False))
 
 
-@check_options
+@spell_options(CommandOptions, _DEFAULTS, {})
 def bash_tool(
     root: str | os.PathLike[str] | Root,
     *,
     timeout: float = 120,
     max_output: int = 256 * 1024,
     deny: Sequence[str] = DEFAULT_BASH_DENY,
-    confirm: Callable[[str], bool] | None = None,
-    approve: bool | Callable[..., Any] = False,
-    error_on_exit: bool = False,
-    env: Mapping[str, str] | None = None,
-    limits: CommandLimits | None = None,
-    sandbox: bool | Sandbox = False,
+    **options: Unpack[CommandOptions],
 ) -> Tool[..., Any]:
     """Make `bash`, which runs a command with bash in a directory, under the same conditions as `shell_tool`.
 
@@ -107,24 +112,13 @@ def bash_tool(
         timeout: Seconds for a command; ending its processes takes up to 10 more.
         max_output: Bytes of stdout, and of stderr, that the model gets.
         deny: Texts that a command may not contain, letter for letter. It stops accidents; it is not a sandbox.
-        confirm: As for `shell_tool`, like the options below.
-        approve: Whether a call needs approval.
-        error_on_exit: Whether a command that fails makes the call fail.
-        env: Variables that are added to the environment.
-        limits: Resource limits of a command.
-        sandbox: Namespaces of its own.
+        **options: As for `shell_tool`.
 
     Raises:
         DefinitionError: As for `shell_tool`.
     """
-    commands = BashTool(
-        runner=_make_runner("bash", root, max_output=max_output, env=env, limits=limits, sandbox=sandbox),
-        seconds=options.check_seconds("timeout", timeout),
-        deny=options.check_texts("deny", deny),
-        confirm=_check_confirm(confirm),
-        error_on_exit=options.check_type("error_on_exit", error_on_exit, bool),
-    )
-    return _add_conditions(commands.bash, commands, approve=approve)
+    commands = _make_commands("bash", root, check_seconds("timeout", timeout), max_output, deny, options)
+    return _add_conditions(commands.bash, commands, approve=options.get("approve", False))
 
 
 def default_tools(root: str | os.PathLike[str] | Root) -> list[Tool[..., Any]]:
@@ -139,38 +133,35 @@ def default_tools(root: str | os.PathLike[str] | Root) -> list[Tool[..., Any]]:
     Raises:
         DefinitionError: As for `coding_tools` and `bash_tool`.
     """
-    root = options.open_root(root)
+    root = open_root(root)
     return [bash_tool(root), *coding_tools(root)]
 
 
-def _make_runner(
+def _make_commands(
     interpreter: str,
     root: str | os.PathLike[str] | Root,
-    *,
+    seconds: float,
     max_output: int,
-    env: Mapping[str, str] | None,
-    limits: CommandLimits | None,
-    sandbox: bool | Sandbox,
-) -> CommandRunner:
-    root = options.open_root(root)
-    return CommandRunner(
-        root=root,
-        interpreter=(interpreter, "-c", "--"),
-        max_output=options.check_whole("max_output", max_output),
-        variables=_check_env(env),
-        limits=CommandLimits() if limits is None else options.check_type("limits", limits, CommandLimits),
-        sandbox=_prepare_sandbox(root, options.check_type("sandbox", sandbox, bool, Sandbox)),
-    )
-
-
-def _check_confirm(confirm: Callable[[str], bool] | None) -> Callable[[str], bool] | None:
+    deny: Sequence[str],
+    options: CommandOptions,
+) -> _Commands:
+    root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
-    return confirm
+    runner = CommandRunner(
+        root=root,
+        interpreter=(interpreter, "-c", "--"),
+        max_output=check_whole("max_output", max_output),
+        variables=_check_env(options.get("env")),
+        limits=CommandLimits() if limits is None else check_type("limits", limits, CommandLimits),
+        sandbox=_prepare_sandbox(root, check_type("sandbox", options.get("sandbox", False), bool, Sandbox)),
+    )
+    error_on_exit = check_type("error_on_exit", options.get("error_on_exit", False), bool)
+    return _Commands(runner, seconds, check_texts("deny", deny), confirm, error_on_exit)
 
 
 def _add_conditions(
-    command_tool: Tool[..., Any], commands: CommandTool, *, approve: bool | Callable[..., Any]
+    command_tool: Tool[..., Any], commands: _Commands, *, approve: bool | Callable[..., Any]
 ) -> Tool[..., Any]:
     """Add the conditions of commands to a tool's description."""
     sandbox = commands.runner.sandbox
@@ -203,15 +194,9 @@ def _prepare_sandbox(root: Root, sandbox: bool | Sandbox) -> tuple[Sandbox, str]
     return None if program is None else (chosen, program)
 
 
-MAX_SECONDS = 300  # that a model may ask for
-BETWEEN = "\n--- stderr ---\n"
-TRUNCATED = "\n... (truncated)"
-OUTPUT_TRUNCATED = "\n... (output truncated)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandTool:
-    """Commands of one directory, and the rules for them.
+@dataclass(frozen=True)
+class _Commands:
+    """The tools for commands of one directory.
 
     Attributes:
         runner: Runs the commands.
@@ -232,33 +217,6 @@ class CommandTool:
         """The directory, for approvals."""
         return self.runner.root.identity
 
-    def ask(self, command: str) -> None:
-        """Ask for confirmation of a command.
-
-        Raises:
-            Failed: It was not confirmed.
-        """
-        if self.confirm is not None and self.confirm(command) is not True:
-            raise Failed("Command was not confirmed by the user.")
-
-    def make_result(self, outcome: CommandOutcome, text: str, late: str) -> ToolResult:
-        """Make the result of a command.
-
-        Args:
-            outcome: The end of the command.
-            text: The output, as the model reads it.
-            late: Message for a command that took too long.
-        """
-        details = {"exit_code": outcome.exit_code, "success": outcome.exit_code == 0}
-        if outcome.status is None:
-            error = _make_error(outcome.reason, late)
-            return ToolResult(append_line(text, error.text), error=error.text, kind=error.kind, details=details)
-        return ToolResult(text, error=(outcome.failure if self.error_on_exit else "") or None, details=details)
-
-
-class ShellTool(CommandTool):
-    """`shell_exec` for one directory."""
-
     @tool(title="Run Command", effect="destructive")
     async def shell_exec(self, command: str, timeout: int = 0, *, context: ToolContext) -> ToolResult:
         """Run a command with sh in the workspace directory and return its output.
@@ -271,25 +229,7 @@ class ShellTool(CommandTool):
             timeout: Seconds that it may take, 300 at most; 0 for the usual time.
             context: Ends the command.
         """
-        return await run_to_end(partial(self._run_command, command, timeout), context.cancellation)
-
-    def _run_command(self, command: str, timeout: int, cancellation: Cancellation) -> ToolResult:
-        if not command.strip():
-            raise Failed("command is required")
-        blocked = next((text for text in self.deny if text.lower() in command.lower()), None)
-        if blocked is not None:
-            raise Failed(f"command blocked for safety: {blocked}")
-        self.ask(command)
-        seconds = min(timeout if timeout > 0 else self.seconds, MAX_SECONDS)
-        outcome = self.runner.run(command, seconds, cancellation)
-        text = _join_streams(outcome.stdout, outcome.stderr, self.runner.max_output)
-        if outcome.status is not None:
-            text = append_line(text, outcome.failure) or "(no output)"
-        return self.make_result(outcome, text, f"command timed out after {seconds:g}s")
-
-
-class BashTool(CommandTool):
-    """`bash` for one directory."""
+        return await run_to_end(partial(self._run_sh, command, timeout), context.cancellation)
 
     @tool(title="Run Command", effect="destructive")
     async def bash(self, command: str, *, context: ToolContext) -> ToolResult:
@@ -302,18 +242,47 @@ class BashTool(CommandTool):
             command: The bash command to execute.
             context: Ends the command.
         """
-        return await run_to_end(partial(self._run_command, command), context.cancellation)
+        return await run_to_end(partial(self._run_bash, command), context.cancellation)
 
-    def _run_command(self, command: str, cancellation: Cancellation) -> ToolResult:
-        denied = next((text for text in self.deny if text in command), None)
-        if denied is not None:
-            raise Failed(f"Command blocked by safety policy: contains '{denied}'. This pattern is denied for safety.")
-        self.ask(command)
-        outcome = self.runner.run(command, self.seconds, cancellation)
+    def _run_sh(self, command: str, timeout: int, cancellation: Cancellation) -> ToolResult:
+        if not command.strip():
+            raise Failed("command is required")
+        if blocked := next((text for text in self.deny if text.lower() in command.lower()), None):
+            raise Failed(f"command blocked for safety: {blocked}")
+        seconds = min(timeout if timeout > 0 else self.seconds, MAX_SECONDS)
+        outcome = self._run(command, seconds, cancellation)
+        text = _join_streams(outcome.stdout, outcome.stderr, self.runner.max_output)
+        if outcome.status is not None:
+            text = _append_line(text, outcome.failure) or "(no output)"
+        return self._make_result(outcome, text, f"command timed out after {seconds:g}s")
+
+    def _run_bash(self, command: str, cancellation: Cancellation) -> ToolResult:
+        if denied := next((text for text in self.deny if text in command), None):
+            text = f"Command blocked by safety policy: contains '{denied}'. This pattern is denied for safety."
+            raise Failed(text)
+        outcome = self._run(command, self.seconds, cancellation)
         text = _format_streams(outcome.stdout, outcome.stderr, self.runner.max_output)
         if outcome.status is not None:
             text = f"Exit code: {outcome.exit_code}\n{text}"
-        return self.make_result(outcome, text, f"Command timed out after {self.seconds:g}s")
+        return self._make_result(outcome, text, f"Command timed out after {self.seconds:g}s")
+
+    def _run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
+        """Run a command once it is confirmed.
+
+        Raises:
+            Failed: It was not confirmed.
+        """
+        if self.confirm is not None and self.confirm(command) is not True:
+            raise Failed("Command was not confirmed by the user.")
+        return self.runner.run(command, seconds, cancellation)
+
+    def _make_result(self, outcome: CommandOutcome, text: str, late: str) -> ToolResult:
+        """Make the result of a command from its output, and the message for one that took too long."""
+        details = {"exit_code": outcome.exit_code, "success": outcome.exit_code == 0}
+        if outcome.status is None:
+            error = _make_error(outcome.reason, late)
+            return ToolResult(_append_line(text, error.text), error=error.text, kind=error.kind, details=details)
+        return ToolResult(text, error=(outcome.failure if self.error_on_exit else "") or None, details=details)
 
 
 def _make_error(reason: str, late: str) -> ToolError:
@@ -344,6 +313,6 @@ def _format_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
     return "STDOUT:\n{}\nSTDERR:\n{}".format(*texts) if stderr.size else texts[0]
 
 
-def append_line(output: str, last: str) -> str:
+def _append_line(output: str, last: str) -> str:
     """Append a line to an output, unless it is empty."""
     return f"{output}{'' if output.endswith(chr(10)) or not output else chr(10)}{last}" if last else output
