@@ -422,8 +422,15 @@ def ran(runner: Runner, *, streams: bool) -> RunResult:
 
 def faults_of(client: InProcess) -> list[str]:
     """What a strict server refuses of requests: what is not strict JSON, does not pair, or repeats an id."""
-    faults = FAULTS[client.api]
-    return [str(fault) for body in client.requests if (fault := strict_chat.find_first_fault(body, faults))]
+    return [fault for body in client.requests if (fault := fault_of(body, client.api))]
+
+
+def fault_of(body: bytes, api: str) -> str:
+    try:
+        strict_chat.check_content(body, CHECKS[api])
+    except strict_chat.Fault as fault:
+        return str(fault)
+    return ""
 
 
 def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
@@ -469,7 +476,7 @@ def has_end(mutant: Mutant) -> bool:
 
 
 MODELS: dict[str, Any] = {"chat": OpenAIModel, "responses": ResponsesModel}
-FAULTS = {"chat": strict_chat.find_faults, "responses": strict_responses.find_faults}
+CHECKS = {"chat": strict_chat.check_request, "responses": strict_responses.check_request}
 
 
 @THOROUGH

@@ -41,7 +41,7 @@ End: TypeAlias = Literal["whole", "cut", "reset", "held"]
 Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
 
 _APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
-_FAULTS = {"chat": strict_chat.find_faults, "responses": strict_responses.find_faults}
+_CHECKS = {"chat": strict_chat.check_request, "responses": strict_responses.check_request}
 # The platforms disagree about the width of the two numbers in struct linger.
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
@@ -341,7 +341,10 @@ class FakeServer:
             return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if place not in _APIS:
             return Reply.error(404, f"This server has no {place}.")
-        if self._strict and (fault := strict_chat.find_first_fault(request.content, _FAULTS[_APIS[place]])):
+        try:
+            if self._strict:
+                strict_chat.check_content(request.content, _CHECKS[_APIS[place]])
+        except strict_chat.Fault as fault:
             return self._problem(400, str(fault), param=fault.param)
         return _check_reply(self._choose(request))
 

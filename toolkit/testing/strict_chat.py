@@ -1,7 +1,7 @@
 """Requests to Chat Completions that OpenAI refuses, and schemas that it refuses where `strict` is true.
 
-Each check is a generator of faults and only the first fault is ever read, so a check relies on those before it
-(`_check_pairing` gets messages that `_check_messages` has found well formed). Keep that order when you add one.
+A check raises the first fault that it finds, so it may rely on those before it: `_check_pairing` gets messages that
+`_check_message` has found well formed. Keep that order when you add one.
 
 Rules of schemas: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas, read in
 November 2026. What that page leaves open follows the API's answers: a reference has no keywords beside it, and a
@@ -13,36 +13,47 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from toolkit._dialects.strict.rules import STRICT, find_excess
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-NAME_RULE = f"must match ^{_NAME.pattern}$"
 # An assistant message may leave its content out only beside one of these.
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One reason to refuse a request, and the path of the field that is wrong."""
+class Fault(ValueError):
+    """A reason to refuse a request, and the path of the field that is wrong."""
 
-    param: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"Invalid {self.param!r}: {self.message}"
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(f"Invalid {param!r}: {message}")
+        self.param = param
 
 
-def find_first_fault(content: bytes, find_faults: Callable[[Any], Iterator[Fault]]) -> Fault | None:
-    """Find the first reason to refuse a request body; None if there is none."""
+def require(condition: object, param: str, message: str) -> None:
+    """Refuse a request where a condition does not hold.
+
+    Raises:
+        Fault: It does not.
+    """
+    if not condition:
+        raise Fault(param, message)
+
+
+def check_content(content: bytes, check: Callable[[Any], None]) -> None:
+    """Parse a request's body, and check it.
+
+    Raises:
+        Fault: It is not strict JSON, or the check found a fault.
+    """
     try:
         body = _parse_strict_json(content.decode())
     except (ValueError, RecursionError) as error:
-        return Fault(param="body", message=f"not strict JSON ({error})")
-    return next((find_faults)(body), None)
+        raise Fault("body", f"not strict JSON ({error})") from None
+    require(isinstance(body, dict), "body", "must be a JSON object")
+    require(is_filled(body.get("model")), "model", "you must provide a model")
+    check(body)
 
 
 def _parse_strict_json(text: str) -> Any:
@@ -55,36 +66,37 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def find_faults(body: Any) -> Iterator[Fault]:
-    """Find the faults of a request for a completion."""
-    if not isinstance(body, dict):
-        yield Fault(param="body", message="must be a JSON object")
-    if not is_filled(body.get("model")):
-        yield Fault(param="model", message="you must provide a model")
-    if "stream_options" in body and body.get("stream") is not True:
-        yield Fault(param="stream_options", message="only allowed when 'stream' is enabled")
-    yield from _check_messages(body.get("messages"))
-    yield from _check_pairing(body["messages"])
-    yield from _check_tools(body)
-    yield from _check_response_format(body)
+def check_request(body: dict[str, Any]) -> None:
+    """Check a request for a completion."""
+    is_streamed = "stream_options" not in body or body.get("stream") is True
+    require(is_streamed, "stream_options", "only allowed when 'stream' is enabled")
+    messages = body.get("messages")
+    require(_is_full_list(messages), "messages", "must be a list with at least one message")
+    for index, message in enumerate(body["messages"]):
+        _check_message(f"messages[{index}]", message)
+    _check_pairing(body["messages"])
+    check_tool_list(body, _check_tool)
+    if "tool_choice" in body:
+        check_choice(body["tool_choice"], {tool["function"]["name"] for tool in body["tools"]}, "function")
+    _check_response_format(body.get("response_format", {"type": "text"}))
 
 
-def _check_messages(messages: Any) -> Iterator[Fault]:
-    if not isinstance(messages, list) or not messages:
-        yield Fault(param="messages", message="must be a list with at least one message")
-    for index, message in enumerate(messages):
-        at = f"messages[{index}]"
-        if not isinstance(message, dict) or message.get("role") not in _ROLES:
-            yield Fault(param=f"{at}.role", message=f"must be one of {', '.join(_ROLES)}")
-        yield from _check_content(at, message)
-        yield from _check_calls(at, message)
+def _is_full_list(values: Any) -> bool:
+    return isinstance(values, list) and bool(values)
 
 
-def _check_content(at: str, message: dict[str, Any]) -> Iterator[Fault]:
-    content = message.get("content")
-    replaced = message["role"] == "assistant" and any(message.get(key) for key in _INSTEAD_OF_CONTENT)
-    if not (isinstance(content, str) or _is_part_list(content) or (content is None and replaced)):
-        yield Fault(param=f"{at}.content", message="must be text, a list of typed parts, or null beside 'tool_calls'")
+def _check_message(at: str, message: Any) -> None:
+    has_role = isinstance(message, dict) and message.get("role") in _ROLES
+    require(has_role, f"{at}.role", f"must be one of {', '.join(_ROLES)}")
+    content, is_assistant = message.get("content"), message["role"] == "assistant"
+    is_replaced = is_assistant and any(message.get(key) for key in _INSTEAD_OF_CONTENT)
+    is_content = isinstance(content, str) or _is_part_list(content) or (content is None and is_replaced)
+    require(is_content, f"{at}.content", "must be text, a list of typed parts, or null beside 'tool_calls'")
+    if "tool_calls" in message:
+        require(is_assistant, f"{at}.tool_calls", "only an assistant message may have tool calls")
+        require(_is_full_list(message["tool_calls"]), f"{at}.tool_calls", "must be a list with at least one call")
+        for index, call in enumerate(message["tool_calls"]):
+            _check_call(f"{at}.tool_calls[{index}]", call)
 
 
 def _is_part_list(content: Any) -> bool:
@@ -92,27 +104,16 @@ def _is_part_list(content: Any) -> bool:
     return bool(parts) and all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts)
 
 
-def _check_calls(at: str, message: dict[str, Any]) -> Iterator[Fault]:
-    if "tool_calls" not in message:
-        return
-    calls = message["tool_calls"]
-    if message["role"] != "assistant":
-        yield Fault(param=f"{at}.tool_calls", message="only an assistant message may have tool calls")
-    if not isinstance(calls, list) or not calls:
-        yield Fault(param=f"{at}.tool_calls", message="must be a list with at least one call")
-    for index, call in enumerate(calls):
-        yield from _check_call(f"{at}.tool_calls[{index}]", call)
+def _check_call(at: str, call: Any) -> None:
+    _require_function(at, call)
+    require(is_filled(call.get("id")), f"{at}.id", "must be non-empty text")
+    require_name(f"{at}.function.name", call["function"].get("name"))
+    require_object_text(f"{at}.function.arguments", call["function"].get("arguments"))
 
 
-def _check_call(at: str, call: Any) -> Iterator[Fault]:
-    if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("function"), dict):
-        yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
-    if not is_filled(call.get("id")):
-        yield Fault(param=f"{at}.id", message="must be non-empty text")
-    if not is_name(call["function"].get("name")):
-        yield Fault(param=f"{at}.function.name", message=NAME_RULE)
-    if not is_object_text(call["function"].get("arguments")):
-        yield Fault(param=f"{at}.function.arguments", message="must be text that holds one JSON object")
+def _require_function(at: str, value: Any) -> None:
+    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
+    require(isinstance(function, dict), f"{at}.type", "must be 'function', with a 'function' object")
 
 
 def is_filled(text: Any) -> bool:
@@ -120,76 +121,59 @@ def is_filled(text: Any) -> bool:
     return isinstance(text, str) and text != ""
 
 
-def is_name(name: Any) -> bool:
-    """Return whether a value is a name that OpenAI takes for a tool."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+def require_name(at: str, name: Any) -> None:
+    """Require a name that OpenAI takes for a tool."""
+    require(isinstance(name, str) and _NAME.fullmatch(name), at, f"must match ^{_NAME.pattern}$")
 
 
-def is_object_text(text: Any) -> bool:
-    """Return whether a value is the text of one JSON object."""
+def require_object_text(at: str, text: Any) -> None:
+    """Require the text of one JSON object."""
     try:
-        return isinstance(text, str) and isinstance(_parse_strict_json(text), dict)
+        is_object = isinstance(text, str) and isinstance(_parse_strict_json(text), dict)
     except (ValueError, RecursionError):
-        return False
+        is_object = False
+    require(is_object, at, "must be text that holds one JSON object")
 
 
-def _check_pairing(messages: list[dict[str, Any]]) -> Iterator[Fault]:
-    """Find calls whose answers do not follow at once, answers without a call, and ids used twice."""
+def _check_pairing(messages: list[dict[str, Any]]) -> None:
+    """Refuse calls whose answers do not follow at once, answers without a call, and ids used twice."""
     open_ids: list[str] = []
     known_ids: set[str] = set()
     for index, message in enumerate(messages):
         at = f"messages[{index}]"
         if message["role"] == "tool":
-            yield from _check_answer(at, message.get("tool_call_id"), open_ids)
-            open_ids = open_ids[1:]
+            text = "role 'tool' must be a response to a preceding message with 'tool_calls'"
+            require(open_ids, f"{at}.role", text)
+            expected, given = open_ids.pop(0), message.get("tool_call_id")
+            text = f"{given!r} stands where {expected!r} must be answered"
+            require(given == expected, f"{at}.tool_call_id", text)
             continue
-        yield from _find_unanswered(at, open_ids)
-        open_ids = [call["id"] for call in message.get("tool_calls", ())]
-        yield from _find_repeated(at, open_ids, known_ids)
-        known_ids.update(open_ids)
-    yield from _find_unanswered("messages", open_ids)
+        _require_answered(at, open_ids)
+        for number, call in enumerate(message.get("tool_calls", ())):
+            param, text = f"{at}.tool_calls[{number}].id", f"{call['id']!r} is already in this conversation"
+            require(call["id"] not in known_ids, param, text)
+            known_ids.add(call["id"])
+            open_ids.append(call["id"])
+    _require_answered("messages", open_ids)
 
 
-def _check_answer(at: str, call_id: Any, open_ids: list[str]) -> Iterator[Fault]:
-    if not open_ids:
-        yield Fault(
-            param=f"{at}.role", message="role 'tool' must be a response to a preceding message with 'tool_calls'"
-        )
-    elif call_id != open_ids[0]:
-        yield Fault(param=f"{at}.tool_call_id", message=f"{call_id!r} stands where {open_ids[0]!r} must be answered")
+def _require_answered(at: str, open_ids: list[str]) -> None:
+    require(not open_ids, at, f"these tool_call_ids did not have response messages: {', '.join(open_ids)}")
 
 
-def _find_unanswered(at: str, open_ids: list[str]) -> Iterator[Fault]:
-    if open_ids:
-        yield Fault(param=at, message=f"these tool_call_ids did not have response messages: {', '.join(open_ids)}")
-
-
-def _find_repeated(at: str, ids: list[str], known_ids: set[str]) -> Iterator[Fault]:
-    for index, call_id in enumerate(ids):
-        if call_id in known_ids or call_id in ids[:index]:
-            yield Fault(param=f"{at}.tool_calls[{index}].id", message=f"{call_id!r} is already in this conversation")
-
-
-def _check_tools(body: dict[str, Any]) -> Iterator[Fault]:
-    yield from check_tool_list(body, _check_tool)
-    if "tool_choice" in body:
-        yield from check_choice(body["tool_choice"], {tool["function"]["name"] for tool in body["tools"]}, "function")
-
-
-def check_tool_list(body: dict[str, Any], check_tool: Callable[[str, Any], Iterator[Fault]]) -> Iterator[Fault]:
-    """Find the faults of each tool, and of keys that need tools."""
+def check_tool_list(body: dict[str, Any], check_tool: Callable[[str, Any], None]) -> None:
+    """Check each tool, and that keys which need tools have some."""
     if "tools" not in body:
-        yield from find_needless(body, "tool_choice", "parallel_tool_calls")
+        for option in ("tool_choice", "parallel_tool_calls"):
+            require(option not in body, option, "only allowed when 'tools' are specified")
         return
-    tools = body["tools"]
-    if not isinstance(tools, list) or not tools:
-        yield Fault(param="tools", message="must be a list with at least one tool")
-    for index, tool in enumerate(tools):
-        yield from check_tool(f"tools[{index}]", tool)
+    require(_is_full_list(body["tools"]), "tools", "must be a list with at least one tool")
+    for index, tool in enumerate(body["tools"]):
+        check_tool(f"tools[{index}]", tool)
 
 
-def check_choice(choice: Any, names: Collection[str], member: str = "") -> Iterator[Fault]:
-    """Find the faults of a `tool_choice`.
+def check_choice(choice: Any, names: Collection[str], member: str = "") -> None:
+    """Check a `tool_choice`.
 
     Args:
         choice: A mode, one function, or a list of those that are allowed.
@@ -200,55 +184,51 @@ def check_choice(choice: Any, names: Collection[str], member: str = "") -> Itera
         return
     given: Any = choice if isinstance(choice, dict) else {}
     kind = given.get("type")
-    if kind not in ("function", "allowed_tools"):
-        yield Fault(param="tool_choice", message="must be 'auto', 'none', 'required', a function or 'allowed_tools'")
+    text = "must be 'auto', 'none', 'required', a function or 'allowed_tools'"
+    require(kind in ("function", "allowed_tools"), "tool_choice", text)
     limited = given.get("allowed_tools", given) if member else given
-    if kind == "allowed_tools" and (limited.get("mode") not in ("auto", "required") or not limited.get("tools")):
-        yield Fault(param="tool_choice", message="'mode' must be 'auto' or 'required', and 'tools' a list with a tool")
+    is_limited = kind == "function" or (limited.get("mode") in ("auto", "required") and limited.get("tools"))
+    require(is_limited, "tool_choice", "'mode' must be 'auto' or 'required', and 'tools' a list with a tool")
     for tool in limited["tools"] if kind == "allowed_tools" else [given]:
         name = tool.get(member, tool).get("name")
-        if tool.get("type") != "function" or name not in names:
-            yield Fault(param="tool_choice", message=f"Tool choice {name!r} not found in 'tools' parameter")
+        is_known = tool.get("type") == "function" and name in names
+        require(is_known, "tool_choice", f"Tool choice {name!r} not found in 'tools' parameter")
 
 
-def find_needless(body: dict[str, Any], *options: str) -> Iterator[Fault]:
-    """Find options that need tools where there are none."""
-    for option in options:
-        if option in body:
-            yield Fault(param=option, message="only allowed when 'tools' are specified")
-
-
-def _check_tool(at: str, tool: Any) -> Iterator[Fault]:
-    if not isinstance(tool, dict) or tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
-        yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
-    function = tool["function"]
-    if not is_name(function.get("name")):
-        yield Fault(param=f"{at}.function.name", message=NAME_RULE)
+def _check_tool(at: str, tool: Any) -> None:
+    _require_function(at, tool)
     # OpenAI reads a tool without "parameters" as one that takes none.
-    parameters = function.get("parameters", {"type": "object", "properties": {}})
-    if not isinstance(parameters, dict) or parameters.get("type") != "object" or "properties" not in parameters:
-        yield Fault(param=f"{at}.function.parameters", message="must have type 'object' and 'properties'")
-    yield from check_strict_schema(f"{at}.function", function.get("strict"), "parameters", parameters)
+    check_function(f"{at}.function", {"parameters": {"type": "object", "properties": {}}, **tool["function"]})
 
 
-def _check_response_format(body: dict[str, Any]) -> Iterator[Fault]:
-    asked = body.get("response_format", {"type": "text"})
-    if not isinstance(asked, dict) or asked.get("type") not in ("text", "json_object", "json_schema"):
-        yield Fault(param="response_format.type", message="must be 'text', 'json_object' or 'json_schema'")
-    if asked["type"] != "json_schema":
-        return
-    named: Any = asked.get("json_schema")
-    if not isinstance(named, dict) or not is_name(named.get("name")):
-        yield Fault(param="response_format.json_schema.name", message=NAME_RULE)
-    yield from check_strict_schema("response_format.json_schema", named.get("strict"), "schema", named.get("schema"))
+def check_function(at: str, function: dict[str, Any]) -> None:
+    """Check the name, the parameters and the strictness of a function."""
+    require_name(f"{at}.name", function.get("name"))
+    parameters = function.get("parameters")
+    is_object = isinstance(parameters, dict) and parameters.get("type") == "object" and "properties" in parameters
+    require(is_object, f"{at}.parameters", "must have type 'object' and 'properties'")
+    check_strict_schema(at, function.get("strict"), "parameters", parameters)
 
 
-def check_strict_schema(at: str, strict: Any, place: str, schema: Any) -> Iterator[Fault]:
-    """Find the faults of `strict` and, where it is true, of its schema."""
-    if not isinstance(strict, (bool, type(None))):
-        yield Fault(param=f"{at}.strict", message="must be a boolean")
-    if strict:
-        yield from (Fault(param=f"{at}.{place}", message=text) for text in find_schema_faults(schema))
+def check_format(at: str, asked: Any) -> bool:
+    """Check the type of an answer's format, and return whether it has a schema."""
+    is_known = isinstance(asked, dict) and asked.get("type") in ("text", "json_object", "json_schema")
+    require(is_known, f"{at}.type", "must be 'text', 'json_object' or 'json_schema'")
+    return bool(asked["type"] == "json_schema")
+
+
+def _check_response_format(asked: Any) -> None:
+    if check_format("response_format", asked):
+        at, named = "response_format.json_schema", asked.get("json_schema")
+        require_name(f"{at}.name", isinstance(named, dict) and named.get("name"))
+        check_strict_schema(at, named.get("strict"), "schema", named.get("schema"))
+
+
+def check_strict_schema(at: str, strict: Any, place: str, schema: Any) -> None:
+    """Check `strict` and, where it is true, its schema."""
+    require(isinstance(strict, (bool, type(None))), f"{at}.strict", "must be a boolean")
+    fault = next(find_schema_faults(schema), None) if strict else None
+    require(fault is None, f"{at}.{place}", str(fault))
 
 
 KEYWORDS = (
@@ -271,7 +251,7 @@ def find_schema_faults(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         yield "the root must have type 'object', and no 'anyOf'"
     for path, node in _list_nodes(schema):
-        yield from (f"In context={path}, {text}" for check in _CHECKS for text in check(node, schema))
+        yield from (f"In context={path}, {text}" for text in _find_faults(node, schema))
     if excess := find_excess(schema, STRICT.limits):
         yield excess
 
@@ -291,38 +271,32 @@ def _list_inner(node: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         yield ("items",), node["items"]
 
 
-def _check_shape(node: Any, _: Any) -> Iterator[str]:
+def _find_faults(node: Any, root: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(node, dict):
         yield f"{node!r} is not a schema"
     if node.keys().isdisjoint(DEFINING):
         yield "schema must have a 'type' key"
     yield from (f"{keyword!r} must be an object" for keyword in NAMED if not isinstance(node.get(keyword, {}), dict))
-    if not _is_filled(node.get("anyOf", [0])):
-        yield "'anyOf' must be a list with at least one schema"
-
-
-def _is_filled(values: Any) -> bool:
-    return isinstance(values, list) and bool(values)
-
-
-def _check_keywords(node: Mapping[str, Any], _: Any) -> Iterator[str]:
+    for keyword, what in ("anyOf", "schema"), ("enum", "value"):
+        if not _is_full_list(node.get(keyword, [0])):
+            yield f"{keyword!r} must be a list with at least one {what}"
     yield from (f"{keyword!r} is not permitted" for keyword in node if keyword not in KEYWORDS)
+    yield from _find_type_faults(node)
+    if "format" in node and node["format"] not in FORMATS:
+        yield f"'format' {node['format']!r} is not supported"
+    if _LOOKAROUND.search(str(node.get("pattern", ""))):
+        yield "'pattern': regex lookaround is not supported"
+    yield from _find_reference_faults(node, root)
 
 
-def _check_types(node: Mapping[str, Any], _: Any) -> Iterator[str]:
-    types = _to_list(node.get("type", []))
+def _find_type_faults(node: Mapping[str, Any]) -> Iterator[str]:
+    named = node.get("type", [])
+    types = named if isinstance(named, list) else [named]
     yield from (f"'type' {name!r} is not supported" for name in types if name not in TYPES)
     if "array" in types and "items" not in node:
         yield "array schema missing 'items'"
-    if "object" in types or "properties" in node:
-        yield from _check_object(node)
-
-
-def _to_list(named: Any) -> list[Any]:
-    return named if isinstance(named, list) else [named]
-
-
-def _check_object(node: Mapping[str, Any]) -> Iterator[str]:
+    if "object" not in types and "properties" not in node:
+        return
     if node.get("additionalProperties") is not False:
         yield "'additionalProperties' is required to be supplied and to be false"
     properties, required = node.get("properties"), node.get("required")
@@ -332,16 +306,7 @@ def _check_object(node: Mapping[str, Any]) -> Iterator[str]:
         yield f"'required' is required to be a list of every key in properties: {', '.join(properties)}"
 
 
-def _check_texts(node: Mapping[str, Any], _: Any) -> Iterator[str]:
-    if "format" in node and node["format"] not in FORMATS:
-        yield f"'format' {node['format']!r} is not supported"
-    if _LOOKAROUND.search(str(node.get("pattern", ""))):
-        yield "'pattern': regex lookaround is not supported"
-    if not _is_filled(node.get("enum", [0])):
-        yield "'enum' must be a list with at least one value"
-
-
-def _check_reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+def _find_reference_faults(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
     if "$ref" not in node:
         return
     beside = sorted(node.keys() - {"$ref", "$defs"})
@@ -350,6 +315,3 @@ def _check_reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterat
     known = {"#"} | {f"#/{place}/{name}" for place in NAMED for name in root.get(place, {})}
     if node["$ref"] not in known:
         yield f"'$ref' {node['$ref']!r} does not resolve"
-
-
-_CHECKS = (_check_shape, _check_keywords, _check_types, _check_texts, _check_reference)
