@@ -1,4 +1,4 @@
-"""Checks of the options of factories: each returns the value, or raises an error with its name and value."""
+"""Checks of the options of factories: each returns the value, or raises a DefinitionError with its name and value."""
 
 from __future__ import annotations
 
@@ -19,55 +19,35 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_type(name: str, value: T, *types: type) -> T:
-    """Check that a value has one of these types; True and False are not numbers.
-
-    Raises:
-        DefinitionError: It has another type.
-    """
+    """Check that a value has one of these types; True and False are not numbers."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise DefinitionError(f"{name}={value!r:.100} is not of type {' or '.join(one.__name__ for one in types)}.")
     return value
 
 
 def check_choice(name: str, value: T, *choices: str) -> T:
-    """Check that a value is one of several texts.
-
-    Raises:
-        DefinitionError: It is not.
-    """
+    """Check that a value is one of several texts."""
     if value not in choices:
         raise DefinitionError(f"{name}={value!r:.100} is neither {' nor '.join(map(repr, choices))}.")
     return value
 
 
 def check_whole(name: str, value: int, least: int = 1) -> int:
-    """Check that a value is a whole number of at least `least`.
-
-    Raises:
-        DefinitionError: It is not.
-    """
+    """Check that a value is a whole number of at least `least`."""
     if not is_whole(value, least):
         raise DefinitionError(f"{name}={value!r:.100} is not a whole number from {least} on.")
     return value
 
 
 def check_number(name: str, value: float, least: float = 0) -> float:
-    """Check that a value is a number of at least `least`; it may be infinite.
-
-    Raises:
-        DefinitionError: It is not.
-    """
+    """Check that a value is a number of at least `least`; it may be infinite."""
     if not is_number(value) or not value >= least:
         raise DefinitionError(f"{name}={value!r:.100} is not a number from {least:g} on.")
     return value
 
 
 def check_seconds(name: str, value: float, default: float | None = None) -> float:
-    """Check that a value is a number of seconds above 0; for less, return the default if there is one.
-
-    Raises:
-        DefinitionError: It is not a number, or above `MAX_SECONDS`.
-    """
+    """Check that a value is a number of seconds above 0, `MAX_SECONDS` at most; for less, return a default."""
     if not is_number(value) or not value <= MAX_SECONDS:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, or above {MAX_SECONDS:,.0f}.")
     if value > 0:
@@ -78,11 +58,7 @@ def check_seconds(name: str, value: float, default: float | None = None) -> floa
 
 
 def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
-    """Check that a value is a list of texts, none of them empty or with a NUL, and return a copy.
-
-    Raises:
-        DefinitionError: It is something else, such as one text, which would be read as its letters.
-    """
+    """Check that a value is a list of texts, none of them empty or with a NUL, and return a copy."""
     is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
     if not is_list or not all(is_text(text) and text for text in value):
         example = [value] if isinstance(value, str) and value else ["one", "other"]
@@ -96,33 +72,21 @@ def is_text(value: object) -> bool:
 
 
 def check_function(name: str, value: F) -> F:
-    """Check that a value can be called.
-
-    Raises:
-        DefinitionError: It cannot.
-    """
+    """Check that a value can be called."""
     if not callable(value):
         raise DefinitionError(f"{name}={value!r:.100} is not a function.")
     return value
 
 
 def check_sync_function(name: str, value: F) -> F:
-    """Check that a value is a sync function.
-
-    Raises:
-        DefinitionError: It cannot be called, or is async.
-    """
+    """Check that a value is a sync function."""
     if is_async(check_function(name, value)):
         raise DefinitionError(f"{name}={value!r:.100} is asynchronous: give a plain function.")
     return value
 
 
 def open_root(root: str | os.PathLike[str] | Root) -> Root:
-    """Open a directory, unless it is open already.
-
-    Raises:
-        DefinitionError: There is no such directory.
-    """
+    """Open a directory, unless it is open already."""
     from toolkit._guards.paths import Root  # no other option needs it and all that it loads
 
     check_type("root", root, str, os.PathLike, Root)

@@ -24,14 +24,13 @@ from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
-from toolkit.builtin.arithmetic import to_integer
+from toolkit.builtin.arithmetic import Number, to_integer
 from toolkit.errors import Failed, InvalidArguments
 
 __all__ = ["data_tools"]
 
 MAX_RECORDS = 1000
 
-Number: TypeAlias = int | float
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = Annotated[list[dict[str, Any]], MaxLen(MAX_RECORDS)]
 Names: TypeAlias = Annotated[list[str], MaxLen(50)]

@@ -20,19 +20,9 @@ from toolkit._guards.paths import Root
 from toolkit.builtin.files.sensitive import DEFAULT_PRIVATE
 from toolkit.errors import DefinitionError
 
-# Variables of this process that commands get; keys, tokens and passwords have other names. `*` matches any end.
-PASSED_VARIABLES = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
+# Variables of this process that commands get, and those of LC_; keys, tokens and passwords have other names.
+PASSED_VARIABLES = frozenset(
+    ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 )
 # Variables for programs without a terminal: no colours, no pager, no password prompt.
 UNATTENDED_VARIABLES: Mapping[str, str] = MappingProxyType(
@@ -198,9 +188,5 @@ class CommandLimits:
 
 def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Make a command's variables: those of this process that may pass, those for no terminal, and `extra`."""
-    passed = {name: value for name, value in os.environ.items() if _is_passed(name)}
+    passed = {name: value for name, value in os.environ.items() if name in PASSED_VARIABLES or name.startswith("LC_")}
     return {**UNATTENDED_VARIABLES, **passed, **extra}
-
-
-def _is_passed(name: str) -> bool:
-    return any(name.startswith(known[:-1]) if known.endswith("*") else name == known for known in PASSED_VARIABLES)
