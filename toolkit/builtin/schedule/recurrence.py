@@ -63,11 +63,10 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
         ValueError: The rule is invalid or never due, or the zone does not exist.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
-    validate_form(rule)
-    place = find_zone(zone)
+    recurrence, place = parse_rule(rule), find_zone(zone)
     due = None
     with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, on some machines earlier
-        due = find_next_cron_run(rule, now, place) if is_cron(rule) else _find_next_run(parse_rule(rule), now, place)
+        due = find_next_cron_run(rule, now, place) if recurrence is None else _find_next_run(recurrence, now, place)
     if due is None:
         raise ValueError(f"this schedule is never due: {rule}")
     return due
@@ -120,18 +119,6 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | Non
     return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
 
 
-def validate_form(rule: str) -> None:
-    """Check that a rule has one of the forms; the content of cron's five fields is not checked.
-
-    Raises:
-        ValueError: It has none of them.
-    """
-    if not is_cron(rule):
-        parse_rule(rule)
-    elif len(rule) > MAX_CRON or len(rule.split()) != CRON_FIELDS:
-        raise _make_format_error(rule)
-
-
 def find_zone(zone: str | int | tzinfo) -> tzinfo:
     """Return the time zone of an IANA name, or of hours ahead of UTC.
 
@@ -154,17 +141,6 @@ def to_zone_name(zone: str | int) -> str:
     return zone if isinstance(zone, str) else f"Etc/GMT{-zone:+d}"
 
 
-def is_cron(rule: str) -> bool:
-    """Return whether a rule is meant to be in cron's form.
-
-    Raises:
-        ValueError: The rule is not text.
-    """
-    if not isinstance(rule, str):
-        raise _make_format_error(repr(rule))
-    return ":" not in rule
-
-
 @dataclass(frozen=True)
 class Recurrence:
     """A time of day on some weekdays, counted from Monday as 0, or on one day of each month."""
@@ -180,12 +156,16 @@ class Recurrence:
         return day.day == min(self.month_day, monthrange(day.year, day.month)[1])
 
 
-def parse_rule(rule: str) -> Recurrence:
-    """Parse a rule that is not in cron's form.
+def parse_rule(rule: str) -> Recurrence | None:
+    """Parse a rule; None for one in cron's form, the content of whose five fields is not checked.
 
     Raises:
-        ValueError: The rule is invalid.
+        ValueError: It has none of the forms.
     """
+    if not isinstance(rule, str):
+        raise _make_format_error(repr(rule))
+    if ":" not in rule and len(rule) <= MAX_CRON and len(rule.split()) == CRON_FIELDS:
+        return None
     match = _RULE.fullmatch(rule.strip().lower())
     try:
         hour, minute, kind, days = match.groups() if match else ("", "", "", None)
@@ -243,7 +223,7 @@ def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> s
     time = time.strip()
     if not (time or recurrence):
         return None
-    if is_cron(schedule):
+    if ":" not in schedule:
         raise ToolError(
             f"The schedule {schedule} is in cron's form, which cannot be changed here: ask the user to do it."
         )
@@ -259,11 +239,10 @@ def validate_rule(schedule: str, fault: str) -> str:
     Raises:
         ToolError: It is not.
     """
-    try:
-        parse_rule(schedule)
-    except ValueError:
-        raise ToolError(f"{fault}: {schedule}. {RULE_HELP}") from None
-    return schedule
+    with suppress(ValueError):
+        if parse_rule(schedule) is not None:
+            return schedule
+    raise ToolError(f"{fault}: {schedule}. {RULE_HELP}")
 
 
 def explain_unknown(recurrence: str | None) -> str:

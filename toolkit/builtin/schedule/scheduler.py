@@ -18,13 +18,13 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.approval import Deny, Verdict
-from toolkit._guards.options import check_choice, check_function, check_number, check_sync_function
+from toolkit._guards.options import check_choice, check_function, check_number, check_sync_function, check_type
 from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.recurrence import next_run
-from toolkit.builtin.schedule.store import Action, Firing, SQLiteSchedule, validate_store
+from toolkit.builtin.schedule.store import Action, Firing, SQLiteSchedule
 from toolkit.errors import Cancelled, DefinitionError
 
 logger = logging.getLogger("toolkit")
@@ -106,7 +106,7 @@ class Scheduler:
         poll: float = 60.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        validate_store(store)
+        check_type("store", store, SQLiteSchedule)
         is_method = getattr(run, "__func__", None) in vars(Runner).values()
         if not isinstance(run, Runner) and (is_method or not callable(run)):
             raise DefinitionError(f"run={run!r} is neither a Runner nor a function of a Firing.")

@@ -13,9 +13,7 @@ import uuid
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from toolkit._guards.options import check_type
-from toolkit.builtin.schedule.recurrence import find_zone, next_run, to_zone_name, validate_form
-from toolkit.errors import DefinitionError
+from toolkit.builtin.schedule.recurrence import next_run, parse_rule, to_zone_name
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
 if TYPE_CHECKING:
@@ -99,29 +97,6 @@ class Firing:
         return "\n".join((*lines, action.synthesis_prompt)).rstrip()
 
 
-def validate_store(store: object) -> None:
-    """Check that a value is a store of actions.
-
-    Raises:
-        DefinitionError: It is not.
-    """
-    if not isinstance(store, SQLiteSchedule):
-        raise DefinitionError(f"store={store!r:.100} is not a store. Pass SQLiteSchedule(path), or MemorySchedule().")
-
-
-def check_zone(zone: str | int) -> str:
-    """Return the name of a time zone after checking it.
-
-    Raises:
-        DefinitionError: There is no such zone.
-    """
-    try:
-        find_zone(check_type("zone", zone, str, int))
-    except ValueError as error:
-        raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
-    return to_zone_name(zone)
-
-
 LAYOUT = Layout(
     holds="a schedule",
     application_id=int.from_bytes(b"tkSC", "big"),
@@ -163,7 +138,7 @@ class SQLiteSchedule(SQLiteStore):
         Raises:
             ValueError: The schedule has none of the forms of a rule.
         """
-        validate_form(action.schedule)
+        parse_rule(action.schedule)
         with self._database.transaction() as connection:
             (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
             if most is not None and count >= most:

@@ -24,11 +24,12 @@ from toolkit.builtin.schedule.recurrence import (
     explain_unknown,
     find_zone,
     next_run,
+    to_zone_name,
     validate_rule,
 )
 from toolkit.builtin.schedule.scheduler import current_firing
-from toolkit.builtin.schedule.store import Action, SQLiteSchedule, check_zone, validate_store
-from toolkit.errors import ToolError
+from toolkit.builtin.schedule.store import Action, SQLiteSchedule
+from toolkit.errors import DefinitionError, ToolError
 
 MOST = 100
 # Characters of an action's calls as JSON and its synthesis_prompt together.
@@ -82,11 +83,15 @@ def schedule_tools(
     Raises:
         DefinitionError: There is no such zone, or another option is invalid.
     """
-    validate_store(store)
+    check_type("store", store, SQLiteSchedule)
     allowed = None if allowed_tools is None else check_texts("allowed_tools", allowed_tools)
     check_sync_function("clock", clock)
     most = check_whole("most", most, least=0)
-    schedule = _Schedule(store, check_zone(zone), check_type("owner", owner, str), allowed, most, clock)
+    try:
+        find_zone(check_type("zone", zone, str, int))
+    except ValueError as error:
+        raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
+    schedule = _Schedule(store, to_zone_name(zone), check_type("owner", owner, str), allowed, most, clock)
     return [schedule.schedule_create, schedule.schedule_list, schedule.schedule_update, schedule.schedule_delete]
 
 
