@@ -10,7 +10,7 @@ from pathlib import Path
 from toolkit import Runner
 from toolkit.builtin import ingest_file
 from toolkit.sources.retrievers import retriever_tool
-from toolkit.stores import Hit, LocalEmbeddings, MemoryKnowledge
+from toolkit.stores import Hit, LocalEmbeddings, SQLiteKnowledge
 from toolkit.testing import ScriptedModel, call
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -20,7 +20,7 @@ QUESTIONS = {
     "Can I take a task back up after my computer crashed?": "resume.md",
 }
 
-store, embed = MemoryKnowledge(), LocalEmbeddings()
+store, embed = SQLiteKnowledge(), LocalEmbeddings()
 for page in QUESTIONS.values():
     ingest_file(DOCS / page, store, embed)
 

@@ -72,7 +72,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.approvers": "ApprovalQueue Console Notebook after_foreign allow approve_all ask_when defer",
     "toolkit.builtin": """
         Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Firing
-        FiringOutcome Memories MemorySchedule Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
+        FiringOutcome Memories Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
         SharedState Todos WebOptions ask_user_tool bash_tool calculate code_tool coding_tools current_time
         current_time_tool data_tools default_tools fetch file_tools http_tool ingest_file ingest_message
         ingest_text ingest_url knowledge_tools memory_tool next_run plan_tool planned_only provider_tool random_tool
@@ -112,7 +112,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.sources.retrievers": "Prefetch retriever_tool",
     "toolkit.sources.search": "ToolSearch",
     "toolkit.stores": """
-        Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings MemoryKnowledge OpenAIEmbeddings
+        Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings OpenAIEmbeddings
         SQLiteKnowledge StoreError
     """,
     "toolkit.testing": """

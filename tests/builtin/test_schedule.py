@@ -23,7 +23,6 @@ from toolkit.builtin import (
     Action,
     Firing,
     FiringOutcome,
-    MemorySchedule,
     Scheduler,
     SQLiteSchedule,
     next_run,
@@ -73,7 +72,7 @@ def clock() -> Clock:
 @pytest.fixture
 def store() -> SQLiteSchedule:
     """A store in memory, which is one in a file except the file."""
-    return MemorySchedule()
+    return SQLiteSchedule()
 
 
 @pytest.fixture
@@ -383,7 +382,7 @@ def test_many_matches(box: Toolbox) -> None:
 def test_changed_meanwhile(clock: Clock) -> None:
     """A simultaneous change of another process is not overwritten."""
 
-    class Late(MemorySchedule):
+    class Late(SQLiteSchedule):
         """A store in which another process is always first."""
 
         def change(self, old: Action, new: Action) -> bool:
@@ -421,7 +420,7 @@ def test_delete(box: Toolbox, store: SQLiteSchedule, query: str, text: str, expe
 def test_deleted_meanwhile(clock: Clock) -> None:
     """An action that another process has deleted first is not reported as deleted."""
 
-    class Late(MemorySchedule):
+    class Late(SQLiteSchedule):
         """A store in which another process is always first."""
 
         def delete(self, *actions: Action) -> int:
@@ -435,7 +434,7 @@ def test_deleted_meanwhile(clock: Clock) -> None:
     assert 'No scheduled action matching "mail".' == call_tool(box, "schedule_delete", description_query="mail")
 
 
-@pytest.mark.parametrize("store", [None, "x.db", MemorySchedule, object()], ids=["none", "path", "class", "object"])
+@pytest.mark.parametrize("store", [None, "x.db", SQLiteSchedule, object()], ids=["none", "path", "class", "object"])
 @pytest.mark.parametrize("make", [schedule_tools, lambda store: Scheduler(store, str)], ids=["tools", "scheduler"])
 def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
     """A value that is not a store is refused."""
@@ -1096,7 +1095,7 @@ def test_one_takes_over(store: SQLiteSchedule, clock: Clock) -> None:
 def test_taken_over_meanwhile(clock: Clock) -> None:
     """A firing that another process takes over first is left to it."""
 
-    class Late(MemorySchedule):
+    class Late(SQLiteSchedule):
         """A store in which another process is always first."""
 
         def take_over(self, firing: Firing, at: float) -> Firing | None:
@@ -1140,7 +1139,7 @@ def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
 def test_forever(clock: Clock) -> None:
     """The loop continues until it is stopped, also when the store fails for a while."""
 
-    class Failing(MemorySchedule):
+    class Failing(SQLiteSchedule):
         """A store that fails at first."""
 
         fails = iter([True, True, False])

@@ -24,7 +24,7 @@ from tests.properties import examples
 from toolkit import Cancelled, DefinitionError
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import use_cancellation
-from toolkit.stores import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge, StoreError
+from toolkit.stores import Chunk, Document, KnowledgeStore, SQLiteKnowledge, StoreError
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
@@ -49,7 +49,7 @@ def clock() -> Clock:
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[SQLiteKnowledge]:
     """A store of each kind."""
     in_memory = request.param == "memory"
-    with MemoryKnowledge(clock=clock) if in_memory else SQLiteKnowledge(tmp_path / "k.db", clock=clock) as subject:
+    with SQLiteKnowledge(":memory:" if in_memory else tmp_path / "k.db", clock=clock) as subject:
         yield subject
 
 
@@ -199,7 +199,7 @@ def test_invalid_options(options: dict[str, Any]) -> None:
 def test_no_clock() -> None:
     """So is one of a store in memory."""
     with pytest.raises(DefinitionError, match="^clock=3 is not a function"):
-        MemoryKnowledge(clock=3)  # type: ignore[arg-type]
+        SQLiteKnowledge(clock=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)
@@ -271,7 +271,7 @@ def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.sampled_from(["a", "A", "a' OR '1'='1", "%", "\0"]), st.text("xyz ", min_size=1))))
 def test_owners_never_meet(expected: list[tuple[str, str]]) -> None:
     """Owners of any names find their own documents only."""
-    with MemoryKnowledge() as store:
+    with SQLiteKnowledge() as store:
         for owner, content in expected:
             add(store.with_owner(owner), content)
 
@@ -364,7 +364,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.store = MemoryKnowledge(clock=self.clock)
+        self.store = SQLiteKnowledge(clock=self.clock)
         self.kept: dict[tuple[str, str], tuple[list[tuple[str, Sequence[float]]], float]] = {}
 
     def teardown(self) -> None:
@@ -406,7 +406,7 @@ class Machine(RuleBasedStateMachine):
             ids = {identity for another, identity in self.kept if another == owner}
             assert ids == {document.id for document in self.of(owner).documents()}
 
-    def of(self, owner: str) -> MemoryKnowledge:
+    def of(self, owner: str) -> SQLiteKnowledge:
         """The documents that the store returns for an owner."""
         return self.store.with_owner(owner) if owner else self.store
 

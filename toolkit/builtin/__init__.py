@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.schedule.scheduler import planned_only as planned_only
     from toolkit.builtin.schedule.store import Action as Action
     from toolkit.builtin.schedule.store import Firing as Firing
-    from toolkit.builtin.schedule.store import MemorySchedule as MemorySchedule
     from toolkit.builtin.schedule.store import SQLiteSchedule as SQLiteSchedule
     from toolkit.builtin.schedule.tools import schedule_tools as schedule_tools
     from toolkit.builtin.shared_state import SharedState as SharedState
@@ -117,7 +116,7 @@ _HOMES = {
     "toolkit.builtin.provider": ("provider_tool",),
     "toolkit.builtin.schedule.recurrence": ("next_run",),
     "toolkit.builtin.schedule.scheduler": ("FiringOutcome", "Scheduler", "planned_only"),
-    "toolkit.builtin.schedule.store": ("Action", "Firing", "MemorySchedule", "SQLiteSchedule"),
+    "toolkit.builtin.schedule.store": ("Action", "Firing", "SQLiteSchedule"),
     "toolkit.builtin.schedule.tools": ("schedule_tools",),
     "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),

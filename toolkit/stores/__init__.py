@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from toolkit.stores.knowledge import Document as Document
     from toolkit.stores.knowledge import Hit as Hit
     from toolkit.stores.knowledge import KnowledgeStore as KnowledgeStore
-    from toolkit.stores.knowledge import MemoryKnowledge as MemoryKnowledge
     from toolkit.stores.knowledge import SQLiteKnowledge as SQLiteKnowledge
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
@@ -37,7 +36,7 @@ _HOMES = {
     "toolkit.errors": ("StoreError",),
     "toolkit.stores.database": ("Database", "Layout"),
     "toolkit.stores.embeddings": ("Embed", "LocalEmbeddings", "OpenAIEmbeddings"),
-    "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore", "MemoryKnowledge", "SQLiteKnowledge"),
+    "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore", "SQLiteKnowledge"),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

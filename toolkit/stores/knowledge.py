@@ -152,10 +152,10 @@ class KnowledgeStore(Protocol):
 
 
 class SQLiteKnowledge(SQLiteStore):
-    """Documents of one owner in a file, for several threads and processes of one machine.
+    """Documents of one owner in a file, for several threads and processes of one machine; or in memory.
 
     Args:
-        path: The file; created if it does not exist.
+        path: The file, created if it does not exist. By default memory, as long as the object lasts.
         timeout: Seconds to wait for another process that writes.
         clock: Returns the time, in seconds since 1970, UTC.
 
@@ -165,7 +165,7 @@ class SQLiteKnowledge(SQLiteStore):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, timeout: float = 30.0, clock: Callable[[], float] = time.time
+        self, path: str | os.PathLike[str] = MEMORY, *, timeout: float = 30.0, clock: Callable[[], float] = time.time
     ) -> None:
         check_function("clock", clock)
         super().__init__(path, LAYOUT, timeout=timeout)
@@ -229,17 +229,6 @@ class SQLiteKnowledge(SQLiteStore):
     def close(self) -> None:
         """Close the file; the next use opens it again. Stores from `with_owner` do not close it."""
         self._close()
-
-
-class MemoryKnowledge(SQLiteKnowledge):
-    """Documents in memory, which last as long as the object.
-
-    Args:
-        clock: As for SQLiteKnowledge.
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(MEMORY, clock=clock)
 
 
 _FIELDS = ("id", "title", "source", "content", "collection", "created_at", "expires_at")

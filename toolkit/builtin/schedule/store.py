@@ -116,12 +116,12 @@ LAYOUT = Layout(
 
 
 class SQLiteSchedule(SQLiteStore):
-    """A store in a file, for several threads and processes of one machine.
+    """A store in a file, for several threads and processes of one machine; or in memory, as long as the object lasts.
 
     Every method raises StoreError if the file cannot be used, and has changed nothing then.
 
     Args:
-        path: The file; created if it does not exist.
+        path: The file, created if it does not exist; by default memory.
         timeout: Seconds to wait for another process that writes.
 
     Raises:
@@ -129,7 +129,7 @@ class SQLiteSchedule(SQLiteStore):
         StoreError: The file is damaged, is not a schedule, was made by a later version, or cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+    def __init__(self, path: str | os.PathLike[str] = MEMORY, *, timeout: float = 30.0) -> None:
         super().__init__(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
@@ -193,13 +193,6 @@ class SQLiteSchedule(SQLiteStore):
         """Return the firing whose run waits for approval; None if there is no such run."""
         with self._database.snapshot() as connection:
             return next(map(_parse_firing, connection.execute(_PAUSED, (run_id,))), None)
-
-
-class MemorySchedule(SQLiteSchedule):
-    """A store in memory, which lasts as long as the object."""
-
-    def __init__(self) -> None:
-        super().__init__(MEMORY)
 
 
 _FIELDS = tuple(field.name for field in fields(Action))
