@@ -80,7 +80,7 @@ PUBLIC: dict[str, str] = {
         wikipedia_tool
     """,
     "toolkit.calls": "calls_schema parse_calls",
-    "toolkit.cli": "demo main",
+    "toolkit.cli": "main",
     "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
     "toolkit.durable": """
         ClaimCheck DevServer DurableRun DurableRunner PayloadDirectory PayloadStore PostgresLedger RunStatus Worker

@@ -5,6 +5,7 @@ Files, each importing only those below it:
     calling          commands about the tools themselves
     running          commands that ask a model
     serving          commands that serve tools, and the worker of durable runs
+    demonstration    a model that calls three functions
     inspecting       the server of a page that calls tools
     pages            its pages
     targets          the Runner or the tools that a command works on
@@ -12,7 +13,6 @@ Files, each importing only those below it:
     arguments        a command whose options are the parameters of a tool
     conversations    the saved conversations and templates
     files            the tools of a file or module
-    demonstration    a model that calls three functions
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from toolkit.cli.demonstration import demo
-
-__all__ = ["demo", "main"]
+__all__ = ["main"]
 
 NO_TYPER = 'toolkit: the command needs an extra. Install it with: pip install "function-toolkit[cli]"'
 

@@ -11,9 +11,10 @@ import typer
 
 from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
+from toolkit.cli.demonstration import demo
 from toolkit.cli.options import HELP, Command, report_errors
 from toolkit.cli.running import chat, logs, resume, run, undo
-from toolkit.cli.serving import demo, inspect, serve, worker
+from toolkit.cli.serving import inspect, serve, worker
 
 app = typer.Typer(
     help="Let a language model call the Python functions of a file.",

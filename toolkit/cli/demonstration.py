@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import typer
 
 from toolkit import Runner, Toolbox, tool
 from toolkit._runner.options import RunnerOptions
+from toolkit.cli.options import Model, Server, fail
 from toolkit.display import show
 from toolkit.models.default import EMBEDDED, ModelChoice
 from toolkit.models.local.weights import NAME
@@ -40,17 +43,22 @@ def weather(city: str) -> str:
     return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
 
 
-def demo(*, base_url: str | None = None, model: str | None = None) -> None:
-    """Print three conversations as they happen, and the model's name.
-
-    Raises:
-        NoModelError: No model is configured, and the embedded one is not installed.
-        ModelError: The model's server failed.
-    """
+def demo(
+    base_url: Server = None,
+    model: Model = None,
+    *,
+    local: Annotated[bool, typer.Option("--local", help="The embedded model, whatever else is configured.")] = False,
+) -> None:
+    """Watch a language model call three small functions."""
+    if local and (base_url or model):
+        fail("--local takes the embedded model: leave out --base-url and --model.")
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
-    if ModelChoice(name=model, base_url=base_url).is_fallback:
-        model = EMBEDDED  # the last lines of the demonstration say so
-    runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
+    try:
+        if local or ModelChoice(name=model, base_url=base_url).is_fallback:
+            model = EMBEDDED  # the last lines of the demonstration say so
+        runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
+    except ValueError as error:  # such as a base_url without http://
+        fail(error)
     print("Three Python functions, and a language model that may call them:")
     print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
     name = runner.model.name  # fetches the embedded model before the first conversation

@@ -1,4 +1,4 @@
-"""Commands that serve the tools of a file: inspect, serve, worker; and the demonstration."""
+"""Commands that serve the tools of a file: inspect, serve, worker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from typing import Annotated
 import typer
 
 from toolkit import Runner
-from toolkit.cli.demonstration import demo as run_demo
 from toolkit.cli.files import find_values, get_stem
 from toolkit.cli.inspecting import Inspector, defer_changes
-from toolkit.cli.options import AllFunctions, Model, Server, Target, fail
+from toolkit.cli.options import AllFunctions, Target, fail
 from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
 from toolkit.errors import RunError
-from toolkit.models.default import EMBEDDED
 from toolkit.serve.local import parse_address
 
 
@@ -158,18 +156,3 @@ async def _wait_for_interrupt() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, interrupted.set)
     await interrupted.wait()
-
-
-def demo(
-    base_url: Server = None,
-    model: Model = None,
-    *,
-    local: Annotated[bool, typer.Option("--local", help="The embedded model, whatever else is configured.")] = False,
-) -> None:
-    """Watch a language model call three small functions."""
-    if local and (base_url or model):
-        fail("--local takes the embedded model: leave out --base-url and --model.")
-    try:
-        run_demo(base_url=base_url, model=EMBEDDED if local else model)
-    except ValueError as error:  # such as a base_url without http://
-        fail(error)
