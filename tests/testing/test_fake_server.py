@@ -757,7 +757,7 @@ def test_refusal(content: Any, param: str) -> None:
     assert (400, param, "invalid_request_error") == (status, error["param"], error["type"])
     assert f"Request 1: Invalid {param!r}" in error["message"]
     with pytest.raises(ScriptError, match=re.escape(error["message"])):
-        server.verify()
+        server.check()
 
 
 def test_correct_history_passes() -> None:

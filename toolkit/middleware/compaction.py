@@ -7,7 +7,6 @@ alone, so a resumed run is sent the same.
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -26,8 +25,6 @@ from toolkit._messages import (
     UserMessage,
 )
 from toolkit._options import is_whole
-
-logger = logging.getLogger("toolkit")
 
 # A function of messages that are left out, sync or async, which returns a text in their place.
 Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
@@ -179,10 +176,6 @@ class Compaction:
                 messages.append(UserMessage(f"{head}\n{_cut_middle(summaries[number], characters)}"))
             else:
                 messages += part
-        if logger.isEnabledFor(logging.DEBUG):
-            before, after = estimate_tokens(request.messages), estimate_tokens(messages)
-            counts = len(request.messages), before, len(messages), after
-            logger.debug("Compaction: %s messages of about %s tokens are sent as %s of about %s.", *counts)
         return replace(request, messages=tuple(messages))
 
 

@@ -42,14 +42,14 @@ def redact(
     """
     clean = make_cleaner(secrets, patterns, instead)
 
-    async def redacting(call: ToolCall, call_next: Next) -> ToolResult:
+    async def clean_result(call: ToolCall, call_next: Next) -> ToolResult:
         try:
             result = await call_next(call)
         except ToolError as refusal:
             result = explain_exception(refusal, call.name, (), ())
         return _clean_result(result, clean)
 
-    return redacting
+    return clean_result
 
 
 def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:

@@ -59,7 +59,7 @@ def cache(
         raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both have to be above 0.")
     results = _ResultCache(ttl, maxsize, clock)
 
-    async def caching(call: ToolCall, call_next: Next) -> ToolResult:
+    async def use_cache(call: ToolCall, call_next: Next) -> ToolResult:
         tool = call_next.tools.get(call.name)
         if tool is not None and tool.settings.effect != "read":
             return await results.invalidate(call, call_next)
@@ -68,7 +68,7 @@ def cache(
         scope = "" if shared else call_next.context.run_id
         return await results.get_or_call(tool, (scope, identify(call)), call, call_next)
 
-    return caching
+    return use_cache
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ def repeat_guard(
         raise ValueError("repeat_guard: limit and stop_after are 1 or more, window is even, 4 or more.")
     if reset_after is not None and reset_after <= 0:
         raise ValueError(f"repeat_guard: reset_after={reset_after!r} must be a number of seconds above 0, or None.")
-    circles = ((1, limit), (2, window // 2))
+    cycles = ((1, limit), (2, window // 2))
     histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after, reset_after, clock))
 
-    async def guarding(call: ToolCall, call_next: Next) -> ToolResult:
+    async def refuse_repeats(call: ToolCall, call_next: Next) -> ToolResult:
         history = histories.get(call_next.context)
-        made = history.start(_PastCall(identify(call)), circles)
+        made = history.start(_PastCall(identify(call)), cycles)
         try:
             result = await call_next(call)
         except ToolError as refusal:
@@ -205,7 +205,7 @@ def repeat_guard(
         made.outcome = (result.is_error, hash((result.text, result.images, result.files)))
         return result
 
-    return guarding
+    return refuse_repeats
 
 
 @dataclass(eq=False)
@@ -231,7 +231,7 @@ class _CallHistory:
     last_time: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, made: _PastCall, circles: tuple[tuple[int, int], ...]) -> _PastCall:
+    def start(self, made: _PastCall, cycles: tuple[tuple[int, int], ...]) -> _PastCall:
         """Record a call.
 
         Raises:
@@ -243,7 +243,7 @@ class _CallHistory:
             if self.reset_after is not None and now - self.last_time >= self.reset_after:
                 self.calls.clear()
             last = list(self.calls)
-            if any(_is_circle(made, last[-period * times :], period, times) for period, times in circles):
+            if any(_is_cycle(made, last[-period * times :], period, times) for period, times in cycles):
                 self.refused += 1
                 raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(made.identity[0], last[-1]))
             self.refused, self.last_time = 0, now
@@ -256,13 +256,13 @@ class _CallHistory:
             self.calls.remove(made)
 
 
-def _is_circle(made: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
+def _is_cycle(made: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
     """Return whether the last calls repeat with this period so many times, and this call would continue."""
-    circle = {earlier.identity for earlier in last[:period]}
+    cycle = {earlier.identity for earlier in last[:period]}
     return (
         len(last) == period * times
-        and len(circle) == period
-        and made.identity in circle
+        and len(cycle) == period
+        and made.identity in cycle
         and all(earlier.is_repeat_of(later) for earlier, later in zip(last, last[period:]))
     )
 

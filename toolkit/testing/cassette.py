@@ -209,7 +209,7 @@ class Cassette:
             ScriptError: The call is not in the file; the message has the difference.
         """
         asked = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
-        if record := self._find_record(self._calls, asked, is_live=self.mode != "replay"):
+        if record := self._find_record(self._calls, asked):
             return ToolResult.from_json(json.dumps(record["result"]))
         try:
             result = await call_next(call)
@@ -289,7 +289,7 @@ class Cassette:
             return {name: self._clean_texts(item) for name, item in value.items()}
         return value
 
-    def _find_record(self, track: _Track, asked: Mapping[str, Any], *, is_live: bool) -> dict[str, Any] | None:
+    def _find_record(self, track: _Track, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the record that fits; None where there is none, and it is to be made.
 
         Raises:
@@ -297,12 +297,12 @@ class Cassette:
         """
         with self._lock:
             record = track.take(asked)
-            if record is None and not is_live:
+            if record is None and self.mode == "replay":
                 raise ScriptError(track.explain_mismatch(asked, self.path))
             return record
 
     def _find_response(self, asked: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
-        record = self._find_record(self._requests, asked, is_live=self.mode != "replay")
+        record = self._find_record(self._requests, asked)
         if record is None:
             if self._model is None:
                 raise TypeError(f"{self!r} has no model to ask: Cassette(path, model, mode={self.mode!r}).")

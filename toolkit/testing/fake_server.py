@@ -263,9 +263,9 @@ class FakeServer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
         if kind is None:
-            self.verify()
+            self.check()
 
-    def verify(self) -> None:
+    def check(self) -> None:
         """Raise `ScriptError` if there were problems or unused replies."""
         unused = [f"Unused replies: {', '.join(answer.label for answer in self._unused)}"] if self._unused else []
         if self.problems or unused:
