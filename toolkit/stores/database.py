@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from typing_extensions import Self
 
@@ -98,7 +98,7 @@ class Database:
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
         # Not at exit: a thread may still use the connection then, and an open file loses nothing.
         weakref.finalize(self, _close_connections, self._connections).atexit = False
-        _forks.add(self)
+        _forks.add(self, self._lock, self._connections)
         with self.snapshot():  # open it now, so that errors are raised here
             pass
 
@@ -132,18 +132,6 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close_for_fork(self, seconds: float) -> bool:
-        """Close the file and keep it closed until `release`; False if a block lasts longer than this."""
-        if not self._lock.acquire(timeout=seconds):
-            return False
-        if self.path != MEMORY:  # which has no locks to lose
-            _close_connections(self._connections)
-        return True
-
-    def release(self) -> None:
-        """Allow blocks again after `close_for_fork`."""
-        self._lock.release()
 
     @contextmanager
     def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -208,15 +196,16 @@ class _Forks:
         self.creating = threading.Lock()
         self.lost: list[Database] = []
         self._lock = threading.RLock()
-        self._members: WeakSet[Database] = WeakSet()
-        self._closed: list[Database] = []
+        self._members: WeakKeyDictionary[Database, tuple[threading.RLock, list[sqlite3.Connection]]]
+        self._members = WeakKeyDictionary()
+        self._held: list[threading.RLock] = []
         if hasattr(os, "register_at_fork"):  # Windows has no fork
             os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
 
-    def add(self, database: Database) -> None:
-        """Add a database, for as long as it lives."""
+    def add(self, database: Database, lock: threading.RLock, connections: list[sqlite3.Connection]) -> None:
+        """Add a database, with the lock of its blocks and its connections, for as long as it lives."""
         with self._lock:
-            self._members.add(database)
+            self._members[database] = lock, connections
 
     def refuse_lost(self, database: Database) -> None:
         """Refuse a database that was in use when the process was forked.
@@ -234,23 +223,24 @@ class _Forks:
     def _before(self) -> None:
         self._lock.acquire()
         deadline = time.monotonic() + FORK_TIMEOUT
-        for database in list(self._members):
-            if database.close_for_fork(max(0.0, deadline - time.monotonic())):
-                self._closed.append(database)
+        for database, (lock, connections) in list(self._members.items()):
+            if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                self._held.append(lock)
+                if database.path != MEMORY:  # which has no locks to lose
+                    _close_connections(connections)
 
     def _after(self) -> None:
         self._release_all()
         self._lock.release()
 
     def _after_in_child(self) -> None:
-        closed = set(map(id, self._closed))
-        self.lost += [database for database in self._members if id(database) not in closed]
+        self.lost += [database for database, (lock, _) in self._members.items() if lock not in self._held]
         self._release_all()
         self._lock, self.creating = threading.RLock(), threading.Lock()  # the parent's threads may hold the old ones
 
     def _release_all(self) -> None:
-        while self._closed:
-            self._closed.pop().release()
+        while self._held:
+            self._held.pop().release()
 
 
 # One for the process: code that forks does not know about its databases.
