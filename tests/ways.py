@@ -1,11 +1,15 @@
-"""The ways to run a `Runner` to its end: each returns the result of a run with the prompt "go"."""
+"""The ways to run a `Runner` to its end, and to call a tool: each returns the result.
+
+The prompt is "go".
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from toolkit import Runner, RunResult
+from toolkit import Runner, RunResult, Tool, Toolbox, ToolResult
+from toolkit.events import Event
 
 
 def run(runner: Runner, **options: Any) -> RunResult:
@@ -14,6 +18,19 @@ def run(runner: Runner, **options: Any) -> RunResult:
 
 def arun(runner: Runner, **options: Any) -> RunResult:
     return asyncio.run(runner.arun("go", **options))
+
+
+def read(runner: Runner) -> list[Event]:
+    with runner.stream("go") as events:
+        return list(events)
+
+
+def aread(runner: Runner) -> list[Event]:
+    async def main() -> list[Event]:
+        async with runner.astream("go") as events:
+            return [event async for event in events]
+
+    return asyncio.run(main())
 
 
 def stream(runner: Runner, **options: Any) -> RunResult:
@@ -33,3 +50,11 @@ def astream(runner: Runner, **options: Any) -> RunResult:
 
 def start(runner: Runner, **options: Any) -> RunResult:
     return runner.start("go", **options).result(10)
+
+
+def call(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return Toolbox([made]).call(made.name, arguments)
+
+
+def acall(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return asyncio.run(Toolbox([made]).acall(made.name, arguments))

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from typing_extensions import Unpack
 
+from tests import ways
 from tests.apart import fail_there, known_there, where, where_later
 from toolkit import (
     DefinitionError,
@@ -43,32 +44,10 @@ from toolkit.errors import TimedOut
 from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated
 from toolkit.testing import ScriptedModel, call
 
-
-def through_call(made: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return Toolbox([made]).call(made.name, arguments)
-
-
-def through_acall(made: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return asyncio.run(Toolbox([made]).acall(made.name, arguments))
-
-
-def through_stream(runner: Runner) -> list[Event]:
-    with runner.stream("Go on.") as events:
-        return list(events)
-
-
-def through_astream(runner: Runner) -> list[Event]:
-    async def main() -> list[Event]:
-        async with runner.astream("Go on.") as events:
-            return [event async for event in events]
-
-    return asyncio.run(main())
-
-
 # Seconds in which a function starts, on a busy machine too.
 SOON = 0.5
-BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
-STREAMS = pytest.mark.parametrize("go", [through_stream, through_astream], ids=["stream", "astream"])
+BOTH = pytest.mark.parametrize("go", [ways.call, ways.acall], ids=["sync", "async"])
+STREAMS = pytest.mark.parametrize("go", [ways.read, ways.aread], ids=["stream", "astream"])
 
 
 def happened(go: Callable[[Runner], list[Event]], *tools: Any, calls: list[ToolCall]) -> list[Event]:
@@ -323,7 +302,7 @@ def test_no_attempt_left() -> None:
     """The last try's failure is the result."""
     flaky = Flaky(9, OSError())
 
-    assert "failed" == through_call(tool(flaky.work, retries=1, effect="read")).kind
+    assert "failed" == ways.call(tool(flaky.work, retries=1, effect="read")).kind
     assert 2 == len(flaky.keys)
 
 
@@ -342,7 +321,7 @@ def test_not_worth_another_try(error: BaseException, options: dict[str, Any]) ->
     """A ToolError is not retried, and neither is an exception that `retry_on` does not name."""
     flaky = Flaky(9, error)
     with contextlib.suppress(KeyboardInterrupt):
-        through_call(tool(flaky.work, retries=3, effect="read", **options))
+        ways.call(tool(flaky.work, retries=3, effect="read", **options))
 
     assert 1 == len(flaky.keys)
 
@@ -359,7 +338,7 @@ class Rate(ToolError):
 def test_tool_error_that_is_named(error: ToolError, named: type[Exception], tries: int) -> None:
     """A ToolError is retried where `retry_on` names its class."""
     flaky = Flaky(9, error)
-    through_call(tool(flaky.work, retries=1, effect="read", retry_on=(named,)))
+    ways.call(tool(flaky.work, retries=1, effect="read", retry_on=(named,)))
 
     assert tries == len(flaky.keys)
 
@@ -396,7 +375,7 @@ class Later:
 def test_retry_by_a_function(rule: Callable[[BaseException], bool], attempts: int) -> None:
     """A function of the exception decides about a retry; one that fails allows none."""
     flaky = Flaky(9, ToolError("try later"))
-    through_call(tool(flaky.work, retries=1, effect="read", retry_on=rule))
+    ways.call(tool(flaky.work, retries=1, effect="read", retry_on=rule))
 
     assert attempts == len(flaky.keys)
 
@@ -404,7 +383,7 @@ def test_retry_by_a_function(rule: Callable[[BaseException], bool], attempts: in
 def test_retry_delay() -> None:
     """The pause before a retry doubles, and a random part of up to a half is left out."""
     made = tool(Flaky(2, OSError()).work, retries=2, effect="read", retry_delay=0.01)
-    events = happened(through_stream, made, calls=[call("work")])
+    events = happened(ways.read, made, calls=[call("work")])
     first, second = [event.seconds for event in events if isinstance(event, ToolCallRetried)]
 
     assert 0.005 <= first <= 0.01 <= second <= 0.02
@@ -434,7 +413,7 @@ def test_fatal_error_is_not_tried_again() -> None:
     flaky = Flaky(9, FatalError())
 
     with pytest.raises(FatalError):
-        through_call(tool(flaky.work, retries=3, effect="read"))
+        ways.call(tool(flaky.work, retries=3, effect="read"))
     assert 1 == len(flaky.keys)
 
 
@@ -466,9 +445,7 @@ def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
     made = tool(work, retries=5, effect="read")
     context = ToolContext(deps=None, cancellation=cancellation)
     toolbox = Toolbox([made])
-    result = (
-        toolbox.call("work", {}, context) if go is through_call else asyncio.run(toolbox.acall("work", {}, context))
-    )
+    result = toolbox.call("work", {}, context) if go is ways.call else asyncio.run(toolbox.acall("work", {}, context))
 
     assert ("cancelled", 1) == (result.kind, len(flaky.keys))
 
@@ -479,9 +456,7 @@ def test_call_that_comes_too_late(go: Callable[..., ToolResult]) -> None:
     over, entered = Cancellation(0), []
     toolbox = Toolbox([tool(lambda: entered.append(1), name="enter")])
     context = ToolContext(deps=None, cancellation=over)
-    result = (
-        toolbox.call("enter", {}, context) if go is through_call else asyncio.run(toolbox.acall("enter", {}, context))
-    )
+    result = toolbox.call("enter", {}, context) if go is ways.call else asyncio.run(toolbox.acall("enter", {}, context))
 
     assert (TimedOut, []) == (type(result.exception), entered)
 
@@ -534,14 +509,14 @@ def test_failures_in_a_process_pool(how: str, processes: Executor) -> None:
     """However a function fails there, its call has a result, and the pool continues."""
     made = tool(fail_there, executor=processes)
 
-    assert "failed" == through_call(made, how=how).kind
-    assert through_call(tool(where, executor=processes), number=1).error is None
+    assert "failed" == ways.call(made, how=how).kind
+    assert ways.call(tool(where, executor=processes), number=1).error is None
 
 
 def test_broken_pool() -> None:
     """A pool whose process dies makes the call fail, not the run."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        result = through_call(tool(fail_there, executor=executor), how="os exit")
+        result = ways.call(tool(fail_there, executor=executor), how="os exit")
 
     assert "failed" == result.kind
 
@@ -551,7 +526,7 @@ def test_closed_executor() -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
 
-    assert "failed" == through_call(tool(len_of, executor=executor), text="four").kind
+    assert "failed" == ways.call(tool(len_of, executor=executor), text="four").kind
 
 
 def test_local_function_in_a_process_pool(processes: Executor) -> None:
@@ -561,7 +536,7 @@ def test_local_function_in_a_process_pool(processes: Executor) -> None:
         pass
 
     with pytest.raises(DefinitionError, match=r"at the top of a module"):
-        through_call(tool(local, executor=processes))
+        ways.call(tool(local, executor=processes))
 
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unset")
@@ -713,7 +688,7 @@ def received_in(go: Callable[..., Any], runner: Runner, received: threading.Even
                 look(event)
             return events.result
 
-    if go is through_astream:
+    if go is ways.aread:
         return asyncio.run(main())
     with runner.stream("Go on.") as events:
         for event in events:
@@ -831,7 +806,7 @@ def test_first_come_first_served() -> None:
         order.append(number)
         await asyncio.sleep(0)
 
-    happened(through_astream, tool(work, max_parallel=1), calls=[call("work", number=number) for number in range(6)])
+    happened(ways.aread, tool(work, max_parallel=1), calls=[call("work", number=number) for number in range(6)])
 
     assert [0, 1, 2, 3, 4, 5] == order
 
@@ -850,9 +825,7 @@ def test_wait_for_a_place_ends(go: Callable[..., ToolResult], release: threading
     first = Runner([made], model=ScriptedModel([call("hang"), "Done."])).start("Go.")
     entered.wait(10)
     context, toolbox = ToolContext(deps=None, cancellation=Cancellation(0.05)), Toolbox([made])
-    late = (
-        toolbox.call("hang", "{}", context) if go is through_call else asyncio.run(toolbox.acall("hang", "{}", context))
-    )
+    late = toolbox.call("hang", "{}", context) if go is ways.call else asyncio.run(toolbox.acall("hang", "{}", context))
     release.set()
 
     assert ("timed_out", "Done.", "done") == (late.kind, first.result(10).output, go(made).text)
@@ -861,7 +834,7 @@ def test_wait_for_a_place_ends(go: Callable[..., ToolResult], release: threading
 def test_wait_for_a_place_is_not_timed(release: threading.Event) -> None:
     """The time of a call counts from where it has a place."""
     made = hanging(release, max_parallel=1, timeout=SOON)
-    events = happened(through_stream, made, calls=[call("hang", number=number) for number in range(3)])
+    events = happened(ways.read, made, calls=[call("hang", number=number) for number in range(3)])
 
     texts = [event.result.kind for event in events if isinstance(event, ToolCallFinished)]
     assert (["timed_out"] * 3, 3) == (texts, sum(isinstance(event, ToolCallAbandoned) for event in events))

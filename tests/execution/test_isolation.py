@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import ways
 from tests.apart import (
     Counter,
     count,
@@ -35,16 +35,7 @@ from toolkit._execution.isolation import RemoteTraceback
 from toolkit.events import ToolCallUpdated
 from toolkit.testing import ScriptedModel, call
 
-
-def through_call(called: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return Toolbox([called]).call(called.name, arguments)
-
-
-def through_acall(called: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return asyncio.run(Toolbox([called]).acall(called.name, arguments))
-
-
-BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
+BOTH = pytest.mark.parametrize("go", [ways.call, ways.acall], ids=["sync", "async"])
 
 
 def wait_for_end(process_id: int) -> bool:
@@ -78,17 +69,17 @@ def test_every_call_has_its_own_process(go: Callable[..., ToolResult]) -> None:
 @pytest.mark.parametrize("generator", [count_later, count], ids=["async", "sync"])
 def test_generator(generator: Tool[..., Any]) -> None:
     """The result of a generator is the list of its values."""
-    assert [0, 1, 2] == through_call(generator, to=3).value
+    assert [0, 1, 2] == ways.call(generator, to=3).value
 
 
 def test_large_argument() -> None:
     """An argument that fills the pipe many times arrives whole."""
-    assert 1_000_000 == through_call(measure, text="x" * 1_000_000).value
+    assert 1_000_000 == ways.call(measure, text="x" * 1_000_000).value
 
 
 def test_method() -> None:
     """A method is sent with its instance."""
-    assert 5 == through_call(Counter(2).add, amount=3).value
+    assert 5 == ways.call(Counter(2).add, amount=3).value
 
 
 def test_context() -> None:
@@ -109,7 +100,7 @@ def test_updates() -> None:
 
 def test_standard_streams(capfd: pytest.CaptureFixture[str]) -> None:
     """What a tool prints goes to standard error, and there is nothing to read."""
-    assert "" == through_call(prints).value
+    assert "" == ways.call(prints).value
     assert ("", "said\n") == capfd.readouterr()
 
 
@@ -130,7 +121,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("how", "go"), combine(ENDS, [through_call, through_acall]))
+@pytest.mark.parametrize(("how", "go"), combine(ENDS, [ways.call, ways.acall]))
 def test_failures(go: Callable[..., ToolResult], how: str) -> None:
     """However the process ends, the call has a result: exceptions keep their class and text."""
     result = go(end, how=how)
@@ -140,14 +131,14 @@ def test_failures(go: Callable[..., ToolResult], how: str) -> None:
 
 def test_exception_that_cannot_be_unpickled() -> None:
     """An exception that cannot be unpickled is replaced by one of the same name and text."""
-    error = through_call(end, how="unusual").exception
+    error = ways.call(end, how="unusual").exception
 
     assert ("tests.apart", "Unusual", "this and that") == (type(error).__module__, type(error).__qualname__, str(error))
 
 
 def test_traceback() -> None:
     """The cause of an exception is the traceback of the other process."""
-    error = through_call(end, how="value error").exception
+    error = ways.call(end, how="value error").exception
 
     assert isinstance(error, ValueError)
     assert isinstance(error.__cause__, RemoteTraceback)
@@ -192,11 +183,11 @@ def list_resources() -> set[str]:
 
 def test_nothing_is_left() -> None:
     """Calls leave no child and no descriptor, however they end."""
-    through_call(process)
+    ways.call(process)
     before = list_resources()
     for how in ("value error", "os exit"):
-        through_call(end, how=how)
-    through_call(late)
+        ways.call(end, how=how)
+    ways.call(late)
 
     assert set() == list_resources() - before
 
@@ -209,7 +200,7 @@ def test_local_function() -> None:
     local = tool(lambda: 1, name="local", isolate="process")
 
     with pytest.raises(DefinitionError, match=r"another process, which cannot get it: .* at the top of a module"):
-        through_call(local)
+        ways.call(local)
 
 
 def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,7 +218,7 @@ def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_result_that_does_not_pickle() -> None:
     """A result that does not pickle is lost; the exception has the reason, and what to do."""
-    error = str(through_call(end, how="unsendable").exception)
+    error = str(ways.call(end, how="unsendable").exception)
 
     assert "cannot pickle '_thread.lock' object Let it give what pickles" in error
 
@@ -288,4 +279,4 @@ def test_tool_without_a_file() -> None:
 
 def test_process_of_a_process() -> None:
     """A tool that has its own process may give one to another."""
-    assert through_call(nested).value not in (None, os.getpid())
+    assert ways.call(nested).value not in (None, os.getpid())

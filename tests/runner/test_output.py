@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
+from tests import ways
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
 from toolkit._dialects.catalog import RunDialectName
 from toolkit._runner.limits import LAST_TURN
@@ -82,34 +84,15 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
-def through_run(runner: Runner, **options: Any) -> RunResult[Any]:
-    return runner.run("Who?", output_type=Person, **options)
-
-
-def through_arun(runner: Runner, **options: Any) -> RunResult[Any]:
-    return asyncio.run(runner.arun("Who?", output_type=Person, **options))
-
-
-def through_stream(runner: Runner, **options: Any) -> RunResult[Any]:
-    with runner.stream("Who?", output_type=Person, **options) as stream:
-        list(stream)
-    return stream.result
-
-
-def through_astream(runner: Runner, **options: Any) -> RunResult[Any]:
-    async def iterate() -> RunResult[Any]:
-        async with runner.astream("Who?", output_type=Person, **options) as stream:
-            [event async for event in stream]
-        return stream.result
-
-    return asyncio.run(iterate())
-
-
-ALL = pytest.mark.parametrize("go", [through_run, through_arun, through_stream, through_astream])
+run_for_person = partial(ways.run, output_type=Person)
+WAYS = (ways.run, ways.arun, ways.stream, ways.astream)
+ALL = pytest.mark.parametrize(
+    "go", [partial(way, output_type=Person) for way in WAYS], ids=[way.__name__ for way in WAYS]
+)
 
 
 def served(
-    *replies: Reply, go: Callable[..., Any] = through_run, dialect: RunDialectName = "chat"
+    *replies: Reply, go: Callable[..., Any] = run_for_person, dialect: RunDialectName = "chat"
 ) -> tuple[Any, list[Any]]:
     """The results of a run over these replies, and the requests' bodies."""
     with (
@@ -532,7 +515,7 @@ def test_runs_do_not_share() -> None:
 
     def twice(runner: Runner) -> None:
         for _ in range(2):
-            through_run(runner)
+            run_for_person(runner)
 
     answer = reply.calls(("final_result", json.loads(ANN)))
     _, bodies = served(REFUSALS["by name"], answer, REFUSALS["by name"], answer, go=twice)

@@ -12,6 +12,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests import ways
 from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage, tool
 from toolkit.display import Story, follow
 from toolkit.events import (
@@ -45,20 +46,7 @@ def test_repr() -> None:
     assert handle.result() and "<RunHandle, completed>" == repr(handle)
 
 
-def read_all(runner: Runner) -> list[Any]:
-    with runner.stream("x") as events:
-        return list(events)
-
-
-def aread_all(runner: Runner) -> list[Any]:
-    async def main() -> list[Any]:
-        async with runner.astream("x") as events:
-            return [event async for event in events]
-
-    return asyncio.run(main())
-
-
-BOTH = pytest.mark.parametrize("draw", [read_all, aread_all], ids=["stream", "astream"])
+BOTH = pytest.mark.parametrize("draw", [ways.read, ways.aread], ids=["stream", "astream"])
 
 
 # -- what they are
