@@ -24,7 +24,7 @@ from toolkit.errors import StoreError, ToolkitError
 # The file with the conversations; empty keeps none.
 VARIABLE = "TOOLKIT_SESSIONS"
 NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
-# What a template leaves to each command line.
+# Options that a template does not save.
 UNSAVED = frozenset({"file", "session", "goes_on", "template", "save"})
 # Characters of a conversation's first prompt in a list.
 MAX_TITLE = 60

@@ -29,7 +29,7 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
         target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`; or code, all functions of
             which are tools: `def add(a: int, b: int): return a + b`.
         all_functions: Take the tools and the public functions that are defined there, and nothing else.
-        instead: Kinds of values, such as prompts, with any of which a file without tools is an empty toolbox.
+        instead: Types of values, such as prompts; a file with one of them may have no tools.
 
     Raises:
         DefinitionError: There is no such file, module or name; there are no tools; or there are several runners or

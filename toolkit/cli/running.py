@@ -272,7 +272,7 @@ def _show(stream: RunStream[Any], *, is_terminal: bool, extract: bool = False) -
 
 
 def _forget_end(event: Event) -> Event:
-    """Take away what ended a run: a sentence says it."""
+    """Hide the finish reason of a run, which `_report_end` explains."""
     return replace(event, finish_reason="stop") if isinstance(event, RunFinished) else event
 
 

@@ -215,7 +215,7 @@ class _History:
     """A conversation in blocks, with the sizes of their beginnings.
 
     Attributes:
-        points: Numbers of the blocks before which the model was asked, and of the one that it is asked for now.
+        points: Numbers of the blocks that are responses, and of the one that the model is asked for now.
     """
 
     def __init__(self, messages: Sequence[Message], max_lines: int, summary_tokens: int) -> None:

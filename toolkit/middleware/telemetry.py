@@ -44,8 +44,8 @@ class _TracedRun:
         model: The name of its model.
         agent: The attribute with its runner's name; none without one.
         start: When it started, on the clock of `time.perf_counter`.
-        turn_start: When a response of the model was asked for that has not come, in seconds since 1970; 0 if none is.
-        messages: What the model is sent for it.
+        turn_start: When the pending request to the model began, in seconds since 1970; 0 without one.
+        messages: Messages of that request.
     """
 
     span: Span

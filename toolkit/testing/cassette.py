@@ -40,11 +40,11 @@ Mode: TypeAlias = Literal["record", "replay", "auto"]
 
 # Increased when the format of the file changes.
 VERSION = 1
-# What differs from run to run and no model is sent, or what a response that is recorded before has.
+# Fields of messages that are not compared: no model is sent them, or they repeat a recorded response.
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "is_cut", "items", "model", "provider_call_id"})
 UNSTABLE |= {"timestamp", "usage", "wire_arguments"}
 PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
-# Results that are not answers yet; the same call may have another one later.
+# Kinds of results that are not recorded: the same call may be answered later.
 OPEN = ("cancelled", "pending", "stopped")
 
 
@@ -53,7 +53,7 @@ class _Track:
     """Records of one kind, and those of them that are not used yet.
 
     Attributes:
-        kind: "request" or "call", under which a record has what it is found by.
+        kind: "request" or "call": the key under which a record has what was asked.
         records: The records, as they are in the file.
         unused: Positions of records.
     """

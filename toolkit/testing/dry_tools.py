@@ -43,7 +43,7 @@ def _make_dry(tool: AnyTool) -> AnyTool:
     handler = tool.handler
     if tool.settings.effect == "read" or isinstance(handler, LatentHandler):
         return tool
-    activity: Any = handler.activity  # None of a function: as the model is shown it
+    activity: Any = handler.activity  # None for a function, as the model sees it
     settings = replace(tool.settings, executor=None, isolate=None, undo=None)
     return replace(
         tool, activity=None, handler=_DryHandler(handler.interface, activity, real=handler), settings=settings

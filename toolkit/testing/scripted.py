@@ -53,7 +53,7 @@ def call(name: str, /, *unnamed: Never, **arguments: Any) -> ToolCall:
 
 
 def parse_arguments(arguments: str) -> Any:
-    """Parse arguments that are compared; where a model has written no JSON, the text itself is."""
+    """Parse arguments for a comparison; a text that is not JSON is returned as it is."""
     try:
         return json.loads(arguments)
     except ValueError:

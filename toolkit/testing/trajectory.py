@@ -17,7 +17,7 @@ ExpectedCall: TypeAlias = str | ToolCall
 
 # A wider column is not read beside another one.
 COLUMN = 56
-# What a call may say beside its arguments; compared where the expected call says it.
+# Fields of a call besides its arguments, each compared if the expected call has it.
 BESIDE = ("instance", "output_path", "imports", "reasoning")
 
 
