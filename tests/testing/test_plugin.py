@@ -52,7 +52,7 @@ def test_difference(tmp_path: Path) -> None:
     differing = run_pytest(tmp_path, prompt="Good day!")
 
     assert 'mode="record"' in missing
-    assert "-  text: 'Hi!'" in differing and "+  text: 'Good day!'" in differing
+    assert '-    "text": "Hi!"' in differing and '+    "text": "Good day!"' in differing
     assert "were not made" not in differing
 
 

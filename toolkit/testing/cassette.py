@@ -384,27 +384,13 @@ def _count_common(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
 
 def _list_differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
     for part in PARTS:
-        old, new = ([*_list_lines(each[part])] if part in each else [] for each in (recorded, asked))
+        old, new = (_list_lines(each[part]) if part in each else [] for each in (recorded, asked))
         if old != new:
             _, _, *lines = difflib.unified_diff(old, new, lineterm="")
             yield f"{part}:"
             yield from ("  ..." if line.startswith("@@") else f"  {line}" for line in lines)
 
 
-def _list_lines(value: Any) -> Iterator[str]:
-    """Write JSON data for people, long texts line by line."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            first, *rest = [*_list_lines(item)] or ["{}" if item == {} else "[]"]
-            is_nested = isinstance(item, (dict, list)) or rest
-            yield f"{name}:" if is_nested else f"{name}: {first}"
-            yield from (f"  {line}" for line in (first, *rest) if is_nested)
-    elif isinstance(value, list):
-        for item in value:
-            first, *rest = [*_list_lines(item)] or ["{}" if item == {} else "[]"]
-            yield f"- {first}"
-            yield from (f"  {line}" for line in rest)
-    elif isinstance(value, str):
-        yield from map(repr, value.splitlines(keepends=True) or [""])
-    else:
-        yield json.dumps(value)
+def _list_lines(value: Any) -> list[str]:
+    """Write JSON data for people, texts line by line."""
+    return json.dumps(value, indent=2, ensure_ascii=False).replace(r"\n", "\\n\n").splitlines()
