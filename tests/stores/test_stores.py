@@ -196,10 +196,14 @@ def test_invalid_options(options: dict[str, Any]) -> None:
         SQLiteKnowledge(**{"path": ":memory:", **options})
 
 
-def test_no_clock() -> None:
-    """So is one of a store in memory."""
-    with pytest.raises(DefinitionError, match="^clock=3 is not a function"):
-        SQLiteKnowledge(clock=3)  # type: ignore[arg-type]
+def test_async_clock() -> None:
+    """A clock that would have to be awaited is refused."""
+
+    async def clock() -> float:
+        return 1.0
+
+    with pytest.raises(DefinitionError, match="is asynchronous: give a plain function"):
+        SQLiteKnowledge(clock=clock)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from typing_extensions import Self, override
 
 from toolkit._concurrency.threads import check_cancelled
-from toolkit._guards.options import check_function
+from toolkit._guards.options import check_sync_function
 from toolkit.errors import DefinitionError, StoreError
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
@@ -167,7 +167,7 @@ class SQLiteKnowledge(SQLiteStore):
     def __init__(
         self, path: str | os.PathLike[str] = MEMORY, *, timeout: float = 30.0, clock: Callable[[], float] = time.time
     ) -> None:
-        check_function("clock", clock)
+        check_sync_function("clock", clock)
         super().__init__(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close
