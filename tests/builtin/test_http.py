@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import inspect
 import re
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Failed, Runner, Toolbox
-from toolkit.builtin import Page, fetch, http_tool
+from toolkit.builtin import Page, fetch, http_tool, web_search_tool
 from toolkit.builtin.http import decode, extract_main_text
 from toolkit.testing import ScriptedModel, call
 
@@ -494,3 +495,11 @@ def test_invalid_options(options: dict[str, Any], why: str) -> None:
     """Invalid options are refused when the tool is made."""
     with pytest.raises(DefinitionError, match=why):
         http_tool(**options)
+
+
+@pytest.mark.parametrize(("make", "seconds"), [(http_tool, 15), (fetch, 15), (web_search_tool, 8)])
+def test_options_are_spelled(make: Callable[..., Any], seconds: float) -> None:
+    """The signature shows each option with its default, and a misspelt one is refused with the nearest."""
+    assert seconds == inspect.signature(make).parameters["timeout"].default
+    with pytest.raises(TypeError, match="no option 'tiemout'. Did you mean 'timeout'"):
+        make("", tiemout=3)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 import ssl
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
@@ -28,7 +29,7 @@ from toolkit._guards.http_client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClie
 from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit._guards.transport import MAX_SHOWN
 from toolkit._messages import ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
@@ -92,6 +93,9 @@ class WebOptions(TypedDict, total=False):
 
 
 _OPTIONS = TypeAdapter(WebOptions)
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {"timeout": TIMEOUT, "max_bytes": MAX_BYTES, "allow": (), "ports": PORTS, "user_agent": USER_AGENT}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +119,7 @@ class Page:
     is_cut: bool
 
 
+@spell_options(WebOptions, DEFAULTS, {})
 def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     """Make `http_fetch`, which reads one page of the web, and of private networks only what is allowed.
 
@@ -142,6 +147,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     return http_fetch
 
 
+@spell_options(WebOptions, DEFAULTS, {})
 def fetch(url: str, *, cancellation: Cancellation | None = None, **options: Unpack[WebOptions]) -> Page:
     """Fetch a page with all of its text, guarded as `http_fetch` is.
 
@@ -185,23 +191,17 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
 
     Raises:
         DefinitionError: An option is invalid, or the extra `http` is not installed.
-        TypeError: There is no such option.
     """
     if find_spec("turbohtml") is None:
         raise DefinitionError('Pages of the web need an extra: pip install "function-toolkit[http]".')
-    refuse_unknown_options(options, WebOptions.__annotations__)
     try:
         _OPTIONS.validate_python(options, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         raise DefinitionError(f"{first['loc'][0]}: {first['msg']}.") from None
-    return HttpClient(
-        Dialer(options.get("allow", ()), options.get("ports", PORTS)),
-        timeout=options.get("timeout", TIMEOUT),
-        max_bytes=options.get("max_bytes", MAX_BYTES),
-        user_agent=options.get("user_agent", USER_AGENT),
-        context=options.get("ssl_context"),
-    )
+    given = {**DEFAULTS, **options}
+    dialer, context = Dialer(given.pop("allow"), given.pop("ports")), given.pop("ssl_context", None)
+    return HttpClient(dialer, context=context, **given)
 
 
 def _cut_page(page: Page) -> str:

@@ -35,9 +35,10 @@ from toolkit._guards.http_client import FIRST_ERROR_STATUS, HttpClient
 from toolkit._guards.options import check_seconds
 from toolkit._guards.service import check_base_url, strip_markup
 from toolkit._messages import ToolResult
+from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.http import WebOptions, fetch_page, make_client
+from toolkit.builtin.http import DEFAULTS, WebOptions, fetch_page, make_client
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores.knowledge import compute_cosines, pack_embedding
 
@@ -49,8 +50,7 @@ NEAR = 0.35  # cosine
 MAX_PIECES = 8  # that a model gets
 MAX_QUERY = 400  # characters: Brave takes no longer one
 
-PAGE_TIMEOUT = 8.0  # seconds
-PAGE_MAX_BYTES = 512 * 1024
+PAGE_DEFAULTS: WebOptions = {"timeout": 8.0, "max_bytes": 512 * 1024}
 MAX_PAGE_TEXT = 8000  # characters
 # Characters of a piece. It has about 125 tokens; a much shorter one says nothing.
 MAX_PIECE = 500
@@ -108,6 +108,7 @@ class Piece:
     score: float = 0.0
 
 
+@spell_options(WebOptions, {**DEFAULTS, **PAGE_DEFAULTS}, {})
 def web_search_tool(search: Search, *, embed: Embedding | None = None, **options: Unpack[WebOptions]) -> Tool[..., Any]:
     """Make `web_search`, which reads the pages that a search engine finds and returns the pieces that answer best.
 
@@ -122,7 +123,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     _check_search(search)
     if embed is not None and not callable(embed):
         raise DefinitionError(f"embed={embed!r} is not a function of a list of texts.")
-    page_options: WebOptions = {"timeout": PAGE_TIMEOUT, "max_bytes": PAGE_MAX_BYTES, **options}
+    page_options: WebOptions = {**PAGE_DEFAULTS, **options}
     searcher = _Searcher(search, embed, make_client(**page_options))
 
     @tool(title="Search the Web", effect="read", trust="foreign")
