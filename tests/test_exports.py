@@ -202,6 +202,13 @@ def test_name_of_another_module(package: str, name: str, home: str) -> None:
         exec(f"from {package} import {name}")  # noqa: S102
 
 
+@pytest.mark.parametrize(("name", "ours"), [("Agent", "Runner"), ("function_tool", "tool")])
+def test_name_of_another_library(name: str, ours: str) -> None:
+    """Where a name of another library is imported, the error says what has this role here."""
+    with pytest.raises(ImportError, match=f"{name} is called {ours} here: write from toolkit import {ours}."):
+        exec(f"from toolkit import {name}")  # noqa: S102
+
+
 def test_unknown_name() -> None:
     """A name that no module has is an ordinary AttributeError, as is that of a module which is not loaded."""
     assert not hasattr(toolkit, "Toolbx")

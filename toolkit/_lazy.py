@@ -8,6 +8,17 @@ from importlib import import_module
 from types import MappingProxyType
 
 NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
+# Names of other libraries for what has another name here.
+_FOREIGN = MappingProxyType(
+    {
+        "Agent": "Runner",
+        "FunctionTool": "Tool",
+        "ModelRetry": "ToolError",
+        "RunContext": "ToolContext",
+        "RunContextWrapper": "ToolContext",
+        "function_tool": "tool",
+    }
+)
 
 
 def lazy_names(
@@ -25,6 +36,8 @@ def lazy_names(
     def load(name: str) -> object:
         home = next((home for home, there in homes.items() if name in there), None)
         if home is None:
+            if (ours := _FOREIGN.get(name)) in names:
+                raise ImportError(f"{name} is called {ours} here: write from {scope['__name__']} import {ours}.")
             if not name.startswith("_") and (other := _find_home(name, str(scope["__name__"]))):
                 raise ImportError(f"{name} is in {other}: write from {other} import {name}.")
             raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
