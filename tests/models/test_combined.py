@@ -131,7 +131,7 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
         "Some of the models are async",
     ),
     "no model": (lambda: RateLimitedModel("gpt-5", 5), "is not a model"),  # type: ignore[arg-type]
-    "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "Give requests_per_minute="),
+    "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "Give rpm="),
     "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a whole number"),
     "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "each a whole number"),  # type: ignore[arg-type]
 }
@@ -148,7 +148,7 @@ def test_unfit(make: Callable[[], Any], message: str) -> None:
 def test_rate_limit(go: Callable[..., RunResult[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests beyond the rate wait; those within it do not."""
     monkeypatch.setattr("toolkit.models.combined.MINUTE", 0.6)
-    model = RateLimitedModel(ScriptedModel(lambda _: "ok"), requests_per_minute=3)
+    model = RateLimitedModel(ScriptedModel(lambda _: "ok"), rpm=3)
     start = time.monotonic()
     took = [(go(model), time.monotonic() - start)[1] for _ in range(7)]
 
@@ -165,7 +165,7 @@ def test_rate_limit_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         times.append(time.monotonic())
         return "ok"
 
-    runner = Runner(model=RateLimitedModel(ScriptedModel(answer), requests_per_minute=4))
+    runner = Runner(model=RateLimitedModel(ScriptedModel(answer), rpm=4))
     assert 12 == len(runner.map(["Go"] * 12, max_parallel=12))
     for first, fifth in zip(sorted(times), sorted(times)[4:]):
         assert fifth - first >= 0.4
@@ -175,7 +175,7 @@ def test_rate_limit_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the tokens of the last minute are used, requests wait."""
     monkeypatch.setattr("toolkit.models.combined.MINUTE", 0.6)
     with FakeServer([reply.text("ok")] * 3) as server, openai.OpenAI(base_url=server.base_url, api_key="k") as client:
-        model = RateLimitedModel(OpenAIModel(client, "m"), tokens_per_minute=1)
+        model = RateLimitedModel(OpenAIModel(client, "m"), tpm=1)
         start = time.monotonic()
         took = [(run(model), time.monotonic() - start)[1] for _ in range(3)]
 
@@ -185,7 +185,7 @@ def test_rate_limit_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_waiting_run_is_cancelled() -> None:
     """A run that waits for the rate ends when it is cancelled."""
-    model = RateLimitedModel(ScriptedModel(lambda _: "ok"), requests_per_minute=1)
+    model = RateLimitedModel(ScriptedModel(lambda _: "ok"), rpm=1)
     run(model)
     handle = Runner(model=model).start("Go")
     threading.Timer(0.2, handle.cancel).start()

@@ -117,9 +117,9 @@ class RateLimitedModel:
 
     Args:
         model: The model.
-        requests_per_minute: The most requests that start within a minute.
-        tokens_per_minute: The most tokens, read and written, of the answers within the last minute. Then a request
-            waits. The tokens of a request are known only after its answer.
+        rpm: Requests per minute: the most that start within a minute.
+        tpm: Tokens per minute, input and output. While the answers of the last minute have more, requests wait. The
+            tokens of a request are known only after its answer.
 
     Raises:
         TypeError: `model` is not a model.
@@ -127,18 +127,18 @@ class RateLimitedModel:
     """
 
     model: Model
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    rpm: int | None = None
+    tpm: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _starts: deque[float] = field(default_factory=deque, init=False, repr=False, compare=False)
     _tokens: deque[tuple[float, int]] = field(default_factory=deque, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rates = [rate for rate in (self.requests_per_minute, self.tokens_per_minute) if rate is not None]
+        rates = [rate for rate in (self.rpm, self.tpm) if rate is not None]
         if not isinstance(self.model, Model):
             raise TypeError(f"model={self.model!r} is not a model, such as OpenAIModel(client, 'name').")
         if not rates or not all(is_whole(rate, 1) for rate in rates):
-            raise ValueError("Give requests_per_minute= or tokens_per_minute=, each a whole number, 1 or more.")
+            raise ValueError("Give rpm= or tpm=, each a whole number, 1 or more.")
 
     @property
     def name(self) -> str:
@@ -192,11 +192,11 @@ class RateLimitedModel:
                 self._starts.popleft()
             while self._tokens and self._tokens[0][0] <= now - MINUTE:
                 self._tokens.popleft()
-            if self.requests_per_minute is not None and len(self._starts) >= self.requests_per_minute:
+            if self.rpm is not None and len(self._starts) >= self.rpm:
                 return self._starts[0] + MINUTE - now
-            if self.tokens_per_minute is not None:
+            if self.tpm is not None:
                 used = sum(tokens for _, tokens in self._tokens)
-                if used >= self.tokens_per_minute:
+                if used >= self.tpm:
                     return self._tokens[0][0] + MINUTE - now
             self._starts.append(now)
             return 0.0
