@@ -36,7 +36,7 @@ LOCK = Path("tools.lock.json")
 def call(context: typer.Context, file: Target, tool: Called = None, *, all_functions: AllFunctions = False) -> None:
     """Call one tool; its parameters are options.
 
-    For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
+    For example: toolkit call tools.py add --a 1 --b 2. Its options: toolkit call tools.py add --help.
     If the tool requires approval, you are asked; --yes approves the call.
     """
     if file in HELP:
@@ -117,7 +117,7 @@ def lock(
     path: LockFile = LOCK,
     update: UpdateLock = False,
 ) -> None:
-    """Check the tools against the definitions in a file, or write them there with --update.
+    """Compare the tools with their definitions in a file.
 
     The exit code is 1 if they differ, or there is no such file.
     """

@@ -23,17 +23,20 @@ Approval = Literal["changes", "all", "none"]
 Target = Annotated[
     str, typer.Argument(metavar="FILE", help="tools.py, package.module, tools.py:box, or code: 'def ...'")
 ]
-AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's undecorated functions, too.")]
+AllFunctions = Annotated[bool, typer.Option("--all", help="Use the file's undecorated functions, too.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's name, or 'embedded'.")]
 Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
 Instructions = Annotated[str | None, typer.Option("--instructions", "-i", help="The system message.")]
-Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="The most responses of the model.")]
+Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="The maximum number of model responses.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--option", "-o", metavar="KEY=VALUE", help="A key of each request, such as temperature=0."),
+    typer.Option(
+        "--option", "-o", metavar="KEY=VALUE", help="Add a key to each request, such as temperature=0; may be repeated."
+    ),
 ]
 Tools = Annotated[
-    list[str] | None, typer.Option("--tool", "-T", metavar="NAME", help="Let the model call only this tool.")
+    list[str] | None,
+    typer.Option("--tool", "-T", metavar="NAME", help="Let the model call only this tool; may be repeated."),
 ]
 Approve = Annotated[
     Approval | None,
@@ -41,15 +44,15 @@ Approve = Annotated[
 ]
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
-UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file, the first time or again.")]
+UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file instead of comparing.")]
 Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
 Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
 SessionName = Annotated[
-    str | None, typer.Option("--session", "-s", help="Start or continue the conversation of this name.")
+    str | None, typer.Option("--session", "-s", help="Start or continue the conversation with this name.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")]
-ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the tokens used, on standard error.")]
+ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the number of tokens used on standard error.")]
 
 
 def _use_template(context: typer.Context, name: str | None) -> str | None:
@@ -64,7 +67,12 @@ def _use_template(context: typer.Context, name: str | None) -> str | None:
 UsedTemplate = Annotated[
     str | None,
     typer.Option(
-        "--template", "-t", metavar="NAME", help="Use what --save has saved.", callback=_use_template, is_eager=True
+        "--template",
+        "-t",
+        metavar="NAME",
+        help="Use a prompt and options saved with --save.",
+        callback=_use_template,
+        is_eager=True,
     ),
 ]
 

@@ -66,7 +66,12 @@ def run(
     goes_on: Continue = False,
     attach: Annotated[
         list[Path] | None,
-        typer.Option("--attach", "-a", metavar="FILE", help="A picture, PDF or text file; - is standard input."),
+        typer.Option(
+            "--attach",
+            "-a",
+            metavar="FILE",
+            help="Attach an image, PDF or text file ('-': standard input); may be repeated.",
+        ),
     ] = None,
     schema: Annotated[
         str | None,
@@ -130,7 +135,7 @@ def chat(
 def resume(
     file: Target,
     run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN_ID", help="The run. Without it, those that have not ended.")
+        str | None, typer.Argument(metavar="RUN_ID", help="The run; otherwise unfinished runs are listed.")
     ] = None,
     *,
     as_json: AsJson = False,
@@ -183,10 +188,15 @@ def logs(
         str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each with its messages as JSON, one a line.")] = False,
+    search: Annotated[
+        str, typer.Option(metavar="TEXT", help="Show only conversations with this text in a message.")
+    ] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each with its messages as JSON, one per line.")
+    ] = False,
 ) -> None:
     """Show the conversations of `run` and `chat`, the latest first."""
-    print_conversations(name, as_json=as_json)
+    print_conversations(name, search, as_json=as_json)
 
 
 def _complete_prompt(prompt: str | None, saved: str | None) -> str:

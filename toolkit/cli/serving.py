@@ -28,9 +28,9 @@ def inspect(
     *,
     port: Annotated[int, typer.Option(help="The port on this machine; 0 takes a free one.", max=65_535)] = 0,
 ) -> None:
-    """Try the tools of a file in the browser: call them in forms, and chat with a model that has them.
+    """Try the tools of a file in the browser.
 
-    Only this machine, with the address that is printed, reaches the page. Ctrl-C ends it.
+    The page can be reached from this machine only, at the address that is printed. Ctrl-C ends it.
     """
     runner._factory.model_choice.announces = False
     try:
@@ -47,16 +47,18 @@ def serve(
     *,
     all_functions: AllFunctions = False,
     http: Annotated[
-        str | None, typer.Option(metavar="[HOST:]PORT", help="Serve HTTP, to this machine alone; MCP at /mcp.")
+        str | None,
+        typer.Option(metavar="[HOST:]PORT", help="Serve over HTTP, by default only to this machine; MCP at /mcp."),
     ] = None,
     a2a: Annotated[
         bool, typer.Option("--a2a", help="Serve the Runner, or one with the tools, to A2A clients; at port 9000.")
     ] = False,
 ) -> None:
-    """Serve the tools of a file to an MCP client, or its Runner to A2A clients.
+    """Serve the tools of a file by MCP, or its Runner by A2A.
 
-    MCP is served over standard input and output, which the client has opened, or over HTTP. A call whose tool requires
-    approval is put to the client's user. Functions with @prompt and @resource of toolkit.serve.mcp are served, too.
+    MCP is served over standard input and output, for a client that starts this command, or over HTTP. If a tool
+    requires approval, the client asks its user. Functions decorated with @prompt and @resource of toolkit.serve.mcp
+    are served, too.
     """
     if a2a:
         _serve_agent(file, all_functions=all_functions, http=http)
@@ -108,12 +110,15 @@ def worker(
         str | None, typer.Option(metavar="HOST:PORT", help="The Temporal server; on this machine by default.")
     ] = None,
     namespace: Annotated[str, typer.Option(help="The server's namespace.")] = "default",
-    queue: Annotated[str, typer.Option("--queue", help="The task queue; clients use the same.")] = "toolkit",
+    queue: Annotated[str, typer.Option("--queue", help="The task queue; clients must use the same one.")] = "toolkit",
     dev: Annotated[
         Path | None, typer.Option("--dev", metavar="DB", help="Start a development server with this file.")
     ] = None,
 ) -> None:
-    """Execute durable runs of a file's Runner until Ctrl-C; needs the extra `temporal`."""
+    """Execute durable runs of a file's Runner.
+
+    It needs the extra `temporal`. Ctrl-C ends it.
+    """
     runner, _ = load(file, all_functions=False)
     if runner is None:
         fail(f"{file} has no Runner. Clients and workers need the same one: write runner = Runner(...) there.")
