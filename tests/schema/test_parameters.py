@@ -26,6 +26,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import core_schema
 from typing_extensions import (
     Doc,
     LiteralString,
@@ -283,6 +284,14 @@ def cycle() -> list[Any]:
 
 class Opaque:
     """Nothing that JSON knows."""
+
+
+class Checked:
+    """A type with a validator and no schema, as models of pydantic.v1 are for pydantic."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> core_schema.PlainValidatorFunctionSchema:
+        return core_schema.no_info_plain_validator_function(str)
 
 
 DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -581,7 +590,7 @@ def raising(value: Any) -> Any:
 UNFIT: dict[str, tuple[Any, str]] = {
     "class": (
         Opaque,
-        r"its type is .*Opaque.*Say what the model gives .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
+        r"its type is .*Opaque.*Annotate it with the type .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
     ),
     "list of a type": ([int], r"its annotation \[<class 'int'>\] is not a type.*Write a type such as list\[int\]"),
     "function": (any, "its annotation <built-in function any> is not a type"),
@@ -602,6 +611,7 @@ REASONS: dict[str, tuple[Any, str]] = {
     "class": (Opaque, r"its type is test_parameters\.Opaque \(JSON has no form for Opaque\)"),
     "class in a list": (list[Opaque], r"its type is .*Opaque.* \(JSON has no form for Opaque\)"),
     "function": (typing.Callable, r"its type is .*Callable \(JSON has no form for a function\)"),
+    "own validator": (Checked, r"its type is .*Checked \(JSON has no form .* from pydantic.BaseModel instead\)"),
     "class as a value": (type[int], r"its type is type\[int\] \(JSON has no form for a class\)"),
     "class or function": (type[int] | typing.Callable, r"its type is .* \(JSON has no form for any of the union\)"),
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
@@ -615,7 +625,7 @@ def test_reasons(annotation: Any, reason: str) -> None:
     hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
 
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
-    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Say|Write)"):
+    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Annotate|Write)"):
         _ = echo(annotation).parameters
 
 

@@ -92,9 +92,9 @@ class ReturnSchema:
 
 
 REMEDY = (
-    "Say what the model gives for it, such as Annotated[{written}, FromJson(str)] with toolkit.schema.FromJson, or "
-    "FromJson(list[float], function) if it is not made of a text; or give it a default (it is then left out), or bind "
-    "it by a partial."
+    "Annotate it with the type that the model sends, such as Annotated[{written}, FromJson(str)] with "
+    "toolkit.schema.FromJson, or FromJson(list[float], function) if it is not made from a text; or give it a default "
+    "(it is then left out), or bind it with functools.partial."
 )
 NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "

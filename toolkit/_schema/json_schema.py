@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
     from pydantic_core.core_schema import (
-        CallableSchema,
         DataclassSchema,
         DictSchema,
-        IsInstanceSchema,
         IsSubclassSchema,
         ModelSchema,
         TypedDictSchema,
@@ -32,6 +30,11 @@ NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "d
 MAX_KEYS = 5_000
 # Keywords whose value is data, not a schema.
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
+# What pydantic validates and has no JSON Schema for, by the type of its core schema.
+_UNWRITABLE = {
+    "callable": "a function",
+    "function-plain": "a type with its own validator; derive a model of pydantic.v1 from pydantic.BaseModel instead",
+}
 
 
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -64,12 +67,9 @@ def get_generator() -> type[GenerateJsonSchema]:
     class Generator(GenerateJsonSchema):
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
 
-        def is_instance_schema(self, schema: IsInstanceSchema) -> JsonSchemaValue:
-            name = getattr(schema["cls"], "__qualname__", schema["cls"])
-            raise PydanticInvalidForJsonSchema(f"JSON has no form for {name}")
-
-        def callable_schema(self, schema: CallableSchema) -> JsonSchemaValue:  # noqa: ARG002  pydantic's signature
-            raise PydanticInvalidForJsonSchema("JSON has no form for a function")
+        def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
+            kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
+            raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
 
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
