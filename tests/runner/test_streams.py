@@ -182,7 +182,7 @@ def test_no_result_before_the_end(count: int) -> None:
     with Runner([add], model=ScriptedModel([[call("add", a=1)], "Done."])).stream("x") as events:
         for _ in range(count):
             next(events)
-        with pytest.raises(RunError, match="has not ended: draw its events to the end first"):
+        with pytest.raises(RunError, match="has not ended: read its events to the end first"):
             _ = events.result
 
 

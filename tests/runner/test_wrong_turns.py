@@ -71,7 +71,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "misspelt limit": ("Limits(max_turn=3)", "Did you mean 'max_turns'"),
     "forgotten deps": ('Runner([query], model=ScriptedModel(["x"])).run("Hi")', "pass deps= to the run"),
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
-    "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db'\)"),
+    "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db', 'name'\)"),
     "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
     "no prompt": ("runner.run()", "pass a prompt"),
     "missing file": ('runner.run(["Look", Path("photo.png")])', "does not exist; the current directory is"),

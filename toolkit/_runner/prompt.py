@@ -1,4 +1,4 @@
-"""Prompts: text, and lists of texts, pictures, tables and files, as messages of the user."""
+"""Prompts: text, and lists of texts, images, tables and files, as messages of the user."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from toolkit._guards.media import detect_image
 from toolkit._messages import File, Image, UserMessage
 from toolkit._tools.foreign_values import is_table, to_image, write_table
 
-# What a user may send: text; or one or several texts, pictures and files, where a `Path` stands for the content of its
-# file. A picture may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type; nor have the
+# What a user may send: text; or one or several texts, images and files, where a `Path` stands for the content of its
+# file. An image may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type; nor have the
 # tables of pandas and polars, which are sent as text.
 UserInput: TypeAlias = str | UserMessage | Path | Image | File | Sequence[Any]
 
-# Bytes of a picture or a PDF; OpenAI takes 50 MB in all files of a request.
+# Bytes of an image or a PDF; OpenAI takes 50 MB in all files of a request.
 MAX_MEDIA = 20 * 2**20
 # Bytes of a file of text: some 250,000 tokens.
 MAX_TEXT = 2**20
@@ -24,7 +24,7 @@ NOTHING_TO_ANSWER = "There is nothing to answer: pass a prompt, or messages."
 
 
 def make_user_message(given: UserInput) -> UserMessage:
-    """Make a message of what a user sends; a file or picture alone is a list of one.
+    """Make a message of what a user sends; a file or image alone is a list of one.
 
     The texts of a list are joined by line breaks; the attachments follow.
 
@@ -41,7 +41,7 @@ def make_user_message(given: UserInput) -> UserMessage:
     if isinstance(alone, (Path, Image, File)) or is_table(alone):
         given = [alone]
     if not isinstance(given, (list, tuple)):
-        raise TypeError(f"A prompt is text, or a list of texts, pictures and files, not {given!r:.200}.")
+        raise TypeError(f"A prompt is a text, or a list of texts, images and files, not {given!r:.200}.")
     if not given:
         raise ValueError("The prompt is an empty list: there is nothing to answer.")
     parts = [_read_part(part) for part in given]
@@ -64,7 +64,7 @@ def _read_part(part: Any) -> str | Image | File:
         return image
     raise TypeError(
         f"A prompt cannot hold {part!r:.200} of type {type(part).__name__}. Its parts are texts, pathlib.Path, "
-        "Image(data, media_type), File(data, media_type, name), pictures of PIL, figures of Matplotlib or Plotly, and "
+        "Image(data, media_type), File(data, media_type, name), images of PIL, figures of Matplotlib or Plotly, and "
         "tables of pandas or polars."
     )
 
@@ -77,7 +77,7 @@ def _write_table(table: Any) -> str:
 
 
 def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File:
-    """Read a picture, a PDF or a text file, or an open stream of that name.
+    """Read an image, a PDF or a text file, or an open stream of that name.
 
     Raises:
         ValueError: It is too large, or of another type.

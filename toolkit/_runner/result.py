@@ -139,5 +139,5 @@ def require_result(result: RunResult[T] | None) -> RunResult[T]:
         RunError: The run has not ended.
     """
     if result is None:
-        raise RunError("The run has not ended: draw its events to the end first.")
+        raise RunError("The run has not ended: read its events to the end first.")
     return result

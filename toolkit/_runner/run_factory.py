@@ -574,7 +574,7 @@ def _read_session(request: RunRequest) -> Sequence[Message]:
     if session is None:
         return ()
     if not isinstance(session, Session):
-        raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db').")
+        raise TypeError(f"session={session!r:.100} is not a Session: write session=SQLiteSession('chats.db', 'name').")
     if request.messages:
         raise TypeError("messages= and session= are both the conversation so far: give one of them.")
     return session.messages
