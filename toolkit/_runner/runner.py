@@ -101,7 +101,7 @@ class Runner(Controls):
             approver: see `undo` and `RunResult.undos`. Not after a crash, after Ctrl-C outside asyncio, or when a
             stream is left early. A session gets no messages of such a run.
         format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
-            `text`. Calls that were never passed on, such as those beyond a limit, keep their own texts.
+            `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
         raise_errors: Whether an exception of a tool's function, except ToolError, leaves the run. For development.
         max_result: The most characters of a result that the model reads.
         queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" or "all".
@@ -246,7 +246,7 @@ class Runner(Controls):
             max_parallel: The most runs at the same time.
             rpm: The most requests per minute of all these runs together, without those of sub-agents.
             tpm: The tokens per minute after which a request waits, as in RateLimitedModel.
-            save: A file for the answers, in JSON Lines. Each answer is added as soon as it is there. A prompt that has
+            save: A file for the answers, in JSON Lines. Each answer is added as soon as it arrives. A prompt that has
                 an answer in the file is not run again; only the prompt is compared.
             progress: Whether to show a bar on standard error, in a terminal or a notebook.
             output_type: As for `run`.
