@@ -69,7 +69,7 @@ class Runner(Controls):
         client: An `openai.OpenAI` or `openai.AsyncOpenAI`. By default one is made.
         base_url: Address of a server with OpenAI's API, such as "http://localhost:11434/v1".
         api_key: The key for the server. By default, without `base_url`, the key of the environment.
-        api: "chat" (Chat Completions, which all servers have) or "responses".
+        api: "chat" (Chat Completions, which all servers have; the default) or "responses".
         dialect: How tools are sent: "chat" or "responses" (native tool calls, the default), "minimal" (the same, for
             servers that know few keywords of JSON Schema), or "calls" (for models without tool calling).
         strict: Whether the server enforces the schemas, if nothing is lost by that. For tools without their own
@@ -79,8 +79,8 @@ class Runner(Controls):
         tool_choice: "auto", "none", "required" or a tool's name. A call is forced in the first turn only.
         allowed_tools: Names of the tools that may be called. Calls of others are refused. OpenAI and Azure are sent all
             tools, so that their prompt caches stay valid.
-        max_turns: The most responses of the model with tools, 10 by default. Then the model is asked for a last answer
-            without tools. Short for `Limits(max_turns=...)`. None means no limit.
+        max_turns: The maximum number of model responses with tools, 10 by default. Then the model is asked for a last
+            answer without tools. Short for `Limits(max_turns=...)`. None means no limit.
         limits: Limits of each run: turns, calls, time, tokens, cost.
         max_runs: The most active runs of this runner. By default without limit.
         authorize: A function of the tool, the arguments and the context that allows or denies a call.
@@ -93,18 +93,19 @@ class Runner(Controls):
             SQLiteRuns("runs.db").
         hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`, `on_event`.
         middleware: Functions that wrap each call and its gates. The first one is the outermost.
-        order: How the calls of one turn run: "parallel", "sequential" or `batched(n)`.
-        max_parallel: The most calls at the same time.
+        order: How the calls of one turn run: "parallel" (the default), "sequential" or `batched(n)`.
+        max_parallel: The most calls at the same time, 256 by default.
         early: Whether calls of tools with `effect="read"` start while the response is still arriving.
-        refresh: When changes of the toolbox take effect: "run", in the next run, or "iteration", in the next turn.
+        refresh: When changes of the toolbox take effect: "run", in the next run (the default), or "iteration", in the
+            next turn.
         undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, or is stopped by an
             approver: see `undo` and `RunResult.undos`. Not after a crash, after Ctrl-C outside asyncio, or when a
             stream is left early. A session gets no messages of such a run.
         format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
             `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
         raise_errors: Whether an exception of a tool's function, except ToolError, leaves the run. For development.
-        max_result: The most characters of a result that the model reads.
-        queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" or "all".
+        max_result: The most characters of a result that the model reads, 100,000 by default.
+        queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" (the default) or "all".
 
     Raises:
         ValueError: An option has a wrong value.

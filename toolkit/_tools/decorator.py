@@ -86,10 +86,11 @@ def tool(
         exclusive: Whether a call runs alone. Calls before it end first, and calls after it wait.
         max_parallel: The most calls at the same time, in all runs of this process. Other calls wait.
         timeout: Seconds for one attempt. A thread cannot be stopped: if it runs on, the run continues without it.
-        retries: How often a failed attempt is repeated. Needs `effect="read"` or `idempotent=True`.
+        retries: How often a failed attempt is repeated, by default never. Needs `effect="read"` or `idempotent=True`.
         retry_on: Exceptions after which an attempt is repeated. By default all except ToolError; TimedOut is included.
             Or a sync function of the exception that returns whether to repeat.
-        retry_delay: The most seconds before the first repetition. Doubled for each further one, up to 30 seconds.
+        retry_delay: The most seconds before the first repetition, 0.5 by default. Doubled for each further one, up
+            to 30 seconds.
         executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
         isolate: "process" runs each call in its own process. A timeout or a cancellation kills it.
         authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.
