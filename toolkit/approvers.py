@@ -102,7 +102,7 @@ class Console:
         """Read one answer; None if it decides nothing."""
         word, _, reason = self._read_line(f"{CHOICES}? ").strip().partition(" ")
         if request.context.cancelled:
-            self._write("This came too late: the call was cancelled.")
+            self._write("The call was cancelled, so this line was not used. If it was a new prompt, type it again.")
             return False
         match word.lower(), reason.strip():
             case ("n" | "no", reason):
