@@ -236,6 +236,7 @@ class ToolCall(FrozenValue):
         imports: Names of the shared values that an isolated call may read.
         wire_arguments: The model's own text, if the dialect has converted it.
         namespace: The group of the tool, for providers with groups.
+        extra_content: What the server added to the call and must get back, as JSON text: Gemini's thought signature.
     """
 
     name: str
@@ -248,6 +249,7 @@ class ToolCall(FrozenValue):
     instance: str = ""
     output_path: str = ""
     imports: tuple[str, ...] = ()
+    extra_content: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import pickle
 import re
 import traceback
@@ -13,7 +14,7 @@ import httpx2
 import openai
 import pytest
 
-from toolkit import Limits, ModelError, OpenAIModel, Runner, ToolCall, Usage
+from toolkit import Limits, ModelError, OpenAIModel, Runner, Session, ToolCall, Usage
 from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
 from toolkit.models.errors import UNREADABLE, translate_errors
 from toolkit.testing import FakeServer, Reply, reply
@@ -563,3 +564,37 @@ def test_options_that_each_request_has(key: str) -> None:
     """Options may not replace what each request has of its own, such as the run's tools."""
     with pytest.raises(TypeError, match=rf"options={{'{key}': ...}}: each request has a '{key}' of its own"):
         OpenAIModel(object(), "m", options={key: []})
+
+
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+SIGNED_CALL = {"id": "a", "function": {"name": "get_time", "arguments": "{}"}, "extra_content": SIGNED}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_extra_content(streams: bool) -> None:
+    """What a server added to a call is sent back with it, also after the chat was saved and loaded."""
+
+    def get_time() -> str:
+        """Get the time."""
+        return "noon"
+
+    message = json.dumps({"choices": [{"message": {"tool_calls": [SIGNED_CALL]}}]})
+    chunk = json.dumps(
+        {
+            "choices": [
+                {"index": 0, "delta": {"tool_calls": [{"index": 0, **SIGNED_CALL}]}, "finish_reason": "tool_calls"}
+            ]
+        }
+    )
+    events = reply.raw(f"data: {chunk}\n\ndata: [DONE]\n\n".encode(), content_type="text/event-stream")
+    first = events if streams else reply.raw(message.encode(), content_type="application/json")
+    with FakeServer([first, reply.text("It is noon."), reply.text("Yes.")], strict=False) as server:
+        runner, session = Runner([get_time], base_url=server.base_url, model="gemini"), Session()
+        if streams:
+            list(runner.stream("What time is it?", session=session))
+        else:
+            runner.run("What time is it?", session=session)
+        runner.run("Sure?", session=Session.from_json(session.to_json()))
+
+    sent = [request.body["messages"][1]["tool_calls"][0] for request in server.requests[1:]]
+    assert [SIGNED, SIGNED] == [call["extra_content"] for call in sent]

@@ -43,7 +43,7 @@ from toolkit._messages import (
     collect_attachments,
     replace_surrogates,
 )
-from toolkit._schema.json_text import to_json_text
+from toolkit._schema.json_text import dump_json, load_json, to_json_text
 
 
 class Chat(RunDialect):
@@ -175,7 +175,17 @@ def _render_call(call: ToolCall) -> dict[str, Any]:
         "name": sanitize_name(call.name),
         "arguments": sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments)),
     }
-    return {"id": call.provider_call_id or call.id, "type": "function", "function": function}
+    extra = {"extra_content": load_json(call.extra_content)} if call.extra_content else {}
+    return {"id": call.provider_call_id or call.id, "type": "function", "function": function, **extra}
+
+
+def read_extra(call: Any) -> str:
+    """Return the `extra_content` of a call as JSON text: Gemini refuses the next request without its signature there.
+
+    Source: https://ai.google.dev/gemini-api/docs/thought-signatures
+    """
+    extra = get_member(call, "extra_content")
+    return dump_json(extra) if isinstance(extra, dict) else ""
 
 
 def sanitize_name(name: str) -> str:
@@ -302,7 +312,13 @@ def _parse_call(call: Mapping[str, Any]) -> ToolCall:
         )
     arguments = {"input": custom.get("input")} if custom else function.get("arguments")
     call_id = _to_id(call.get("id"))
-    return ToolCall(id=call_id, provider_call_id=call_id, name=name, arguments=to_json_text(arguments))
+    return ToolCall(
+        id=call_id,
+        provider_call_id=call_id,
+        name=name,
+        arguments=to_json_text(arguments),
+        extra_content=read_extra(call),
+    )
 
 
 def _to_id(value: Any) -> str:

@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from toolkit._dialects.base import canonical_text, drop_repeated, get_member
+from toolkit._dialects.chat import read_extra
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
@@ -37,12 +38,14 @@ class Fragment(NamedTuple):
 
     Attributes:
         place: Its index.
+        extra: What the server added and must get back, as JSON text.
     """
 
     place: int | None
     id: str
     name: str
     arguments: str
+    extra: str
 
     @classmethod
     def read(cls, piece: Any) -> Fragment:
@@ -59,6 +62,7 @@ class Fragment(NamedTuple):
             read_identity(get_member(piece, "id"), "the id of a call"),
             read_text(get_member(function, "name"), "the name of a call"),
             read_arguments(get_member(function, "input") if arguments is None else arguments),
+            read_extra(piece),
         )
 
 
@@ -77,6 +81,7 @@ class OpenCall:
     index: int | None = None
     id: str = ""
     name: str = ""
+    extra: str = ""
     parts: list[str] = field(default_factory=list)
     length: int = 0
     is_whole: bool = False
@@ -91,7 +96,7 @@ class OpenCall:
 
     def add(self, piece: Fragment) -> str:
         """Add a fragment, and return its part of the arguments."""
-        self.id = self.id or piece.id
+        self.id, self.extra = self.id or piece.id, self.extra or piece.extra
         if piece.name and piece.name != self.name:
             # Two names for one call: the result is not a tool's name.
             self.name = f"{self.name.partition('|')[0]}|{piece.name}" if self.name else piece.name
@@ -120,7 +125,10 @@ class OpenCall:
     def build(self) -> ToolCall:
         """Make one call of what has arrived."""
         return ToolCall(
-            name=replace_surrogates(self.name), arguments=self.arguments, provider_call_id=replace_surrogates(self.id)
+            name=replace_surrogates(self.name),
+            arguments=self.arguments,
+            provider_call_id=replace_surrogates(self.id),
+            extra_content=self.extra,
         )
 
     def build_all(self) -> Iterable[ToolCall]:
@@ -165,7 +173,7 @@ class Accumulator:
             ModelError: As `add`.
         """
         call, whole = self._start_call(None), Fragment.read(piece)
-        call.id, call.name, call.parts = whole.id, whole.name, [whole.arguments]
+        call.id, call.name, call.parts, call.extra = whole.id, whole.name, [whole.arguments], whole.extra
 
     def take_ready(self) -> list[OpenCall]:
         """List the calls whose name and arguments were completed since the last time, each id once."""
