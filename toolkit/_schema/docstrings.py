@@ -87,9 +87,12 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
         text: The docstring as written, with its indentation.
         parameters: The real names of the function's parameters. They distinguish a badly indented entry from prose.
     """
+    lines = _clean(text or "")
+    if len(lines) == 1 and _FIELD.match(lines[0]) is None:  # most are such a summary
+        return Docstring(description=lines[0].strip(), parameters={}, raises={})
     known = frozenset(parameters)
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
-    for section in _split(_clean(text or ""), known):
+    for section in _split(lines, known):
         if section.kind in _LISTED:
             introduction, entries = _rewrite(section, known)
             parts["prose"].append(introduction)
