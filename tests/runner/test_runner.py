@@ -260,9 +260,9 @@ def test_unknown_option() -> None:
     ("options", "message"),
     [
         ({"dialect": "klingon"}, "'klingon' is not one of 'chat', 'calls'"),
-        ({"order": "random"}, 'invalid order \'random\': use "sequential", "parallel" or batched'),
-        ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
-        ({"max_runs": 0}, "max_runs=0 must be a whole number, at least 1"),
+        ({"order": "random"}, r"order='random' is not 'parallel', 'sequential' or batched\(n\)\."),
+        ({"queue": "both"}, "queue='both' is not 'one' or 'all'."),
+        ({"max_runs": 0}, "max_runs=0 is not a whole number of runs, at least 1."),
         ({"max_parallel": 0}, "max_parallel=0 is not a whole number of calls"),
         ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
     ],

@@ -60,18 +60,6 @@ def parallel_limit(order: Order, max_parallel: int) -> int:
     return min(order.size, max_parallel) if isinstance(order, Batched) else max_parallel
 
 
-def check_order(order: Any) -> Order:
-    """Return an order if it is one.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if isinstance(order, Batched) or order in ("parallel", "sequential"):
-        checked: Order = order
-        return checked
-    raise ValueError(f'invalid order {order!r}: use "sequential", "parallel" or batched(n).')
-
-
 def split_batches(
     calls: Sequence[ToolCall], order: Order, runs_alone: Callable[[ToolCall], bool]
 ) -> list[Sequence[ToolCall]]:

@@ -8,7 +8,6 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from toolkit._messages import UserMessage
-from toolkit._options import is_whole
 from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit.errors import BusyError, RunError
 
@@ -19,15 +18,10 @@ class MessageQueue:
     """Two queues of one run: `steering` is read between its steps, `follow_ups` once it has an answer.
 
     Args:
-        queue: How many messages are read at a time: "one" or "all".
-
-    Raises:
-        ValueError: There is no such mode.
+        queue: How many messages are read at a time.
     """
 
     def __init__(self, queue: QueueMode = "one") -> None:
-        if queue not in ("one", "all"):
-            raise ValueError(f"queue={queue!r} is not one of 'one', 'all'.")
         self._at_a_time = 1 if queue == "one" else None
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
         self._steering: deque[UserMessage] = deque()
@@ -104,14 +98,9 @@ class ActiveRuns(Generic[R]):
 
     Args:
         max_runs: Largest number of runs at the same time; None for any number.
-
-    Raises:
-        ValueError: It is not a positive whole number.
     """
 
     def __init__(self, max_runs: int | None = None) -> None:
-        if max_runs is not None and not is_whole(max_runs, 1):
-            raise ValueError(f"max_runs={max_runs!r} must be a whole number, at least 1, or None.")
         self._max_runs = max_runs
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
         self._runs: WeakSet[R] = WeakSet()  # an abandoned stream is dropped

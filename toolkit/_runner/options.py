@@ -15,7 +15,7 @@ from toolkit._dialects.catalog import API, RunDialectName
 from toolkit._execution.approval import Approver, Authorizer, Verdict
 from toolkit._execution.ledger import Ledger
 from toolkit._execution.middleware import Middleware
-from toolkit._execution.parallel import MAX_PARALLEL, Order
+from toolkit._execution.parallel import MAX_PARALLEL, Batched, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
 from toolkit._options import is_number, is_whole
@@ -245,6 +245,13 @@ _RULES: Mapping[str, tuple[Any, ...]] = {
     "middleware": ("a list of functions", _are_functions),
     "hooks": ("a list of hooks", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
+    "max_runs": ("a whole number of runs, at least 1", lambda _: True, lambda value: is_whole(value, 1)),
+    "order": (
+        "'parallel', 'sequential' or batched(n)",
+        lambda _: True,
+        lambda value: isinstance(value, Batched) or value in ("parallel", "sequential"),
+    ),
+    "queue": ("'one' or 'all'", lambda _: True, lambda value: value in get_args(QueueMode)),
     "refresh": ("'run' or 'iteration'", lambda value: isinstance(value, str), lambda value: value in get_args(Refresh)),
     "undo_on_failure": _TRUTH,
     "format_error": _FUNCTION,

@@ -21,7 +21,7 @@ from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, RecentLedger
-from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
+from toolkit._execution.parallel import MAX_PARALLEL
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
@@ -82,7 +82,6 @@ class RunFactory:
         options: The other options of the runner, those that were given.
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
-        order: Which calls of a turn run at the same time.
         hooks: The hooks of each run.
         recent: The ledger of a runner without one: in memory, for resumed runs and calls that can be undone.
         ledger: The one that was given, or else `recent`.
@@ -109,7 +108,6 @@ class RunFactory:
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
             given.setdefault("ledger", saved)
         reject_reserved_keys(given.get("request_options") or {})
-        MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
         limits = given.get("limits") or Limits()
         self.limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
         _check_approval_timeout(given.get("approval_timeout"), self.limits)
@@ -119,7 +117,6 @@ class RunFactory:
         _check_provider_tools(toolbox, self.model_choice)
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
-        self.order: Order = check_order(given.get("order", "parallel"))
         self.hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
         self.recent = RecentLedger(MAX_REMEMBERED)
         self.ledger: Ledger = self.recent if (ledger := given.get("ledger")) is None else ledger
@@ -312,7 +309,7 @@ class _RunBuilder:
             available=self._available,
             tools=self._tools,
             queue=MessageQueue(factory.options.get("queue", "one")),
-            order=factory.order,
+            order=factory.options.get("order", "parallel"),
             max_parallel=factory.options.get("max_parallel", MAX_PARALLEL),
             request=request,
             shared=self._restore_shared(conversation),

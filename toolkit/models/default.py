@@ -90,8 +90,7 @@ class ModelChoice:
     _by_loop: dict[asyncio.AbstractEventLoop, Model] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.api not in APIS:
-            raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
+        _ = APIS[self.api]  # refuses any other name
         if ismodule(self.client):
             raise TypeError(f"client={self.client!r} is a module: write client={self.client.__name__}.OpenAI().")
         if isinstance(self.client, Model):
