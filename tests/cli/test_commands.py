@@ -138,14 +138,16 @@ def test_sizes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_of_what_a_model_fills_in(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The context is not listed among the parameters; a tool without a function has those of its schema."""
+    """Neither the context nor the constraints are listed; a tool without a function has the types of its schema."""
     write(
         files / "shelf.py",
         """
+        from typing import Annotated
+        from pydantic import Field
         from toolkit import Tool, ToolContext, tool
 
         @tool
-        def find(title: str, context: ToolContext[dict], row: int = 1) -> str:
+        def find(title: str, context: ToolContext[dict], row: Annotated[int, Field(ge=1)] = 1) -> str:
             return title
 
         place = Tool.from_schema("place", {"type": "object", "properties": {"row": {"type": "integer"}}}, print)

@@ -490,14 +490,14 @@ def _has_own_parameters(function: Callable[..., Any]) -> bool:
 
 
 def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
-    """Render a signature as it was written, without some of its parameters; `(...)` where there is none."""
+    """Render a signature without some of its parameters and without `Annotated`; `(...)` where there is none."""
     try:
         written = read_signature(function)
     except (ValueError, TypeError):
         return "(...)"
     taken = (p for p in written.parameters.values() if p.name not in leave_out)
-    parameters = [p.replace(annotation=_unquote(p.annotation)) for p in taken]
-    return str(written.replace(parameters=parameters, return_annotation=_unquote(written.return_annotation)))
+    parameters = [p.replace(annotation=_simplify(p.annotation)) for p in taken]
+    return str(written.replace(parameters=parameters, return_annotation=_simplify(written.return_annotation)))
 
 
 def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
@@ -539,8 +539,16 @@ class _Unquoted(str):
     __repr__ = str.__str__
 
 
-def _unquote(annotation: Any) -> Any:
-    return _Unquoted(annotation) if isinstance(annotation, str) else annotation
+def _simplify(annotation: Any) -> Any:
+    """Simplify an annotation for people: a string without quotes, a type without `Annotated`."""
+    if isinstance(annotation, str):
+        return _Unquoted(annotation)
+    if annotation is None:
+        return None
+    try:
+        return typing_extensions.get_type_hints(types.SimpleNamespace(__annotations__={"it": annotation}))["it"]
+    except (NameError, TypeError):  # names that are not defined yet, objects that are no types
+        return annotation
 
 
 def _contains(outer: types.CodeType, inner: object) -> bool:
