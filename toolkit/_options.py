@@ -34,10 +34,13 @@ def list_own_options(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(each.name for each in parameters if each.kind is not each.VAR_KEYWORD)
 
 
-def refuse_unknown_options(given: Collection[str], known: Collection[str], hints: Mapping[str, str] = NO_HINTS) -> None:
+def refuse_unknown_options(
+    owner: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str] = NO_HINTS
+) -> None:
     """Refuse the first option that is not known.
 
     Args:
+        owner: The function or class that they are given to, for the message.
         given: Names of options.
         known: Names of the options that there are.
         hints: Sentences that say what to write instead, by names that other libraries use, or that belong elsewhere.
@@ -55,7 +58,7 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
     if unknown in hints or not near:
         remedy = hints.get(hint, remedy)
-    raise TypeError(f"There is no option {unknown!r}. {remedy}") from None
+    raise TypeError(f"{owner} has no option {unknown!r}. {remedy}") from None
 
 
 def spell_options(
@@ -152,13 +155,14 @@ def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[
         hints: As for `refuse_unknown_options`.
     """
     names = None if known is None else frozenset(known)
+    owner = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True  # IPython and pytest leave out this frame, too
         try:
             if names is not None and not names.issuperset(options):
-                refuse_unknown_options(options, known or (), hints)
+                refuse_unknown_options(owner, options, known or (), hints)
             return function(*args, **options)
         except BaseException as error:
             shorten_traceback(error)
@@ -169,7 +173,7 @@ def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[
         __tracebackhide__ = True
         try:
             if names is not None and not names.issuperset(options):
-                refuse_unknown_options(options, known or (), hints)
+                refuse_unknown_options(owner, options, known or (), hints)
             return await function(*args, **options)
         except BaseException as error:
             shorten_traceback(error)

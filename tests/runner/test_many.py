@@ -139,7 +139,7 @@ def test_options(go: Callable[..., list[Any]]) -> None:
     runner = Runner(model=ScriptedModel(answer))
 
     assert [2, 4] == [each.output for each in go(runner, ["1", "2"], output_type=int)]
-    with pytest.raises(TypeError, match=r"There is no option 'dpes'\. Did you mean 'deps'"):
+    with pytest.raises(TypeError, match=r"Runner.a?map has no option 'dpes'\. Did you mean 'deps'"):
         go(runner, ["1"], dpes=1)
     with pytest.raises(TypeError, match=r"'max_paralel'\. Did you mean 'max_parallel'"):
         go(runner, ["1"], max_paralel=3)

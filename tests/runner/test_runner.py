@@ -251,7 +251,7 @@ def test_unknown_option() -> None:
     """An option that does not exist is refused by name, with those that do."""
     with pytest.raises(
         TypeError,
-        match=r"There is no option 'zoom'\. The options are: toolbox, model, instructions, max_turns, ",
+        match=r"^Runner has no option 'zoom'\. The options are: toolbox, model, instructions, max_turns, ",
     ):
         Runner(zoom=3)  # type: ignore[call-arg]
 

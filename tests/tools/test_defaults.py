@@ -83,7 +83,7 @@ def test_bound_and_latent() -> None:
             r"^Toolbox\(defaults=\.\.\.\): timeout=-1 is not a number",
         ),
         ({"relay": OSError}, DefinitionError, "is not a tuple of exception classes"),
-        ({"name": "x"}, TypeError, "There is no option 'name'"),
+        ({"name": "x"}, TypeError, "has no option 'name'"),
     ],
 )
 def test_wrong(defaults: Any, error: type[Exception], message: str) -> None:

@@ -127,7 +127,7 @@ def tool(
         '3'
     """
     if options:
-        refuse_unknown_options(options, OPTION_NAMES, HINTS)
+        refuse_unknown_options("@tool", options, OPTION_NAMES, HINTS)
     given: dict[str, Any] = {"name": name, "title": title, "_description": description, **options}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
 
@@ -141,7 +141,7 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if not isinstance(given, Mapping):
         raise DefinitionError(f"Toolbox(defaults={given!r:.100}) is not a dict of options of tools.")
-    refuse_unknown_options(given, ["relay", *ToolSettings.__dataclass_fields__], HINTS)
+    refuse_unknown_options("Toolbox(defaults=...)", given, ["relay", *ToolSettings.__dataclass_fields__], HINTS)
     split_options(given, "Toolbox(defaults=...)", replace(DEFAULT_SETTINGS, idempotent=True))
     return dict(given)
 

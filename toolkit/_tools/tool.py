@@ -330,7 +330,8 @@ class Tool(Generic[P, R]):
 
         given = {key: value for key, value in options.items() if value is not None}
         own = ("title", "_description", "_meta", "_required_meta", "_scope")
-        refuse_unknown_options([key for key in options if key not in own], ("function", *OPTION_NAMES), HINTS)
+        others = [key for key in options if key not in own]
+        refuse_unknown_options(interface.origin, others, ("function", *OPTION_NAMES), HINTS)
         fields = split_options(given, interface.origin, DEFAULT_SETTINGS)
         activity = fields.get("activity")
         if function is None:

@@ -306,7 +306,7 @@ def check_options(caller: str, own: Collection[str], options: Mapping[str, Any])
         DefinitionError: One has a wrong value.
         TypeError: There is no such option.
     """
-    refuse_unknown_options(options, [*own, *OPTION_NAMES], HINTS)
+    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], HINTS)
     split_options(options, caller, ToolSettings())
 
 

@@ -110,7 +110,7 @@ def openapi_tools(
         OSError: The document's file cannot be read.
         ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
-    refuse_unknown_options(options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
+    refuse_unknown_options("openapi_tools", options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
     check_type("deprecated", deprecated, bool)
     split_options(options, "openapi_tools", ToolSettings())
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
