@@ -52,4 +52,4 @@ with ExitStack() as stack:
 for result in (first, second):
     print(result.output)
     for call in result.calls:
-        print(f"    {call.name}({call.arguments}) -> {'error: ' if call.result.is_error else ''}{call.result.text}")
+        print(f"    {call}")

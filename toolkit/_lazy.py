@@ -1,4 +1,4 @@
-"""Lazy loading: of a package's public names, and of what displays a value in a notebook."""
+"""Lazy loading: of a package's public names, and of what displays a value."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _find_home(name: str, asked: str) -> str:
     return ""
 
 
-def render_html(value: object, renderer: str) -> str:
-    """Render a value by a function of `toolkit.display.cards`, which is loaded when a notebook asks."""
-    html: str = getattr(import_module("toolkit.display.cards"), renderer)(value)
-    return html
+def render(value: object, renderer: str) -> str:
+    """Render a value by a function of `toolkit.display`, such as "cards.render_tool", which is loaded here."""
+    module, name = renderer.split(".")
+    text: str = getattr(import_module(f"toolkit.display.{module}"), name)(value)
+    return text

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._lazy import render_html
+from toolkit._lazy import render
 from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
@@ -251,6 +251,10 @@ class ToolCall(FrozenValue):
     imports: tuple[str, ...] = ()
     extra_content: str = ""
 
+    def __str__(self) -> str:
+        """Return the call as Python would write it, long arguments cut: `add(a=17, b=25)`."""
+        return render(self, "formatting.format_call")
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
         """Make a call from a dict of its fields.
@@ -348,7 +352,7 @@ class ToolResult(NamedTuple):
         return f"ToolResult({', '.join(changed)})"
 
     def _repr_html_(self) -> str:
-        return render_html(self, "render_tool_result")
+        return render(self, "cards.render_tool_result")
 
     @property
     def is_error(self) -> bool:

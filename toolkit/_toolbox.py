@@ -25,7 +25,7 @@ from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
-from toolkit._lazy import render_html
+from toolkit._lazy import render
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
@@ -507,7 +507,7 @@ class Toolbox:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
 
     def _repr_html_(self) -> str:
-        return render_html(self, "render_toolbox")
+        return render(self, "cards.render_toolbox")
 
     def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
         made = chain.from_iterable(map(list_tools, items))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from toolkit._lazy import render_html
+from toolkit._lazy import render
 from toolkit._messages import (
     Effect,
     File,
@@ -252,7 +252,7 @@ class PendingApproval:
     imports: str = ""
 
     def _repr_html_(self) -> str:
-        return render_html(self, "render_pending")
+        return render(self, "cards.render_pending")
 
 
 @dataclass(frozen=True)
@@ -280,6 +280,10 @@ class ToolCallFinished:
     ran: ToolCall | None = None
     title: str = ""
     started: float = field(default=0.0, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Return the call and its result on one line, long ones cut: `add(a=17, b=25) -> 42`."""
+        return render(self, "formatting.format_finished")
 
     @property
     def name(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 
-from toolkit import ToolResult
+from toolkit import Runner, ToolResult, tool
 from toolkit._messages import ToolSpec
+from toolkit.testing import ScriptedModel, call
 
 
 def test_pickled_spec() -> None:
@@ -21,3 +22,20 @@ def test_result_with_an_error() -> None:
     """A result whose text is its error shows it once."""
     assert "ToolResult(error='no', kind='failed')" == repr(ToolResult(text="no", error="no", kind="failed"))
     assert "ToolResult(value=3, text='3 no', error='no')" == repr(ToolResult(3, "3 no", error="no"))
+
+
+def test_printed_calls() -> None:
+    """A call prints on one line, as Python would write it, with its result; long and hidden texts do no harm."""
+
+    @tool
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return f"{word}:\na\x1b[2Jbird " + "." * 1000
+
+    model = ScriptedModel([[call("look_up", word="tern"), call("look_up", wort="x" * 100)], "Done."])
+    known, wrong = Runner([look_up], model=model).run("What is a tern?").calls
+
+    assert "look_up(word='tern')" == str(known.call)
+    assert str(known).startswith("look_up(word='tern') -> tern: a\\x1b[2Jbird ...")
+    assert len(str(known)) < 250
+    assert str(wrong).startswith(f"look_up(wort='{'x' * 78}…) -> Invalid arguments: word: missing, but required")

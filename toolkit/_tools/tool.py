@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from typing_extensions import Self, Unpack, is_protocol, is_typeddict
 
-from toolkit._lazy import render_html
+from toolkit._lazy import render
 from toolkit._options import hide_frames, refuse_unknown_options, spell_options
 from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
@@ -401,7 +401,7 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name}{self._signature}>"
 
     def _repr_html_(self) -> str:
-        return render_html(self, "render_tool")
+        return render(self, "cards.render_tool")
 
     @property
     def _signature(self) -> str:

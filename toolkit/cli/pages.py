@@ -13,7 +13,7 @@ from typing import Any
 from toolkit import RunHandle, Tool, ToolkitError, ToolResult
 from toolkit.display.cards import render_tool, render_tool_result
 from toolkit.display.form import Form
-from toolkit.display.formatting import escape_text, format_call
+from toolkit.display.formatting import escape_text
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_PAGE,
@@ -163,7 +163,7 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
                 has_text = is_open = True
             case ToolCallStarted(call=call):
                 has_text = False  # a text before a call is not the answer
-                text = escape_text(format_call(call), MAX_PAGE)
+                text = escape_text(str(call), MAX_PAGE)
                 yield f'<div class="d" id="call-{escape(call.id)}">{text} runs …</div>'
             case ToolCallFinished(call=call):
                 yield _hide(f"call-{call.id}") + render_row(make_row(event), MAX_PAGE)

@@ -16,12 +16,13 @@ from pydantic_core import from_json
 
 from toolkit._messages import ToolCall
 from toolkit._schema.error_messages import shorten
-from toolkit.events import Event, SubAgentEvent, ToolCallStarted, ToolCallUpdated
+from toolkit.events import Event, SubAgentEvent, ToolCallFinished, ToolCallStarted, ToolCallUpdated
 
 MARGIN = 10  # columns: the widest label and a space
 LINES = 20  # of one text
 MAX_TEXT = 10_000  # characters of one result
 MAX_ARGUMENT = 80  # characters
+MAX_RESULT = 200  # characters, of a result on one line
 # C0 except tab and newline, C1, and what changes the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
@@ -123,13 +124,19 @@ def format_call(call: ToolCall) -> str:
     return f"{call.name}({', '.join(written)})"
 
 
+def format_finished(made: ToolCallFinished) -> str:
+    """Write a call and its result on one line, both cut: `add(a=17, b=25) -> 42`."""
+    text = " ".join(shorten(made.result.text or "", MAX_RESULT).split())
+    return f"{made.ran or made.call} -> {escape_controls(text)}"
+
+
 def get_progress_text(event: Event) -> str:
     """Return the text of a call's progress or partial result, or the call that its sub-agent makes; "" if none."""
     match event:
         case ToolCallUpdated(text=text, partial=partial):
             return text or (partial.text if partial else None) or ""
         case SubAgentEvent(event=ToolCallStarted(call=call)):
-            return format_call(call)
+            return str(call)
         case SubAgentEvent(call=call, event=inner):
             return get_progress_text(inner)
     return ""

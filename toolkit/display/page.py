@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from toolkit._messages import ModelResponse, SystemMessage, UserMessage
-from toolkit.display.formatting import escape_text, format_call
+from toolkit.display.formatting import escape_text
 from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_NAME,
@@ -119,7 +119,7 @@ def _make_bars(result: Any, anchors: Mapping[str, str]) -> Iterator[_Bar]:
         yield _Bar(turn.started, turn.seconds, f"Turn {turn.turn + 1}", "turn", "")
     for made in result.calls:
         prefix, style = ("Error: ", "bad") if made.result.is_error else ("", "")
-        label = f"{prefix}{format_call(made.ran or made.call)}"
+        label = f"{prefix}{made.ran or made.call}"
         yield _Bar(made.started, made.seconds, label, style, anchors[made.call.id])
 
 

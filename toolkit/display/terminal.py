@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 
 from toolkit._messages import ModelResponse, ToolCall
 from toolkit._schema.error_messages import shorten
-from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text
+from toolkit.display.formatting import MAX_TEXT, LineWriter, get_progress_text
 from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel, is_in_marimo
 from toolkit.events import (
     ApprovalNeeded,
@@ -146,7 +146,7 @@ class Transcript:
             case ToolCallStarted(call=call, title=title, source=source):
                 self._call_count += 1
                 about = ", ".join(filter(None, (title, source)))
-                self.write("Call", f"{format_call(call)}  [{about}]" if about else format_call(call))
+                self.write("Call", f"{call}  [{about}]" if about else str(call))
                 if call.reasoning:
                     self.write("Reasoning", call.reasoning)
             case ToolCallUpdated(call=call) | SubAgentEvent(call=call):
@@ -155,10 +155,10 @@ class Transcript:
             case ToolCallRetried(call=call, error=error, seconds=seconds):
                 self.write("Retry", self._name_call(call, f"after {type(error).__name__}, in {seconds:.1f} s"))
             case ToolCallAbandoned(call=call, count=count):
-                self.write("Abandoned", f"{format_call(call)}: its function is still running, one of {count}")
+                self.write("Abandoned", f"{call}: its function is still running, one of {count}")
             case ApprovalNeeded(approval=approval):
                 reason = f": {approval.reason}" if approval.reason else ""
-                self.write("Approval", f"{format_call(approval.call)} waits{reason}")
+                self.write("Approval", f"{approval.call} waits{reason}")
             case ToolCallFinished(call=call, result=result):
                 note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
                 label = "Error" if result.is_error else "Result"
@@ -177,7 +177,7 @@ class Transcript:
         if response.text:
             self.write("Answer", response.text)
         for call in response.calls:
-            self.write("Call", format_call(call))
+            self.write("Call", str(call))
 
     def write(self, label: str, text: str) -> None:
         """Write one labelled text."""
@@ -189,7 +189,7 @@ class Transcript:
 
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call in front of a text, where a turn has several calls."""
-        return text if self._call_count == 1 else f"{shorten(format_call(call), MAX_CALL)}: {text}"
+        return text if self._call_count == 1 else f"{shorten(str(call), MAX_CALL)}: {text}"
 
 
 def _make_stream_error(value: object) -> TypeError:
