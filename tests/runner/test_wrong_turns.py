@@ -77,6 +77,10 @@ TURNS: dict[str, tuple[str, str]] = {
     "missing file": ('runner.run(["Look", Path("photo.png")])', "does not exist; the current directory is"),
     "one prompt for many": ('runner.map("Hi")', r"write \[prompt\], or runner.run\(prompt\)"),
     "async stream in a plain loop": ('for event in runner.astream("Hi"): ...', "async for event in stream"),
+    "plain stream in an async loop": (
+        'async def main():\n    async for event in runner.stream("Hi"): ...\nasyncio.run(main())',
+        "In an event loop write runner.astream",
+    ),
     "another library's name": ('runner.run("Hi").final_output', "the answer is its output"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
     "no state": ('RunState.from_json("{")', "This is not the state of a run"),

@@ -105,6 +105,11 @@ class RunStream(_Stream[T]):
     def __iter__(self) -> Self:
         return self
 
+    if not TYPE_CHECKING:  # checkers know what there is
+
+        def __aiter__(self) -> object:
+            raise TypeError("This stream is read by: for event in stream. In an event loop write runner.astream(...).")
+
     @hide_frames
     def __next__(self) -> Event:
         try:

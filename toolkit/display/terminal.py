@@ -120,7 +120,9 @@ def follow(events: Any, out: TextIO | None = None) -> Any:
     Leaving early ends the run.
     """
     transcript = _start_transcript("", out)
-    return _afollow(events, transcript) if isinstance(events, AsyncIterable) else _follow(events, transcript)
+    if isinstance(events, Iterator) or not isinstance(events, AsyncIterable):
+        return _follow(events, transcript)
+    return _afollow(events, transcript)
 
 
 class Transcript:

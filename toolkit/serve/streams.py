@@ -97,9 +97,9 @@ def make_encoded_stream(
         write: The form of each encoded event.
         last: What follows all of them.
     """
-    if isinstance(stream, AsyncIterable):
-        return AsyncEncodedStream(stream, encoder, write, last)
-    return EncodedStream(stream, encoder, write, last)
+    if isinstance(stream, Iterator) or not isinstance(stream, AsyncIterable):
+        return EncodedStream(stream, encoder, write, last)
+    return AsyncEncodedStream(stream, encoder, write, last)
 
 
 def _iter_encoded(
