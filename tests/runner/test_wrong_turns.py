@@ -81,6 +81,7 @@ TURNS: dict[str, tuple[str, str]] = {
         'async def main():\n    async for event in runner.stream("Hi"): ...\nasyncio.run(main())',
         "In an event loop write runner.astream",
     ),
+    "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
     "another library's name": ('runner.run("Hi").final_output', "the answer is its output"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
     "no state": ('RunState.from_json("{")', "This is not the state of a run"),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, get_origin
 
 from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import TypedDict, TypeVar
@@ -134,6 +134,8 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
         return _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
         reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
+        if not (callable(kind) or get_origin(kind) or isinstance(kind, Mapping)):
+            reason = "it is a value. Pass a type, such as a pydantic model, a dataclass or list[str]."
         raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
 
 
