@@ -7,11 +7,13 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from toolkit import (
+    Image,
     PendingApproval,
     Runner,
     ToolCall,
@@ -26,7 +28,9 @@ from toolkit.events import (
     LimitReached,
     MessageAdded,
     OutputDelta,
+    ReasoningDelta,
     TextDelta,
+    ToolArgumentsDelta,
     ToolCallAbandoned,
     ToolCallFinished,
     ToolCallRetried,
@@ -64,16 +68,62 @@ def shown(*script: object, question: str = "What is 1 + 2?", out: io.StringIO | 
     return out.getvalue()
 
 
-def test_show_in_marimo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a cell of marimo a run is the output of the cell, which is replaced as it goes on, and nothing is printed."""
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the cell of a marimo notebook has displayed, one update after the other."""
     pages: list[str] = []
     replace = SimpleNamespace(replace=lambda story: pages.append(story._repr_html_()))
     monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: True, output=replace))
+    return pages
+
+
+def test_show_in_marimo(pages: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """In a cell of marimo a run is the output of the cell, which is replaced as it goes on, and nothing is printed."""
     show(Runner(model=ScriptedModel(["Hello."])).stream("x"), "Hi!")
 
     assert "Hi!" in pages[0] and "Hello." not in pages[0]
     assert "Hello." in pages[-1]
     assert "" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("last", ["Done.", ValueError("gone")], ids=["completed", "failed"])
+def test_many_calls(pages: list[str], last: object) -> None:
+    """What each update sends does not grow with the number of calls; the last one has all of them."""
+    calls = [call("add", a=1000 + number, b=2) for number in range(100)]
+    with suppress(ValueError):
+        show(Runner([add], model=ScriptedModel([calls, last])).stream("x"))  # type: ignore[list-item]
+
+    assert all(page.count("<b><code>add") <= 20 for page in pages[:-1])
+    assert "100 calls" in pages[-2] and "… 80 more calls" in pages[-2]
+    assert 100 == pages[-1].count("<b><code>add")
+
+
+def test_slow_call(pages: list[str]) -> None:
+    """A call that runs stays in sight while later ones finish."""
+    calls = [ToolCall(name="add", arguments="{}", id=str(number)) for number in range(50)]
+    started = [ToolCallStarted(each) for each in calls]
+    finished = [ToolCallFinished(each, ToolResult(3, "3"), 0.1) for each in calls[1:]]
+    list(follow([TurnStarted(turn=0), *started, *finished]))
+
+    assert "running" in pages[-2]
+
+
+def test_large_images(pages: list[str]) -> None:
+    """A large image is sent again with an update or two, not with all that follow."""
+    calls = [ToolCall(name="draw", arguments="{}", id=str(number)) for number in range(10)]
+    result = ToolResult(images=(Image(bytes(150_000), "image/png"),))
+    list(follow([TurnStarted(turn=0), *(ToolCallFinished(each, result, 0.1) for each in calls)]))
+
+    assert all(page.count("<img") <= 1 for page in pages[:-1])
+    assert 10 == pages[-1].count("<img")
+
+
+def test_parts_of_a_response(pages: list[str]) -> None:
+    """Parts that come many times a second are sent together."""
+    parts: list[Event] = [ReasoningDelta("a"), ToolArgumentsDelta(index=0, name="add", text="1"), OutputDelta(1)]
+    list(follow([TurnStarted(turn=0), *parts * 1000]))
+
+    assert len(pages) < 50
 
 
 def test_whole_transcript() -> None:

@@ -48,11 +48,14 @@ from toolkit.events import (
     ApprovalNeeded,
     Event,
     MessageAdded,
+    OutputDelta,
     PendingApproval,
+    ReasoningDelta,
     RunFinished,
     RunStarted,
     SubAgentEvent,
     TextDelta,
+    ToolArgumentsDelta,
     ToolCallFinished,
     ToolCallStarted,
     ToolCallUpdated,
@@ -60,7 +63,12 @@ from toolkit.events import (
     TurnStarted,
 )
 
+# Events that come many times a second, and the last one, after which all is displayed anyway.
+PARTS = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta, ToolCallUpdated, SubAgentEvent, RunFinished)
 SECONDS_BETWEEN_UPDATES = 0.1
+# Of a run that goes on, since each update sends all of what is displayed.
+MAX_ACTIVE_CALLS = 20
+MAX_ACTIVE_BYTES = 200_000  # of images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +107,7 @@ def render_result(result: Any) -> str:
     about = [format_tokens(result.state.usage), result.model]
     table = render_table(result.output)
     end = result.finish_reason if table else ""  # else it stands in the answer
-    run = _render_run("" if table else answer, turns, about, end, is_unfolded=False)
+    run = _render_run("" if table else answer, turns, about, end, turns, is_unfolded=False)
     return render_card(table, run)
 
 
@@ -114,7 +122,8 @@ def render_state(state: Any) -> str:
     }
     about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
     end = state.finish_reason or state.phase
-    return render_card(_render_run("", list_turns(state, rows), about, end, is_unfolded=False))
+    turns = list_turns(state, rows)
+    return render_card(_render_run("", turns, about, end, turns, is_unfolded=False))
 
 
 def find_cell() -> int | None:
@@ -155,6 +164,8 @@ def render_stream(result: Any) -> str:
 @dataclass
 class Story:
     """The events of a run so far, which a notebook can display again after each event.
+
+    Until the run has ended, the latest 20 calls are displayed, and of large images the latest.
 
     Examples:
         >>> from toolkit import Runner
@@ -227,14 +238,17 @@ class Story:
     @property
     def body(self) -> str:
         """HTML of the run, without the card around it."""
+        return self._render(self._turns)
+
+    def _render(self, shown: Sequence[Turn]) -> str:
         question = f"<b>{render_text(self.question, MAX_ANSWER)}</b>" if self.question else ""
-        return question + _render_run(self._answer, self._turns, self._about, self._end, is_unfolded=True)
+        return question + _render_run(self._answer, self._turns, self._about, self._end, shown, is_unfolded=True)
 
     def __repr__(self) -> str:
         return f"<Story, {format_count(sum(len(turn.rows) for turn in self._turns), 'call')}>"
 
     def _repr_html_(self) -> str:
-        return render_card(self.body)
+        return render_card(self.body if self._end else self._render(_list_latest(self._turns)))
 
 
 class LiveStory:
@@ -246,25 +260,32 @@ class LiveStory:
 
     def __init__(self, question: str = "") -> None:
         self._story = Story(question=question)
+        self._has_ended = False
         self._updated = monotonic()
         if is_in_marimo():
             self._update = sys.modules["marimo"].output.replace
         else:
             from IPython.display import display  # only a notebook asks
 
-            self._update = display(self._story, display_id=True).update  # type: ignore[no-untyped-call]
+            self._update = display(self, display_id=True).update  # type: ignore[no-untyped-call]
 
     def add(self, event: Event) -> None:
         """Add an event; parts of texts are shown together, a few times a second."""
         self._story.add(event)
-        is_part = isinstance(event, (TextDelta, ToolCallUpdated, SubAgentEvent))
-        if not is_part or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
-            self.end_line()
+        if not isinstance(event, PARTS) or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
+            self._update(self)
+            self._updated = monotonic()
 
     def end_line(self) -> None:
-        """Show what was added last."""
-        self._update(self._story)
-        self._updated = monotonic()
+        """Show all, after the last event or an exception."""
+        self._has_ended = True
+        self._update(self)
+
+    def __repr__(self) -> str:
+        return repr(self._story)
+
+    def _repr_html_(self) -> str:
+        return render_card(self._story.body) if self._has_ended else self._story._repr_html_()
 
 
 def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
@@ -319,7 +340,34 @@ def make_row(event: ToolCallFinished) -> Row:
     )
 
 
-def _render_run(answer: str, turns: Sequence[Turn], about: Iterable[str], end: str, *, is_unfolded: bool) -> str:
+def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
+    """List the latest turns and calls, of the calls of one turn rather those that go on, and the latest images."""
+    latest: list[Turn] = []
+    calls, room = MAX_ACTIVE_CALLS, MAX_ACTIVE_BYTES
+    for turn in reversed(turns[-MAX_ACTIVE_CALLS:]):
+        chosen = sorted(turn.rows, key=lambda call_id: turn.rows[call_id].state in ("done", "error"))[:calls]
+        rows = {call_id: row for call_id, row in turn.rows.items() if call_id in chosen}
+        for call_id, row in rows.items():
+            room -= sum(len(image.data) for image in row.images)
+            rows[call_id] = row if room >= 0 else replace(row, images=())
+        latest.insert(0, replace(turn, rows=rows))
+        calls -= len(rows)
+    return latest
+
+
+def _render_run(
+    answer: str, turns: Sequence[Turn], about: Iterable[str], end: str, shown: Sequence[Turn], *, is_unfolded: bool
+) -> str:
+    """Render a run.
+
+    Args:
+        answer: Its answer.
+        turns: Its turns, whose calls are counted.
+        about: What else is known of it.
+        end: Why it ended.
+        shown: Those turns, or parts of them.
+        is_unfolded: Whether they are in sight.
+    """
     rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)
     counts = [format_count(len(rows), "call"), *([format_count(errors, "error")] if errors else [])]
@@ -328,7 +376,9 @@ def _render_run(answer: str, turns: Sequence[Turn], about: Iterable[str], end: s
     approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # not to be overlooked in what is folded
     mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
     hidden = {"waiting"} if approvals else set()
-    timeline = "".join(render_turn(turn, answer, hidden) for turn in turns)
+    timeline = "".join(render_turn(turn, answer, hidden) for turn in shown)
+    left = len(rows) - sum(len(turn.rows) for turn in shown)
+    timeline += render_dim(f"… {format_count(left, 'more call')}" if left else "", tag="div")
     opened = " open" if is_unfolded or errors else ""
     table = f"<details{opened}><summary>{summary}</summary>{timeline}</details>" if timeline else summary
     return f"{mark}{render_markdown(answer, MAX_ANSWER)}{approvals}{table}"
