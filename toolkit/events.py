@@ -72,11 +72,13 @@ class RunStarted:
 
     Attributes:
         name: Name of the runner; empty without one. It is not in the JSON form.
+        address: Address of the model's server; empty if it is not known. It is not in the JSON form.
     """
 
     run_id: str
     model: str
     name: str = ""
+    address: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

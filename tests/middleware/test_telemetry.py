@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from openai import OpenAI
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -16,10 +18,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from toolkit import ModelError, Runner, ToolError, Usage, tool
 from toolkit.approvers import defer
-from toolkit.events import RunFinished
+from toolkit.events import RunFinished, RunStarted, TurnFinished
 from toolkit.middleware import Telemetry
 from toolkit.models import ModelResponse
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 
 class Recorded:
@@ -104,7 +106,9 @@ def test_run(way: str) -> None:
         ("execute_tool add", "invoke_agent"),
         ("chat scripted", "invoke_agent"),
     ] == recorded.tree
+    streamed = {"client.inference.time_to_first_chunk": [1]} if way in ("stream", "start") else {}
     assert {
+        **streamed,
         "invoke_agent.duration": [1],
         "client.inference.duration": [2],
         "execute_tool.duration": [2],
@@ -120,6 +124,50 @@ def test_run(way: str) -> None:
         recorded.attributes("chat scripted")[f"gen_ai.{name}"]
         for name in ("usage.input_tokens", "usage.output_tokens", "response.finish_reasons")
     )
+
+
+def test_server() -> None:
+    """A response has the server that sent it, without the user and the path."""
+    recorded = Recorded()
+    with FakeServer([reply.text("Done.")]) as server:
+        url = urlsplit(server.base_url)
+        client = OpenAI(base_url=f"http://user:secret@{url.netloc}/v1", api_key="test")
+        Runner(client=client, model="m", middleware=[recorded.telemetry]).run("Go")
+    expected = {"server.address": url.hostname, "server.port": url.port}
+
+    assert expected.items() <= recorded.attributes("chat m").items()
+    assert expected.items() <= recorded.measured("client.inference.duration").attributes.items()
+    assert "secret" not in "".join(span.to_json() for span in recorded.spans)
+
+
+def test_port_of_the_scheme() -> None:
+    """An address without a port has that of its scheme."""
+    ports = []
+    for scheme in ("http", "https"):
+        recorded = Recorded()
+        recorded.telemetry.on_event(RunStarted(run_id="r", model="m", address=f"{scheme}://host/v1"), "r")
+        recorded.telemetry.on_event(TurnFinished(turn=0, response=ModelResponse()), "r")
+        ports.append(recorded.attributes("chat m")["server.port"])
+
+    assert [80, 443] == ports
+
+
+def test_time_to_first_chunk() -> None:
+    """A streamed response has the time to its first chunk, in its span and as a metric; others have none."""
+    recorded = Recorded()
+    with FakeServer([reply.text("One."), reply.text("Two."), reply.text("Three.").delayed(0.2)]) as server:
+        runner = Runner(base_url=server.base_url, api_key="t", model="m", middleware=[recorded.telemetry])
+        runner.run("Go")
+        for _ in range(2):
+            list(runner.stream("Go"))
+    whole, fast, slow = (dict[str, Any](span.attributes or {}) for span in recorded.spans if span.name == "chat m")
+    seconds = [each["gen_ai.response.time_to_first_chunk"] for each in (fast, slow)]
+
+    assert not {"gen_ai.request.stream", "gen_ai.response.time_to_first_chunk"} & {*whole}
+    assert fast["gen_ai.request.stream"] is True
+    assert 0 < seconds[0] < 60 and 0.2 <= seconds[1] < 60
+    assert [2] == recorded.metrics["client.inference.time_to_first_chunk"]
+    assert sum(seconds) == pytest.approx(recorded.measured("client.inference.time_to_first_chunk").sum)
 
 
 def test_content() -> None:

@@ -162,7 +162,8 @@ class Run(Generic[T]):
         with self._ending(), notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext():
             model = await self._choose_model(backend)
             self._model = model.name
-            yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name)
+            address = getattr(model, "address", "")
+            yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name, address=address)
             async with self._undoing(backend):
                 try:
                     while self.result is None:

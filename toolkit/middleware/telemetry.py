@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
@@ -19,13 +20,25 @@ from toolkit._execution.approval import Deferred
 from toolkit._execution.middleware import Next
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
 from toolkit.errors import ToolError
-from toolkit.events import Event, RunFinished, RunStarted, TurnFinished, TurnStarted
+from toolkit.events import (
+    Event,
+    OutputDelta,
+    ReasoningDelta,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolArgumentsDelta,
+    TurnFinished,
+    TurnStarted,
+)
 
 MAX_NAME = 100  # characters of a tool's name: the model may have made it up
 # The conventions have nothing for it: a run is one of many in a conversation, and the same one when it is resumed.
 RUN_ID = "toolkit.run.id"
 # Buckets of the histograms, in seconds.
 SHORT, LONG = [0.01 * 2**power for power in range(14)], [0.1 * 2**power for power in range(13)]
+# The pieces of a streamed response.
+DELTAS = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta)
 # Fields of Usage by their names in the conventions.
 TOKENS: Mapping[str, str] = {
     "input_tokens": "input_tokens",
@@ -43,16 +56,20 @@ class _TracedRun:
         span: Its span; of a durable run the one around the step.
         model: The name of its model.
         agent: The attribute with its runner's name; none without one.
+        server: The attributes of the model's server; none where it is not known.
         start: When it started, on the clock of `time.perf_counter`.
         turn_start: When the pending request to the model began, in seconds since 1970; 0 without one.
+        first_chunk: When the first piece of its response came, in seconds since 1970; 0 without one.
         messages: Messages of that request.
     """
 
     span: Span
     model: str = ""
     agent: Mapping[str, str] = field(default_factory=dict)
+    server: Mapping[str, str | int] = field(default_factory=dict)
     start: float = field(default_factory=time.perf_counter)
     turn_start: float = 0.0
+    first_chunk: float = 0.0
     messages: tuple[Message, ...] = ()
 
 
@@ -61,7 +78,8 @@ class Telemetry:
 
     A run is a span `invoke_agent`, with a span `chat` for each response of the model and a span `execute_tool` for each
     call. Spans of a tool and the run of a sub-agent are inside the span of the call, so a sub-agent needs no Telemetry.
-    The metrics are the durations of all three, in seconds, and the tokens of the responses.
+    The metrics are the durations of all three and the time to the first chunk of a streamed response, in seconds, and
+    the tokens of the responses.
 
     A durable run has no span `invoke_agent`. The spans of its responses and calls are inside the current span, such as
     one of temporalio's `TracingInterceptor`.
@@ -91,9 +109,14 @@ class Telemetry:
         self._content, self._provider = content, provider
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
-        self._run_seconds, self._turn_seconds, self._call_seconds = (
-            meter.create_histogram(f"gen_ai.{name}.duration", "s", explicit_bucket_boundaries_advisory=buckets)
-            for name, buckets in (("invoke_agent", LONG), ("client.inference", SHORT), ("execute_tool", SHORT))
+        self._run_seconds, self._turn_seconds, self._first_chunk_seconds, self._call_seconds = (
+            meter.create_histogram(f"gen_ai.{name}", "s", explicit_bucket_boundaries_advisory=buckets)
+            for name, buckets in (
+                ("invoke_agent.duration", LONG),
+                ("client.inference.duration", SHORT),
+                ("client.inference.time_to_first_chunk", SHORT),
+                ("execute_tool.duration", SHORT),
+            )
         )
         self._tokens = {
             name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}") for name in TOKENS
@@ -107,14 +130,16 @@ class Telemetry:
             agent = {"gen_ai.agent.name": event.name} if event.name else {}
             attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": event.model, RUN_ID: run_id}
             span = self._tracer.start_span(f"invoke_agent {event.name}".rstrip(), attributes={**attributes, **agent})
-            self._runs[run_id] = _TracedRun(span, event.model, agent)
+            self._runs[run_id] = _TracedRun(span, event.model, agent, _read_server(event.address))
         elif isinstance(event, TurnFinished):
             turn = run or _TracedRun(trace.get_current_span(), event.response.model)
             self._record_turn(turn, run_id, event.started or time.time(), event.response)
         elif run is None:
             return
         elif isinstance(event, TurnStarted):
-            run.turn_start, run.messages = time.time(), event.messages
+            run.turn_start, run.first_chunk, run.messages = time.time(), 0.0, event.messages
+        elif isinstance(event, DELTAS):
+            run.first_chunk = run.first_chunk or time.time()
         elif isinstance(event, RunFinished):
             run.span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
             self._finish_run(run_id, run)
@@ -161,8 +186,8 @@ class Telemetry:
         self, run: _TracedRun, run_id: str, start: float, response: ModelResponse | None = None, error: str = ""
     ) -> None:
         """Record the span of a response; without one, of a request that got none."""
-        measured = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
-        measured["gen_ai.request.model"] = run.model
+        measured: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
+        measured |= {"gen_ai.request.model": run.model, **run.server}
         attributes: dict[str, Any] = {**measured, RUN_ID: run_id}
         usage = {name: getattr(response.usage, own) for name, own in TOKENS.items()} if response else {}
         if response:
@@ -172,7 +197,11 @@ class Telemetry:
         for kind, messages in (("input", run.messages), ("output", (response,) if response else ())):
             if self._content and messages:
                 attributes[f"gen_ai.{kind}.messages"] = json.dumps([*map(_write_message, messages)])
-        run.turn_start, run.messages = 0.0, ()
+        if run.first_chunk:
+            seconds = max(0.0, run.first_chunk - start)
+            attributes |= {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": seconds}
+            self._first_chunk_seconds.record(seconds, measured)
+        run.turn_start, run.first_chunk, run.messages = 0.0, 0.0, ()
         above, began = trace.set_span_in_context(run.span), int(start * 1e9)
         span = self._tracer.start_span(f"chat {run.model}", above, SpanKind.CLIENT, attributes, start_time=began)
         _fail(span, measured, error)
@@ -184,14 +213,22 @@ class Telemetry:
     def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
         if run.turn_start:  # the response has not come: it failed, the run was cancelled, or its time was up
             self._record_turn(run, run_id, run.turn_start, error=error)
-        measured = {"gen_ai.request.model": run.model, **run.agent}
+        measured: dict[str, Any] = {"gen_ai.request.model": run.model, **run.agent}
         _fail(run.span, measured, error)
         run.span.end()
         self._run_seconds.record(time.perf_counter() - run.start, measured)
         del self._runs[run_id]
 
 
-def _fail(span: Span, measured: dict[str, str], error: str) -> None:
+def _read_server(address: str) -> dict[str, str | int]:
+    """Read the attributes of a server from its address; none from an empty one."""
+    parts = urlsplit(address)
+    if not parts.hostname:
+        return {}
+    return {"server.address": parts.hostname, "server.port": parts.port or (80 if parts.scheme == "http" else 443)}
+
+
+def _fail(span: Span, measured: dict[str, Any], error: str) -> None:
     """Note an error in a span and in the attributes of its metrics; "" is none."""
     if error:
         measured["error.type"] = error

@@ -122,8 +122,13 @@ class ServerModel:
         model.client, model.is_async = client, hasattr(client, "__aenter__")
         return model
 
+    @property
+    def address(self) -> str:
+        """The address of the server, without user, password and query; empty if it is not known."""
+        return show_address(getattr(self.client, "base_url", None) or "")
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} at {show_address(getattr(self.client, 'base_url', '')) or '?'}>"
+        return f"<{type(self).__name__} {self.name} at {self.address or '?'}>"
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Answer a request.
