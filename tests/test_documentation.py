@@ -98,6 +98,19 @@ def test_site_has_every_page() -> None:
     assert sorted(re.sub(r"(/index)?\.md$", "/", page) for page in pages - {"index.md"}) == sorted(listed)
 
 
+def test_defaults_in_the_reference() -> None:
+    """The API reference has the default of each option, whose type checkers know no default."""
+    griffe = pytest.importorskip("griffe")
+    extensions = griffe.load_extensions("unpack_typeddict", str(ROOT / ".ci" / "defaults.py"))
+    package = griffe.load("toolkit", search_paths=[ROOT], extensions=extensions, docstring_parser="google")
+    decorator, run = package["_tools.decorator.tool"], package["_runner.runner.Runner.run"]
+    (section,) = (each for each in decorator.docstring.parsed if each.kind.value == "parameters")
+
+    assert ["0.5", "(Exception,)"] == [decorator.parameters[name].default for name in ("retry_delay", "retry_on")]
+    assert "0.5" in [each.value for each in section.value if each.name == "retry_delay"]
+    assert "{}" == run.parameters["decisions"].default
+
+
 def test_program_for_language_models(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The program in llms.txt runs."""
     answers = [reply.calls(("find_book", {"title": "Dune"})), reply.text("At F1."), reply.text("At A3.")]
