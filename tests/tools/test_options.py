@@ -99,6 +99,12 @@ def test_every_setting_is_an_option(setting: Any) -> None:
     assert (setting.type, setting.default) == (parameter.annotation, parameter.default)
 
 
+@pytest.mark.parametrize("name", sorted({*ToolOptions.__annotations__} - {"latent", "reasoning", "module", "imports"}))
+def test_every_option_has_a_field(name: str) -> None:
+    """An option is a field of ToolSettings or of Tool, but for those that others are made of."""
+    assert name in {field.name for kind in (ToolSettings, Tool) for field in fields(kind)}
+
+
 @pytest.mark.parametrize("name", ToolOptions.__annotations__)
 def test_every_option_is_checked(name: str) -> None:
     """A value that is right for no option is refused by each, in a message that names the option."""

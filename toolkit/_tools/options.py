@@ -1,7 +1,7 @@
 """Options of a tool: their types, defaults and checks.
 
 To add an option: a key in `ToolOptions`, a field in `ToolSettings`, a rule in `_RULES`, and a line in the docstring of
-`tool`. A test compares them.
+`tool`. Tests compare them. A tool has the option of the function that is bound to it, unless `_NOT_INHERITED` has it.
 """
 
 from __future__ import annotations
@@ -104,23 +104,26 @@ class ToolSettings:
         """
         if inner is DEFAULT_SETTINGS:
             return self
-        left_out = [name for name in _EXECUTION if getattr(self, name) == getattr(DEFAULT_SETTINGS, name)]
-        if self.executor is not None or self.isolate is not None:
-            left_out = [name for name in left_out if name not in ("executor", "isolate")]
-        completed = {name: getattr(inner, name) for name in left_out}
+        own = _NOT_INHERITED if self.executor is None and self.isolate is None else {*_NOT_INHERITED, *_PLACES}
+        completed = {
+            field.name: getattr(inner, field.name)
+            for field in fields(self)
+            if field.name not in own and getattr(self, field.name) == field.default
+        }
         effect = max(self.effect, inner.effect, key=_EFFECTS.index)
         idempotent = False if inner.idempotent is False else self.idempotent
         may_repeat = effect == "read" if idempotent is None else idempotent
-        merged = replace(
-            self,
-            effect=effect,
-            trust=self.trust or inner.trust,
-            exclusive=self.exclusive or inner.exclusive,
-            approve=_join_approval(self.approve, inner.approve),
-            authorize=_join_authorizers(self.authorize, inner.authorize),
-            idempotent=idempotent,
-            **{**completed, "retries": (self.retries or inner.retries) if may_repeat else 0},
-        )
+        joined = {
+            **completed,
+            "effect": effect,
+            "trust": self.trust or inner.trust,
+            "exclusive": self.exclusive or inner.exclusive,
+            "approve": _join_approval(self.approve, inner.approve),
+            "authorize": _join_authorizers(self.authorize, inner.authorize),
+            "idempotent": idempotent,
+            "retries": (self.retries or inner.retries) if may_repeat else 0,
+        }
+        merged = replace(self, **joined)
         vars(merged)["semaphore"] = self.semaphore or inner.semaphore
         return merged
 
@@ -173,10 +176,9 @@ def _bind_method(value: Any, instance: Any) -> Any:
     return value if name is None else getattr(instance, name)
 
 
-# Options that say how a call is executed.
-_EXECUTION = (
-    *("executor", "isolate", "max_parallel", "max_result", "retries", "retry_delay", "retry_on", "timeout", "undo"),
-)
+# Options about what a model is offered, which are those of the declaration; all others say how a call is executed.
+_NOT_INHERITED = frozenset({"return_direct", "namespace", "defer_loading"})
+_PLACES = ("executor", "isolate")
 # From the most to the least that the library does by itself.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 
