@@ -283,7 +283,7 @@ class Toolbox:
         """Return the schemas of the tools for a provider. They are cached, so do not change them.
 
         Args:
-            dialect: "chat", "responses", "anthropic", "gemini", "mcp", "minimal" or "calls".
+            dialect: The format of a provider, such as "chat", "responses", "anthropic", "gemini" or "mcp".
             strict: Whether the provider enforces the schemas. By default the toolbox's setting, or else False. The
                 model then writes arguments in the strict form; `answer` with the same `strict` reads it.
 

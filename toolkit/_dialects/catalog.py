@@ -58,7 +58,11 @@ DIALECTS: Mapping[str, type[Dialect]] = _Table(
 )
 
 
+# Those that are not the form of one provider alone.
+_NOT_IN_REPLIES = ("minimal", "calls", "mcp")
+
+
 def find_dialect(reply: Any) -> str | None:
     """Return the name of the provider's dialect in which a reply has calls; None if there is none."""
-    kinds = (Chat, Responses, Anthropic, Gemini)
-    return next((kind.name for kind in kinds if kind().parse_calls(reply, ())), None)
+    names = (name for name in DIALECTS if name not in _NOT_IN_REPLIES)
+    return next((name for name in names if DIALECTS[name]().parse_calls(reply, ())), None)

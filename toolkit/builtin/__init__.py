@@ -8,8 +8,6 @@ Most tools are made by a function whose arguments set their limits; no module ha
 when it is first used. The limits (public addresses, one directory) are enforced in `toolkit._guards`;
 tools from OpenAPI documents, MCP servers and other agents are in `toolkit.sources`.
 
-A new tool needs its own module, its name in the two lists below, a section of docs/built-in-tools.md, and tests.
-
 Files, each importing only those below it:
 
     shell            commands, and the tools of an agent that works on a project
