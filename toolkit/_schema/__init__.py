@@ -14,6 +14,5 @@ Files, each importing only those below it:
     error_messages   error messages for a model
     json_schema      JSON Schema as plain data: its parts, references, types and nulls; what pydantic generates, cleaned
     json_text        JSON texts as models write them, and text that is safe to show
-    docstrings       descriptions, parameter texts and examples in docstrings
-    examples         the arguments in a docstring's examples
+    docstrings       descriptions, parameter texts and examples in docstrings, and the arguments in these
 """

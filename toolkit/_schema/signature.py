@@ -151,7 +151,7 @@ class Signature:
         docstring = self.docstring
         if not docstring.examples:
             return docstring.parameters, ()
-        from toolkit._schema.examples import find_examples  # few docstrings have any
+        from toolkit._schema.docstrings import find_examples
 
         offered = [p.name for p in self.argument_schema.offered]
         name = getattr(self.source, "__name__", "")
