@@ -33,7 +33,7 @@ from toolkit._schema.core_schema import (
     get_key,
 )
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import clean, find_text, get_generator, render_default
+from toolkit._schema.json_schema import EmptyType, clean, find_text, get_generator, render_default
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
+EMPTY_REMEDY = "Write a type that has values."
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.
@@ -339,30 +340,41 @@ class ParameterSchema(ArgumentSchema):
         Raises:
             DefinitionError: One has no default.
         """
-        reasons = {p.name: reason for p in parameters if (reason := self._find_reason(p))}
-        needed = next((p for p in parameters if p.is_required and p.name in reasons), None)
+        errors = {p.name: found for p in parameters if (found := self._find_error(p))}
+        needed = next((p for p in parameters if p.is_required and p.name in errors), None)
         if needed is not None:
-            written = _write_type(needed)
-            remedy = NAME_REMEDY if needed.problem else REMEDY.format(written=written if len(written) < 80 else "...")
             raise DefinitionError(
-                f"{self.label}: parameter {needed.name!r} cannot be described to a model: {reasons[needed.name]}. "
-                f"{remedy}"
+                f"{self.label}: parameter {needed.name!r} cannot be described to a model: "
+                f"{_explain(needed, errors[needed.name])}. {_choose_remedy(needed, errors[needed.name])}"
             ) from error
-        if not reasons:
+        if not errors:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
-        return reasons
+        return {p.name: _explain(p, errors[p.name]) for p in parameters if p.name in errors}
 
-    def _find_reason(self, p: Parameter) -> str:
-        """Find why no JSON can fill a parameter; return an empty text where it can."""
-        if p.problem:
-            return p.problem
+    def _find_error(self, p: Parameter) -> Exception | None:
+        """Find why no JSON can fill a parameter; return None where it can."""
         try:
             self._make_schemas([p])
-        except PydanticOmit:
-            return "it is marked to be left out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generate`
-            return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
-        return ""
+            return error
+        return None
+
+
+def _explain(p: Parameter, error: Exception) -> str:
+    if p.problem:
+        return p.problem
+    if isinstance(error, PydanticOmit):
+        return "it is marked to be left out (SkipJsonSchema)"
+    return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
+
+
+def _choose_remedy(p: Parameter, error: Exception) -> str:
+    if p.problem:
+        return NAME_REMEDY
+    written = _write_type(p)
+    return (
+        EMPTY_REMEDY if isinstance(error, EmptyType) else REMEDY.format(written=written if len(written) < 80 else "...")
+    )
 
 
 def _write_type(p: Parameter) -> str:

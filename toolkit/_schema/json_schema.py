@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import EnumMeta
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin
 
@@ -74,6 +75,10 @@ def get_generator() -> type[GenerateJsonSchema]:
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
+        def generate_inner(self, schema: Any) -> JsonSchemaValue:
+            _check_values(schema)
+            return super().generate_inner(schema)
+
         def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
             return _add_texts(super().model_schema(schema), schema["cls"])
 
@@ -94,6 +99,48 @@ def get_generator() -> type[GenerateJsonSchema]:
             return generated
 
     return Generator
+
+
+class EmptyType(Exception):
+    """A type has no values, so a parameter of it can never be given; the message says why."""
+
+
+# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
+_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
+_BOUNDS = (("ge", "le"), ("ge", "lt"), ("gt", "le"), ("gt", "lt"), ("min_length", "max_length"))
+
+
+def _check_values(core: Mapping[str, Any]) -> None:
+    """Check that a type may have values, by its core schema.
+
+    Raises:
+        EmptyType: It has none.
+    """
+    kind = core.get("cls")
+    if isinstance(kind, EnumMeta) and not kind.__members__:
+        raise EmptyType(f"{kind.__qualname__} has no members")
+    for low, high in _BOUNDS:
+        if low in core and high in core and core[low] > core[high]:
+            raise EmptyType(f"no value has {low}={core[low]!r} and {high}={core[high]!r}")
+    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
+    if core["type"] in ("function-after", "chain") and inner["type"] in _SAMPLES:
+        for check in checks:
+            _try_constraint(check, inner["type"])
+
+
+def _try_constraint(check: Any, kind: str) -> None:
+    """Try a constraint of pydantic's: one that does not fit the type raises a TypeError for each value."""
+    from pydantic_core import SchemaValidator
+
+    function = check.get("function", {}).get("function")
+    if str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic."):
+        try:
+            SchemaValidator(check).validate_python(_SAMPLES[kind])
+        except TypeError as error:
+            name = str(error).partition("'")[2].partition("'")[0]
+            raise EmptyType(f"{name} is no constraint of {kind}") from error
+        except ValueError:  # it fits, and refuses this value
+            pass
 
 
 def find_text(annotation: Any) -> str:
