@@ -951,6 +951,15 @@ def test_texts_of_fields(kind: Any) -> None:
     assert ["A number.", "A text.", "A count."] == [part["description"] for part in fields.values()]
 
 
+def test_texts_of_items() -> None:
+    """A text or a `Doc` of items, values and members of a union is their description."""
+    kind = dict[str, tuple[Annotated[int, "A number."], Optional[list[Annotated[str, Doc("A name.")]]]]]  # noqa: UP045
+    first, second = echo(kind).parameters["properties"]["value"]["additionalProperties"]["prefixItems"]
+
+    assert {**INTEGER, "description": "A number."} == first
+    assert {**TEXT, "description": "A name."} == second["anyOf"][0]["items"]
+
+
 Degrees = TypeAliasType("Degrees", Annotated[float, Doc("Degrees Celsius.")])
 
 

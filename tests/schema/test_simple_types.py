@@ -94,8 +94,12 @@ def wider(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.lists(inner, max_size=3).map(lambda each: TUPLE[tuple(each)]),
         inner.map(lambda it: OPTIONAL[it]),
         st.lists(inner, min_size=1, max_size=4).map(lambda each: UNION[tuple(each)]),
-        inner.map(lambda it: ANNOTATED[it, "A note.", Doc("Another.")]),
     )
+
+
+def wider_with_texts(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Make types of types, and add texts to some: pydantic ignores these, which our JSON Schema does not."""
+    return wider(inner) | inner.map(lambda it: ANNOTATED[it, "A note.", Doc("Another.")])
 
 
 PLAIN = st.sampled_from(BARE) | LITERALS.map(lambda values: LITERAL[tuple(values)])
@@ -124,7 +128,7 @@ def test_json_schema(annotation: Any) -> None:
 
 
 @examples(300)
-@given(st.recursive(PLAIN, wider, max_leaves=6))
+@given(st.recursive(PLAIN, wider_with_texts, max_leaves=6))
 def test_core_schema(annotation: Any) -> None:
     """The validator's schema of a type is the one that pydantic makes."""
     writer = TypeWriter()

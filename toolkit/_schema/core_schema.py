@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 from pydantic_core import CoreConfig, SchemaValidator, ValidationError, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
-from toolkit._schema.json_schema import MAX_KEYS, clean, get_generator
+from toolkit._schema.json_schema import MAX_KEYS, clean, find_text, get_generator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -250,9 +250,11 @@ def _write_literal(_: TypeWriter, args: tuple[Any, ...]) -> Written:
 
 
 def _write_annotated(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
-    if all(isinstance(item, str) or hasattr(item, "documentation") for item in args[1:]):
-        return writer.write(args[0])
-    raise Unusual
+    if not all(isinstance(item, str) or hasattr(item, "documentation") for item in args[1:]):
+        raise Unusual
+    schema, core = writer.write(args[0])
+    text = find_text(Annotated[args])
+    return Written({**schema, "description": text} if text else schema, core)
 
 
 _FORMS: Mapping[Any, Callable[[TypeWriter, tuple[Any, ...]], Written]] = {
