@@ -202,6 +202,39 @@ class Measured:
     value: float
 
 
+class Sent(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    number: int = Field(default=1, alias="no")
+    data: bytes = b"\xff\xfe"
+
+
+class SentLater(Sent):
+    day: int = 2
+
+
+TYPED: dict[str, tuple[Any, Any, str]] = {
+    "model": (Sent, Sent(), '{"no":1,"data":"__4="}'),
+    "subclass": (Sent, SentLater(data=b"ok"), '{"no":1,"data":"ok"}'),
+    "subclass with bytes": (Sent, SentLater(), '{"no":1,"data":"__4="}'),
+    "unannotated": (Any, SentLater(), '{"no":1,"data":"__4=","day":2}'),
+    "in a list": (list[Sent], [Sent()], '[{"no":1,"data":"__4="}]'),
+    "beside another object": (Any, [Sent(), ...], '[{"no":1,"data":"__4="},"Ellipsis"]'),
+}
+
+
+@pytest.mark.parametrize(("annotation", "value", "text"), TYPED.values(), ids=TYPED)
+def test_aliases_and_bytes(annotation: Any, value: Any, text: str) -> None:
+    """A model is written with the names that its schema has, and its bytes as Base64 where they are not UTF-8."""
+
+    def function() -> Any:
+        return value
+
+    function.__annotations__["return"] = annotation
+
+    assert text == tool(function).invoke().text
+
+
 class Measuring(TypedDict):
     value: float
 

@@ -40,8 +40,8 @@ def to_plain(value: Any) -> Any:
         return write_table(value)
     if hasattr(kind, "dtype") and hasattr(kind, "shape"):
         return _read_array(value)
-    if hasattr(kind, "__attrs_attrs__"):
-        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__ if field.repr}
+    if hasattr(kind, "__attrs_attrs__") or hasattr(kind, "__pydantic_serializer__"):
+        return _read_fields(value)
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}" if str(value) else kind.__name__
     if isinstance(getattr(value, "status_code", None), int) and hasattr(value, "headers"):
@@ -57,6 +57,13 @@ def to_plain(value: Any) -> Any:
         figure["layout"] = {key: part for key, part in figure["layout"].items() if key != "template"}  # colours only
         return figure
     return _ADDRESS.sub("", str(value)) + (LEFT_OUT if _draws(kind) else "")
+
+
+def _read_fields(value: Any) -> Any:
+    """Read the fields of an attrs object, or of a pydantic model, whose own writer takes no bytes but UTF-8."""
+    if hasattr(value, "__pydantic_serializer__"):
+        return value.__pydantic_serializer__.to_python(value, by_alias=True)
+    return {field.name: getattr(value, field.name) for field in value.__attrs_attrs__ if field.repr}
 
 
 def _read_array(value: Any) -> Any:
