@@ -73,6 +73,11 @@ class Evil:
     __repr__ = __str__
 
 
+class Unreadable:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
 class Long:
     def __str__(self) -> str:
         return "x" * 10**6
@@ -140,6 +145,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "evil object inside": ({"a": 1, "it": Evil()}, '{"a":1,"it":"<Evil that cannot be written>"}'),
     "object with a long text": ([Long()], f'["{"x" * 9_999}…"]'),
     "evil object": (Evil(), '"<Evil that cannot be written>"'),
+    "object that cannot be read": (Unreadable(), f'"<{__name__}.Unreadable object>"'),
     "class": (Shown, f"\"<class '{__name__}.Shown'>\""),
     "frozen set": (frozenset({1}), "[1]"),
     "date": (datetime.date(2026, 1, 2), '"2026-01-02"'),

@@ -56,7 +56,12 @@ def to_plain(value: Any) -> Any:
         figure = kind.to_plotly_json(value)
         figure["layout"] = {key: part for key, part in figure["layout"].items() if key != "template"}  # colours only
         return figure
-    return _ADDRESS.sub("", str(value)) + (LEFT_OUT if _draws(kind) else "")
+    return hide_address(str(value)) + (LEFT_OUT if _draws(kind) else "")
+
+
+def hide_address(text: str) -> str:
+    """Remove the memory address that Python's own `repr` has."""
+    return _ADDRESS.sub("", text)
 
 
 def _read_fields(value: Any) -> Any:

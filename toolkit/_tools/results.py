@@ -19,6 +19,7 @@ from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, repla
 from toolkit._schema.error_messages import MAX_ERROR, shorten
 from toolkit._tools.foreign_values import (
     has_picture,
+    hide_address,
     is_table,
     to_image,
     to_plain,
@@ -325,7 +326,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
-    return write_safely(write, value) or f"<{type(value).__name__} that cannot be written>"
+    return hide_address(write_safely(write, value)) or f"<{type(value).__name__} that cannot be written>"
 
 
 def _write_parts(value: Any) -> str:
