@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import pytest
@@ -434,6 +434,33 @@ def test_promise(backend: BackendName) -> None:
 
     assert ToolResult(5, "5") == execute_call(tool(name="pay")(lambda: pay()), backend, "{}")  # type: ignore[misc]  # noqa: PLW0108
     assert ToolResult(5, "5") == execute_call(tool(pay), backend, "{}")
+
+
+async def count() -> AsyncIterator[int]:
+    for number in range(2):
+        await asyncio.sleep(0)
+        yield number
+
+
+async def promise_later() -> Any:
+    async def later() -> Any:
+        return count()
+
+    return asyncio.ensure_future(later())
+
+
+async def promise_generator() -> Any:
+    return (number for number in range(2))
+
+
+@pytest.mark.parametrize("function", [promise_later, promise_generator])
+@BACKENDS
+def test_promise_of_a_promise(backend: BackendName, function: Callable[[], Any]) -> None:
+    """What an async tool returns is awaited and collected as what a sync one returns, with and without a run."""
+    made = tool(function)
+
+    assert ToolResult([0, 1], "[0,1]") == execute_call(made, backend, "{}")
+    assert [0, 1] == made.invoke("{}").value == asyncio.run(made.ainvoke("{}")).value
 
 
 UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

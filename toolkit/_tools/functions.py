@@ -159,6 +159,13 @@ def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
     return _collect_async(value, context) if hasattr(kind, "__anext__") else value
 
 
+async def collect_awaited(value: Any, context: ToolContext[Any] | None = None) -> Any:
+    """Await a value, and what comes of it, until that is no awaitable; collect generators as `collect` does."""
+    while hasattr(type(value), "__await__"):
+        value = collect(await value, context)
+    return value
+
+
 def _collect_sync(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
     try:
         return list(islice(_emit_each(values, context) if context else values, MAX_ITEMS))

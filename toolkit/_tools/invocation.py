@@ -18,7 +18,7 @@ from toolkit._context import ToolContext, current_context
 from toolkit._messages import ToolResult, replace_surrogates
 from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
 from toolkit._tools.foreign_values import LEFT_OUT
-from toolkit._tools.functions import Action, collect
+from toolkit._tools.functions import Action, collect, collect_awaited
 from toolkit._tools.results import (
     explain_exception,
     holds_parts,
@@ -108,7 +108,8 @@ class Invocation:
             try:
                 return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
             except Exception:  # noqa: BLE001  as above
-                return self._render(value)
+                settled = self.settle(value)
+                return self._log(settled if isinstance(settled, ToolResult) else await settled)
 
         return ainvoke
 
@@ -191,7 +192,7 @@ class Invocation:
                 return whole
             import asyncio
 
-            return asyncio.run(await_value(whole))
+            return asyncio.run(collect_awaited(whole, context))
         finally:
             current_context.set(outer)
 
@@ -200,7 +201,7 @@ class Invocation:
         if context is not None:
             current_context.set(context)
         try:
-            value = await awaitable
+            value = await collect_awaited(awaitable, context)
         except BaseException as error:  # noqa: BLE001  as in `execute`
             return self.fail(error, may_be_cancelled=True)
         finally:
