@@ -36,13 +36,19 @@ def ask(*arguments: str) -> int:
 
 def test_continue(server: FakeServer) -> None:
     """A run goes on from the latest conversation, or from the one that is named; otherwise it begins a new one."""
-    assert [0, 0, 0, 0] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("Hello"), ask("-s", "emma", "Hello")]
+    assert [0, 0, 0, 0] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("Hello"), ask("--session", "emma", "Hello")]
     assert [1, 3, 5, 1, 1] == [len(request.body["messages"]) for request in server.requests]
+
+
+def test_system_prompt_of_llm(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """`-s`, the system prompt of the command `llm`, is refused, and not taken for the name of a conversation."""
+    assert 2 == ask("-s", "Be brief.", "Hello")
+    assert "No such option: -s" in capsys.readouterr().err
 
 
 def test_logs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """All conversations are listed, the latest first; one is shown with its calls."""
-    assert [0, 0] == [ask("-s", "sums", "1 + 2?"), ask("Hello\x1b[2J")]
+    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("Hello\x1b[2J")]
     capsys.readouterr()
     assert [0, 0] == [main(["logs"]), main(["logs", "sums"])]
     assert re.fullmatch(
@@ -54,7 +60,7 @@ def test_logs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_logs_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Each conversation is a line with its name and its messages, as a session has them."""
-    assert [0, 0] == [ask("-s", "sums", "1 + 2?"), ask("-s", "other", "Hello")]
+    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("--session", "other", "Hello")]
     capsys.readouterr()
     assert [0, 0] == [main(["logs", "--json"]), main(["logs", "sums", "--json"])]
     other, *sums = map(json.loads, capsys.readouterr().out.splitlines())
@@ -66,7 +72,7 @@ def test_logs_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) ->
 
 def test_search(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """`logs --search` lists the conversations with a text in any message; without one it is an error."""
-    assert [0, 0] == [ask("-s", "sums", "1 + 2?"), ask("-s", "other", "Hello")]
+    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("--session", "other", "Hello")]
     capsys.readouterr()
     assert [0, 0, 1] == [main(["logs", "--search", text]) for text in ("IS 3", "hello", "goodbye")]
     output = capsys.readouterr()
@@ -79,7 +85,7 @@ def test_search(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_chat(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chat goes on from a conversation too, and adds to it."""
-    assert 0 == ask("-s", "sums", "1 + 2?")
+    assert 0 == ask("--session", "sums", "1 + 2?")
     lines = iter(["Sure?"])
 
     def read(_: str) -> str:
@@ -106,7 +112,7 @@ def test_nothing_is_kept(
 ) -> None:
     """With an empty variable nothing is kept, and what would need it says so."""
     monkeypatch.setenv("TOOLKIT_SESSIONS", "")
-    assert [0, 1, 1, 1] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("-s", "sums", "Sure?"), main(["logs"])]
+    assert [0, 1, 1, 1] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("--session", "sums", "Sure?"), main(["logs"])]
     assert (
         3 * ["toolkit: No conversations are saved: TOOLKIT_SESSIONS is empty."] == capsys.readouterr().err.splitlines()
     )

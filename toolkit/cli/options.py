@@ -48,7 +48,7 @@ UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file inste
 Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
 Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
 SessionName = Annotated[
-    str | None, typer.Option("--session", "-s", help="Start or continue the conversation with this name.")
+    str | None, typer.Option("--session", help="Start or continue the conversation with this name.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")]
