@@ -44,9 +44,12 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     import httpx2
     import openai
 
+    async def limit(response: httpx2.Response) -> None:
+        limit_response(response)
+
     http = _make_pooled_class()(
         follow_redirects=False,
-        event_hooks={"response": [_alimit_response]},
+        event_hooks={"response": [limit]},
         verify=_load_certificates(),
         limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=2 * MAX_OPEN),
     )
@@ -136,7 +139,3 @@ def _forget_account(client: ClientT) -> ClientT:
     if not _is_openai(client.base_url):
         client.organization = client.project = None
     return client
-
-
-async def _alimit_response(response: httpx2.Response) -> None:
-    limit_response(response)

@@ -146,10 +146,14 @@ class ModelChoice:
         Raises:
             NoModelError: No model is configured.
         """
+
+        async def choose() -> Model:
+            return self.sync_model()
+
         model = self.given or self._model
         if model is None or not getattr(model, "is_open", True):
             self._by_loop.clear()
-            model = await AsyncBackend().call(self._call_sync_model, is_async=False)
+            model = await AsyncBackend().call(choose, is_async=False)
         if self.given or self.client or not isinstance(model, ServerModel):
             return model
         return await self._move_to_loop(model)
@@ -163,9 +167,6 @@ class ModelChoice:
                 self._by_loop.pop(closed, None)  # another thread may have done so
             self._by_loop[loop] = await _open_in_loop(model)
         return self._by_loop[loop]
-
-    async def _call_sync_model(self) -> Model:
-        return self.sync_model()
 
     def _use_client(self) -> Model | None:
         if not self.client:

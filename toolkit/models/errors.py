@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from toolkit._schema.error_messages import shorten
 from toolkit.errors import ModelError
 
 UNREADABLE = "The request to the model failed, or its answer cannot be read."
@@ -103,10 +104,9 @@ def refuses_format(error: ModelError) -> bool:
     return error.status in (400, 422) and named is not None
 
 
-def excerpt(value: Any) -> str:
+def excerpt(value: object) -> str:
     """Return the first 300 characters of a server's text."""
-    text = str(value)
-    return text if len(text) <= 300 else f"{text[:299]}…"
+    return shorten(str(value), 300)
 
 
 def _read_message(error: Exception) -> str:

@@ -19,6 +19,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import on_cancel
 from toolkit.errors import ModelError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ async def _read_text(response: httpx2.Response, cancellation: Cancellation | Non
     if is_async:
         async with aclosing(response):
             return (await response.aread()).decode()
-    with closing(response), close_on_cancel(cancellation, response):
+    with closing(response), on_cancel(cancellation, partial(_shut_down, response)):
         return response.read().decode()
 
 
@@ -171,7 +172,7 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGe
             async for chunk in chunks:
                 yield chunk
         else:
-            with close_on_cancel(cancellation, response):
+            with on_cancel(cancellation, partial(_shut_down, response)):
                 for chunk in chunks:
                     yield chunk
     finally:
@@ -246,25 +247,12 @@ class _Meter:
         return piece
 
 
-@contextmanager
-def close_on_cancel(cancellation: Cancellation | None, response: httpx2.Response | None) -> Iterator[None]:
-    """Shut down a response's connection when it is cancelled, since the thread that reads it cannot be ended.
+def _shut_down(response: httpx2.Response | None) -> None:
+    """Shut down a connection whose reader is a thread, which cannot be ended, unless others may use it.
 
-    A response that is read in an event loop needs none of this: it ends with its task.
+    They may if it was given back, or HTTP/2 shares it. A response that is read in an event loop ends with its task.
     """
-    if cancellation is None or response is None:
-        yield
-        return
-    leave = cancellation.subscribe(partial(_shut_down, response))
-    try:
-        yield
-    finally:
-        leave()
-
-
-def _shut_down(response: httpx2.Response) -> None:
-    """Shut down a connection, unless others may use it: if it was given back, or HTTP/2 shares it."""
-    stream = _find_connection(response)
+    stream = None if response is None else _find_connection(response)
     connection = stream.get_extra_info("socket") if stream is not None else None
     if isinstance(connection, socket.socket):
         with suppress(OSError):
