@@ -35,7 +35,9 @@ class Cancellation:
         self.deadline: float | None = None if parent is None else parent.deadline
         if seconds is not None:
             self.restart(seconds)
-        self._leave: Callback | None = parent.subscribe(self._cancel_with_parent) if parent is not None else None
+        self._leave: Callback | None = None
+        if parent is not None:
+            self._leave = parent.subscribe(lambda: self.cancel(parent.reason))
 
     @property
     def reason(self) -> str:
@@ -85,9 +87,6 @@ class Cancellation:
                 return lambda: self._callbacks.pop(key, None)
         callback()
         return lambda: None
-
-    def _cancel_with_parent(self) -> None:
-        self.cancel(self._parent.reason if self._parent is not None else CANCELLED)
 
     def __enter__(self) -> Self:
         return self

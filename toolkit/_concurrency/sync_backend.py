@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -87,8 +87,8 @@ class SyncBackend:
         """Run jobs on threads; a single one stays on the caller's unless `own_thread`."""
         if len(jobs) == 1 and not own_thread:
             value = await jobs[0]()
-            for item in _drain(channel) if isinstance(channel, SimpleQueue) else ():
-                yield item
+            while isinstance(channel, SimpleQueue) and not channel.empty():
+                yield channel.get_nowait()
             yield value
             return
         events = channel if isinstance(channel, SimpleQueue) else self.channel()
@@ -200,13 +200,6 @@ async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:
         return await job(), None
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  raised again where the value is awaited
         return None, error
-
-
-def _drain(events: SimpleQueue[Any]) -> Iterator[Any]:
-    """Yield the items that are in a queue now."""
-    with suppress(Empty):
-        while True:
-            yield events.get_nowait()
 
 
 def _get(events: SimpleQueue[Any], cancellation: Cancellation | None) -> Any:
