@@ -183,7 +183,11 @@ class ParallelCalls:
     def _events(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
         if may_any_refer(self.dispatcher.tools):
             return self._run_in_order(calls, cancellation)
-        return run_batch(calls, partial(self._execute_call, cancellation), self.backend)
+
+        async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
+            return ToolCallFinished(call, await self._dispatch(cancellation, call, emit), 0.0)
+
+        return run_batch(calls, execute, self.backend)
 
     async def _run_in_order(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
         """Execute calls of which some wait for the results of others."""
@@ -199,9 +203,6 @@ class ParallelCalls:
                     yield event
         finally:
             dependencies.close()
-
-    async def _execute_call(self, cancellation: Cancellation, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        return ToolCallFinished(call, await self._dispatch(cancellation, call, emit), 0.0)
 
     async def _dispatch(self, cancellation: Cancellation, call: ToolCall, emit: Emit = discard) -> ToolResult:
         context = replace(
