@@ -55,7 +55,8 @@ class Hooks:
         for hook in given:
             _check_hook(hook)
         for each in (*given, *wrappers):
-            _check_observer(each)
+            if _has_method(each, "on_event") and is_async(each.on_event):  # type: ignore[attr-defined]
+                raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
         methods = [tuple(getattr(hook, name) for hook in given if _has_method(hook, name)) for name in NAMES]
         self.before_model, self.after_model, self._before_call, self._after_call, observers = methods
         self.observers = (*observers, *(each.on_event for each in wrappers if _has_method(each, "on_event")))  # type: ignore[attr-defined]
@@ -146,8 +147,3 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
     if not any(_has_method(hook, name) for name in NAMES):
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")
-
-
-def _check_observer(hook: object) -> None:
-    if _has_method(hook, "on_event") and is_async(hook.on_event):  # type: ignore[attr-defined]
-        raise TypeError(f"{hook!r} has an async on_event, which is not awaited: write it as a plain function.")

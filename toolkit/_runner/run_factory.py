@@ -110,7 +110,9 @@ class RunFactory:
         reject_reserved_keys(given.get("request_options") or {})
         limits = given.get("limits") or Limits()
         self.limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
-        _check_approval_timeout(given.get("approval_timeout"), self.limits)
+        timeout, most = given.get("approval_timeout"), self.limits.max_seconds
+        if timeout is not None and most is not None and timeout >= most:
+            raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
         self.instructions = instructions
         self.options = given
         self.model_choice = _make_model_choice(toolbox, model, given)
@@ -124,7 +126,7 @@ class RunFactory:
             tools={},
             authorizers=_list_given(given.get("authorize")),
             approvers=_list_given(given.get("approve")),
-            approval_timeout=given.get("approval_timeout"),
+            approval_timeout=timeout,
             middleware=self.hooks.middleware,
             max_result=given.get("max_result", MAX_RESULT),
             format_error=given.get("format_error"),
@@ -433,31 +435,33 @@ class _RunBuilder:
         if not checked.changing or any(each.approvers for each in dispatchers):
             return tools
         if factory.model_choice.is_fallback:
-            return {**tools, **{tool.name: _require_approval(tool) for tool in checked.changing}}
+            asked = [replace(made, settings=replace(made.settings, approve=True)) for made in checked.changing]
+            return {**tools, **{made.name: made for made in asked}}
         factory.warn_of_unasked(checked.changing)
         return tools
 
     def _create_dispatcher(self, conversation: Conversation) -> Dispatcher:
-        own, foreign, parent = self._factory.dispatcher, set[str](), self._parent
+        own, parent = self._factory.dispatcher, self._parent
         if self._state:
             own = self._remember(own, self._state)
         if parent:
-            own, foreign = _join_gates(own, parent), parent.dispatcher.foreign
-        for message in conversation.history:
-            if isinstance(message, ToolMessage):
-                foreign.update(message.foreign)
-                if not message.is_error and _is_foreign(self._tools.get(message.name)):
-                    foreign.add(message.name)  # a history in OpenAI's form says no more
-        return replace(
+            own = _join_gates(own, parent)
+        dispatcher = replace(
             own,
             tools=self._tools,
             available=_list_available(self._available, self._state),
             check_output=self._factory.toolbox.check_output,
             overflow=ResultStore(own.max_result) if self._available is None else None,
             started={},
-            foreign=foreign,
+            foreign=parent.dispatcher.foreign if parent else set(),
             count=conversation.count_call,
         )
+        for message in conversation.history:
+            if isinstance(message, ToolMessage):
+                dispatcher.foreign.update(message.foreign)
+                if not message.is_error:
+                    dispatcher.add_foreign(message.name)  # a history in OpenAI's form says no more
+        return dispatcher
 
     def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
         """Return the gates of a resumed run, which know its decisions and the records of its calls."""
@@ -478,10 +482,6 @@ class _RunBuilder:
         if given is None and not any(tool._meta for tool in self._tools.values()):
             return None
         return restore_shared(given, conversation.history, self._tools)
-
-
-def _is_foreign(made: AnyTool | None) -> bool:
-    return made is not None and made.settings.trust == "foreign"
 
 
 @dataclass(frozen=True)
@@ -513,10 +513,6 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
     for made in toolbox:
         if made._spec.provider_form is not None and isinstance(dialect, Dialect):
             dialect.render_tool(made._spec)
-
-
-def _require_approval(tool: AnyTool) -> AnyTool:
-    return replace(tool, settings=replace(tool.settings, approve=True))
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
@@ -583,8 +579,3 @@ def _list_available(available: Collection[str] | None, state: RunState | None) -
     if offered is None:
         return available
     return frozenset(offered) if available is None else frozenset(offered).intersection(available)
-
-
-def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
-    if timeout is not None and limits.max_seconds is not None and timeout >= limits.max_seconds:
-        raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({limits.max_seconds:g} s).")
