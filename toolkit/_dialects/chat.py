@@ -108,14 +108,9 @@ def render_attachments(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict
 
 def get_message(reply: Any) -> Any:
     """Return the message in a completion; a message alone is returned as it is."""
-    choice = get_first_choice(reply)
-    return reply if choice is None else get_member(choice, "message")
-
-
-def get_first_choice(reply: Any) -> Any:
-    """Return the first choice in a completion or a chunk; None where it has none."""
     choices = get_member(reply, "choices")
-    return choices[0] if isinstance(choices, (list, tuple)) and choices else None
+    is_completion = isinstance(choices, (list, tuple)) and choices and choices[0] is not None
+    return get_member(choices[0], "message") if is_completion else reply
 
 
 def list_wire_calls(message: Any) -> list[Any]:

@@ -416,7 +416,8 @@ def _write_literals(kind: type, values: list[Any]) -> dict[str, Any]:
 
 
 def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
-    written = [(to_jsonable_python(member.value), member) for member in core["members"] if not _is_plain(member.value)]
+    unusual = [each for each in core["members"] if not isinstance(each.value, (str, int, float, type(None)))]
+    written = [(to_jsonable_python(member.value), member) for member in unusual]
     if not written:
         return core
 
@@ -433,21 +434,13 @@ def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float))
-
-
 def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
     """Sort bytes, which any text can be, behind the other members of a union."""
-    return {**core, "choices": sorted(core["choices"], key=_is_bytes)}
 
+    def is_bytes(choice: Any) -> bool:
+        return isinstance(choice, dict) and choice["type"] == "bytes"
 
-def _is_bytes(choice: Any) -> bool:
-    return isinstance(choice, dict) and choice["type"] == "bytes"
-
-
-def _adapt_generator(core: dict[str, Any]) -> dict[str, Any]:
-    return {**core, "type": "list"}
+    return {**core, "choices": sorted(core["choices"], key=is_bytes)}
 
 
 def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
@@ -484,7 +477,7 @@ def _bound_keys(core: Node) -> Node:
 
 _KINDS: Mapping[Any, Any] = {
     "literal": _adapt_literal,
-    "generator": _adapt_generator,
+    "generator": lambda core: {**core, "type": "list"},
     "enum": _adapt_enum,
     "union": _adapt_union,
     "dict": _adapt_dict,

@@ -6,7 +6,7 @@ This does not validate: keywords that it does not know match everything. An obje
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -148,19 +148,15 @@ def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> 
         return False
     if _has_no_place(one, other) or _has_no_place(other, one):
         return True
-    return any(are_disjoint(a, b, root, depth) for a, b in _pair_required(one, other))
+    needed = [key for key in one.get("required", ()) if key in other.get("required", ())]
+    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    return any(are_disjoint(mine.get(key), theirs.get(key), root, depth) for key in needed)
 
 
 def _has_no_place(one: Schema, other: Schema) -> bool:
     """Check whether the one requires a key that the other does not allow."""
     known = other.get("properties", {}).keys()
     return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
-
-
-def _pair_required(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
-    for key in one.get("required", ()):
-        if key in other.get("required", ()):
-            yield one.get("properties", {}).get(key), other.get("properties", {}).get(key)
 
 
 def _are_disjoint_arrays(one: Schema, other: Schema, root: Any, depth: int) -> bool:

@@ -183,7 +183,7 @@ Schema = dict[str, Any]
 
 
 def _write_integer(_writer: KeywordWriter, schema: Schema, _place: str) -> list[Node]:
-    native = {name: limit for keyword, limit in _list_limits(schema) for name, limit in [_INTEGRAL[keyword](limit)]}
+    native = dict(to_limit(schema[keyword]) for keyword, to_limit in _INTEGRAL.items() if keyword in schema)
     core = {"type": "function-before", "function": no_info(to_integer), "schema": {"type": "int", **native}}
     return [core, *_write_bounds(schema, ("multipleOf",))]
 
@@ -191,10 +191,6 @@ def _write_integer(_writer: KeywordWriter, schema: Schema, _place: str) -> list[
 def _write_number(_writer: KeywordWriter, schema: Schema, _place: str) -> list[Node]:
     core = write_wrap(no_info(keep_number), {"type": "float", "allow_inf_nan": False})
     return [core, *_write_bounds(schema, BOUNDS)]
-
-
-def _list_limits(schema: Schema) -> list[tuple[str, Any]]:
-    return [(keyword, schema[keyword]) for keyword in _INTEGRAL if keyword in schema]
 
 
 # Integers have the same meaning as limits as fractions do.
@@ -343,13 +339,7 @@ def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
                 made |= check_by({key: made[key] for key in keys})
         return made
 
-    return [
-        core,
-        write_wrap(
-            no_info(check),
-            defer_checks([*cores, rest]),
-        ),
-    ]
+    return [core, write_wrap(no_info(check), defer_checks([*cores, rest]))]
 
 
 def _write_extras(writer: KeywordWriter, schema: Schema, place: str) -> Node:
@@ -450,10 +440,6 @@ def _write_enum(_writer: KeywordWriter, schema: Schema, place: str) -> Node:
     return write_members(values)
 
 
-def _write_constant(_writer: KeywordWriter, schema: Schema, _place: str) -> Node:
-    return write_members([schema["const"]])
-
-
 def _write_reference(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     target = writer.document.resolve(schema["$ref"], place)
     writer.work.add(place, here=[target])
@@ -543,7 +529,7 @@ def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
 
 # Keywords that read a value, and refuse what is not JSON.
 _READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
-    "const": _write_constant,
+    "const": lambda _writer, schema, _place: write_members([schema["const"]]),
     "enum": _write_enum,
     "$ref": _write_reference,
     "allOf": _write_all,
