@@ -43,7 +43,7 @@ from toolkit._tools.addable import (
 from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
-from toolkit._tools.options import ToolOptions, check_flags
+from toolkit._tools.options import ToolOptions
 from toolkit._tools.shared_values import META_SCHEMAS, SharedValues, Values
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
@@ -103,7 +103,9 @@ class Toolbox:
         check_output: bool = False,
         defaults: ToolOptions = NO_DEFAULTS,
     ) -> None:
-        check_flags("Toolbox", strict=strict, references=references, check_output=check_output)
+        for name, value in {"strict": strict, "references": references, "check_output": check_output}.items():
+            if not isinstance(value, (bool, type(None))):
+                raise DefinitionError(f"Toolbox({name}={value!r:.100}) is not True or False.")
         self.strict = strict
         self.check_output = check_output
         self.defaults = check_defaults(defaults)

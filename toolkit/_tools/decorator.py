@@ -164,11 +164,8 @@ def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[...,
 def tool_methods(owner: type) -> list[str]:
     """List the methods of a class that are tools, in the order of its body, a base's before its children's."""
     names = dict.fromkeys(name for kind in reversed(owner.__mro__) for name in vars(kind))
-    return [name for name in names if _is_tool(inspect.getattr_static(owner, name, None))]
-
-
-def _is_tool(attribute: object) -> bool:
-    return isinstance(getattr(attribute, "__func__", attribute), Tool)
+    found = {name: inspect.getattr_static(owner, name, None) for name in names}
+    return [name for name, member in found.items() if isinstance(getattr(member, "__func__", member), Tool)]
 
 
 def _make_tool(given: Mapping[str, Any], function: Any) -> Any:

@@ -167,7 +167,8 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
             yield from _compare_schemas(f"{path}[]", before, now)
         elif keyword == "required":
             common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
-            yield from _compare_required(path, before or (), now or (), common)
+            for name in sorted(({*(before or ())} ^ required) & common):
+                yield f"{path}.{name} is {'required now (narrowed)' if name in required else 'optional now (widened)'}"
         elif keyword in ("enum", "type") and before and now:
             wider = _WIDER_TYPES if keyword == "type" else {}
             yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
@@ -185,13 +186,6 @@ def _compare_parts(
             yield f"{path}.{name} is new{' and required (broke)' if name in required else ' (widened)'}"
         elif old[name] != new[name]:
             yield from _compare_schemas(f"{path}.{name}", old[name], new[name])
-
-
-def _compare_required(path: str, old: Collection[str], new: Collection[str], common: Collection[str]) -> Iterator[str]:
-    """List the parameters of both schemas that became required or optional."""
-    for name in sorted({*old} ^ {*new}):
-        if name in common:
-            yield f"{path}.{name} is {'required now (narrowed)' if name in new else 'optional now (widened)'}"
 
 
 def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: Mapping[str, str]) -> Iterator[str]:

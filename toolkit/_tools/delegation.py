@@ -99,11 +99,11 @@ class Delegated(DeclaredHandler):
             imports=tuple(imports),
         )
         answer = self.delegate.function(call, tool, imports)
-        is_promise = hasattr(type(answer), "__await__")
-        return self._await_answer(tool, answer) if is_promise else self._check_answer(tool, answer)
 
-    async def _await_answer(self, tool: Tool[..., Any], promise: Awaitable[Any]) -> ToolResult:
-        return self._check_answer(tool, await promise)
+        async def wait() -> ToolResult:
+            return self._check_answer(tool, await answer)
+
+        return wait() if hasattr(type(answer), "__await__") else self._check_answer(tool, answer)
 
     def _check_answer(self, tool: Tool[..., Any], answer: Any) -> ToolResult:
         """Validate an answer against the output schema; a wrong one is an error result."""

@@ -101,10 +101,7 @@ def _read_response(value: Any) -> dict[str, Any]:
 
 def is_table(value: Any) -> bool:
     """Return whether a value is a DataFrame or a Series of pandas or polars."""
-    return _is_table_type(type(value))
-
-
-def _is_table_type(kind: type) -> bool:
+    kind = type(value)
     return _is_frame(kind) or (hasattr(kind, "to_frame") and hasattr(kind, "value_counts") and hasattr(kind, "head"))
 
 
@@ -155,13 +152,10 @@ def write_rows(value: Any, start: int, columns: Collection[str] | None, room: in
         places = [place for place, name in enumerate(names) if name in columns]
         table = table.iloc[:, places] if hasattr(table, "iloc") else table[:, places]
     count = min(table.shape[0] - start, MAX_ROWS)
-    while len(text := _to_csv(_slice(table, start, count), has_index=has_index)) > room and count > 1:
+    rows = table.iloc if hasattr(table, "iloc") else table
+    while len(text := _to_csv(rows[start : start + count], has_index=has_index)) > room and count > 1:
         count = min(count - 1, max(count * room // len(text), 1))
     return text, start + count
-
-
-def _slice(table: Any, start: int, count: int) -> Any:
-    return (table.iloc if hasattr(table, "iloc") else table)[start : start + count]
 
 
 def _to_frame(value: Any) -> Any:

@@ -220,13 +220,9 @@ class DeclaredHandler:
         """Exceptions that its author documents: text by name."""
         return self.interface.raises
 
-    @property
+    @cached_property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of its arguments; other fields, such as an output that a model made up, are ignored."""
-        return self._built
-
-    @cached_property
-    def _built(self) -> ArgumentSchema:
         return LenientSchema(self.interface.argument_schema)
 
     @property
@@ -258,7 +254,7 @@ class LatentHandler(DeclaredHandler):
     """Takes the output that the model filled in beside the arguments; no code runs."""
 
     @cached_property
-    def _built(self) -> ArgumentSchema:
+    def argument_schema(self) -> ArgumentSchema:
         """The schema of the output and the arguments.
 
         Raises:

@@ -402,14 +402,3 @@ def _check_values(given: Mapping[str, Any]) -> None:
         raise DefinitionError(
             f"latent=True leaves the tool to the model, and activity={given['activity']!r} does not. Drop one."
         )
-
-
-def check_flags(owner: str, **flags: object) -> None:
-    """Check options that are True or False, or None where that is their default.
-
-    Raises:
-        DefinitionError: One is something else.
-    """
-    for name, value in flags.items():
-        if not isinstance(value, (bool, type(None))):
-            raise DefinitionError(f"{owner}({name}={value!r:.100}) is not True or False.")
