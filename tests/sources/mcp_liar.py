@@ -182,6 +182,8 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
         for number in range(3_000):
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
     if name == "noise":
+        if not hasattr(OWN, "stream"):
+            sys.stdout.buffer.write(b"caf\xe9 \xff\n")
         sys.stdout.write("Starting up...\n\n{]\n\x00\n[1, 2]\n{}\n")
         send({"id": 99_999, "result": {}})
         send({"method": "notifications/nonsense", "params": 3})

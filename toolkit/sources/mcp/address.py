@@ -124,7 +124,14 @@ class Address:
     async def _start(self, errors: ErrorOutput) -> AsyncIterator[Any]:
         env = None if self.env is None else dict(self.env)
         program, *arguments = self.server
-        command = StdioServerParameters(command=program, args=arguments, env=env, cwd=self.cwd, encoding=LINES)
+        command = StdioServerParameters(
+            command=program,
+            args=arguments,
+            env=env,
+            cwd=self.cwd,
+            encoding=LINES,
+            encoding_error_handler="replace",  # by "strict" one byte that is not UTF-8 ends all reading
+        )
         async with stdio_client(command, errlog=cast("TextIO", errors.file)) as streams:
             errors.file.close()  # so that it ends with the command
             yield streams
