@@ -164,6 +164,7 @@ class Kernel:
         self.client = client
         self.comm = ""
         self.card = ""
+        self.plain = ""  # the widget where there is no HTML
         self.subshell: dict[str, str] = {}  # in the header of what the widget sends
         self.states = list[str]()
         self.texts = list[str]()
@@ -184,6 +185,7 @@ class Kernel:
             if kind == "comm_open" and "card" in content["data"].get("state", {}):
                 self.comm, self.card = content["comm_id"], content["data"]["state"]["card"]
             elif kind == "display_data" and answer is not None:
+                self.plain = content["data"]["text/plain"]
                 self.send({"type": "ready"})
                 self.send(answer)
             elif kind == "comm_msg" and content["comm_id"] == self.comm and content["data"].get("method") == "update":
@@ -245,6 +247,7 @@ def test_approved_in_a_kernel(kernel: Kernel) -> None:
     assert "deleted <b>a.txt</b> Done.\n" == printed
     assert "&lt;b&gt;a.txt" in kernel.card
     assert "<b>a.txt" not in kernel.card
+    assert "<Question, waits for a button>" == kernel.plain
     assert ["Approved"] == kernel.states
 
 

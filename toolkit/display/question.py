@@ -127,4 +127,7 @@ def _make_widget_class() -> Any:
         card = traitlets.Unicode("").tag(sync=True)
         state = traitlets.Unicode("").tag(sync=True)
 
+        def __repr__(self) -> str:
+            return f"<Question, {self.state or 'waits for a button'}>"
+
     return QuestionWidget
