@@ -74,15 +74,19 @@ def test_worker(agent: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_process")
-def test_mistakes(agent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file without a Runner, two servers, and a server that is not there are errors of one line."""
+def test_mistakes(agent: Path, server: DevServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file without a Runner, two servers, and a server or namespace that is not there are errors of one line."""
     tools = tmp_path / "tools.py"
     tools.write_text("from toolkit import tool\n@tool\ndef add(a: int) -> int:\n    '''Add.'''\n    return a\n")
     nowhere = f"127.0.0.1:{free_port()}"
     commands = {
         "has no Runner": [str(tools)],
         "leave out --address": [str(agent), "--dev", str(tmp_path / "a.db"), "--address", nowhere],
-        f"No Temporal server answers at {nowhere}": [str(agent), "--address", nowhere],
+        f"at {nowhere}. Pass --address HOST:PORT, or start one for development with --dev FILE.\n": [
+            *(str(agent), "--address", nowhere)
+        ],
+        "No Temporal server answers at :1.": [str(agent), "--address", ":1"],
+        "refuses the namespace 'birds'": [str(agent), "--address", server.address, "--namespace", "birds"],
     }
     for said, command in commands.items():
         assert 1 == main(["worker", *command])
@@ -98,7 +102,7 @@ def test_port_is_taken(tmp_path: Path) -> None:
         async with DevServer(tmp_path / "one.db", port=port):
             with pytest.raises(RunError, match="take another port"):
                 await DevServer(tmp_path / "two.db", port=port).start()
-        with pytest.raises(RunError, match="No server has started"):
-            await DevServer(tmp_path, port=port).start()
+        with pytest.raises(RunError, match="its directory does not exist"):
+            await DevServer(tmp_path / "none" / "one.db", port=port).start()
 
     asyncio.run(go())

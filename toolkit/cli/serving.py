@@ -137,17 +137,21 @@ def worker(
 
 
 async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> None:
-    from temporalio.client import Client  # optional
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest  # optional
+    from temporalio.client import Client, RPCError
 
     from toolkit.durable import Worker
 
     try:
         client = await Client.connect(address, namespace=namespace)
-    except RuntimeError as error:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))
+    except (RuntimeError, ValueError):  # which have the source code of the reason
         raise RunError(
-            f"No Temporal server answers at {address}. Pass --address, or start one for development with --dev FILE: "
-            f"{str(error).splitlines()[0]:.200}"
+            f"No Temporal server answers at {address}. Pass --address HOST:PORT, or start one for development with "
+            "--dev FILE."
         ) from None
+    except RPCError as error:
+        raise RunError(f"The server at {address} refuses the namespace {namespace!r}: {error}") from None
     async with Worker(client, runner, task_queue=queue):
         print(f"Working on the queue {queue!r} of {address}; Ctrl-C ends it.", file=sys.stderr, flush=True)
         await _wait_for_interrupt()

@@ -50,9 +50,9 @@ class DevServer:
         program = find_program()
         if program is None:
             raise DefinitionError(NO_SERVER)
-        self._port, self.address = port, f"127.0.0.1:{port}"
+        self._path, self._port, self.address = Path(path).absolute(), port, f"127.0.0.1:{port}"
         self._command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
-        self._command += ["--db-filename", str(Path(path).absolute()), "--log-level", "never", *options]
+        self._command += ["--db-filename", str(self._path), "--log-level", "never", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> Client:
@@ -62,7 +62,10 @@ class DevServer:
             RunError: Its port is taken, it ended at once, or it does not answer.
         """
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
-            raise RunError(f"Something else listens at {self.address}, perhaps another server: take another port.")
+            raise RunError(
+                f"Something listens at {self.address} already. If it is a Temporal server, connect to it, as `toolkit "
+                "worker` does without --dev. Otherwise stop it, or take another port."
+            )
         # A session of its own: Ctrl-C ends the worker first.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it is started once, and the program is ours
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -77,7 +80,10 @@ class DevServer:
             else:
                 return client
         self.stop()
-        raise RunError(f"No server has started at {self.address}: its file may be damaged.")
+        raise RunError(
+            f"No server has started at {self.address} with the file {self._path}: its directory does not exist, or it "
+            "is no file of a Temporal server."
+        )
 
     def stop(self) -> None:
         """Stop the server; its runs stay in the file."""
