@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import time
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,9 @@ from toolkit.cli.options import AllFunctions, Target, fail
 from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
 from toolkit.errors import RunError
 from toolkit.serve.local import parse_address
+
+# Seconds in which temporalio's threads let go of the interpreter: one that holds it at the very end aborts the process.
+EXIT_SECONDS = 0.1
 
 
 @takes_runner(approver=defer_changes())
@@ -133,7 +137,10 @@ def worker(
         async with DevServer(dev) if dev else nullcontext() as server:
             await _work_at(runner, server.address if server else address or f"127.0.0.1:{PORT}", namespace, queue)
 
-    asyncio.run(work())
+    try:
+        asyncio.run(work())
+    finally:
+        time.sleep(EXIT_SECONDS)
 
 
 async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> None:
