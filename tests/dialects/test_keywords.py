@@ -173,7 +173,7 @@ def test_a_form_has_only_keywords_that_the_table_allows(row: str, rules: Rules) 
 # What holds schemas, which are rewritten themselves, or stands elsewhere.
 HOLDERS = {"anyOf", "items", "$defs", "definitions", "additionalProperties"}
 SENT = [(row, rules) for row, rules in CASES if rules.support(row) == "sent" and row.partition("=")[0] not in HOLDERS]
-DESCRIBED = [(row, rules) for row, rules in CASES if rules.support(row) == "words" and rules is not PLAIN]
+DESCRIBED = [(row, rules) for row, rules in CASES if rules.support(row) == "text" and rules is not PLAIN]
 
 
 @pytest.mark.parametrize(("row", "rules"), SENT, ids=id_of)

@@ -44,7 +44,7 @@ NO_APPROVER = (
 
 
 class Unanswered(Denied):
-    """Nobody could be asked: there is no gate, or it raised, which is the cause then."""
+    """No gate answered: there is none, or it raised, which is the cause then."""
 
     kind = "unavailable"
 
@@ -262,7 +262,7 @@ class Decision:
         reason: Reason for a rejection. The model reads it.
         arguments: Arguments that replace the model's. They are validated and authorized again.
         refusal: What happens to a refused call: `reject` gives it an error and the run continues, `defer` pauses the
-            run, `stop` ends the run, `unavailable` gives it the error that nobody could be asked.
+            run, `stop` ends the run, `unavailable` gives it the error that no person could be asked.
 
     Raises:
         ValueError: The values contradict each other.
@@ -307,7 +307,7 @@ class Decision:
 
     @classmethod
     def unavailable(cls, reason: str = "") -> Decision:
-        """Refuse the call, since nobody could be asked. The run continues."""
+        """Refuse the call, since no person could be asked. The run continues."""
         return cls(approved=False, reason=reason, refusal="unavailable")
 
     @classmethod
@@ -352,7 +352,7 @@ async def approve(
 
     Raises:
         Rejected: The approver rejected the call.
-        Unanswered: The approver raised, did not answer in time, could ask nobody, or returned neither a bool nor a
+        Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
             Decision; or there is none, and the tool requires approval.
         Deferred: The approver deferred the decision.
         Stopped: The approver ends the run.

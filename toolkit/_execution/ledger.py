@@ -157,7 +157,7 @@ DELETE FROM entries WHERE run_id IN (SELECT run_id FROM entries GROUP BY run_id 
 class SQLiteLedger(SQLiteStore):
     """A ledger in a file, for several threads and processes of one machine.
 
-    It keeps every run, so that no call runs twice, until `prune` deletes those that nobody will resume.
+    It keeps every run, so that no call runs twice, until `prune` deletes those that will not be resumed.
 
     Args:
         path: The file; created if it does not exist.

@@ -83,7 +83,7 @@ class Signature:
         text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
         names = [name.lstrip("*") for name in self.declared]
         parsed = parse_docstring(text, names)
-        if inspect.isclass(self.callable) and not parsed.parameters:  # they may be told of where they are declared
+        if inspect.isclass(self.callable) and not parsed.parameters:  # they may be documented where they are declared
             return replace(parsed, parameters=parse_docstring(inspect.getdoc(self.source), names).parameters)
         return parsed
 

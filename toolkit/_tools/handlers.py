@@ -67,7 +67,7 @@ class Declaration:
 def check_declaration(made: Declaration) -> Declaration:
     """Compile a declaration's JSON Schemas, so that a mistake in them is found before any call.
 
-    What is compiled is not kept: of thousands of tools, few are called.
+    The compiled schema is not stored: of thousands of tools, few are called.
 
     Raises:
         DefinitionError: A schema cannot be compiled; the message says whose, and where.

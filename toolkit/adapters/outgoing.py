@@ -1,7 +1,8 @@
 """Tools of a Toolbox for other agent libraries.
 
-What must stay true: a call passes the gates of its tool, and one that requires approval is refused where nobody is
-asked. The gates, middleware and limits of a Runner are not there. A model reads what ours would: the text of a result.
+What must stay true: a call passes the gates of its tool, and one that requires approval is refused without an
+approver. The gates, middleware and limits of a Runner are not there. A model reads what ours would: the text of a
+result.
 """
 
 from __future__ import annotations

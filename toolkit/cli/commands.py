@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "lock": lock,
     "demo": demo,
 }
-# The words of a prompt that are not in quotes are told apart; the options of `call` are those of its tool.
+# The words of a prompt without quotes are arguments of their own; the options of `call` are those of its tool.
 SETTINGS: Mapping[str, dict[str, Any]] = {
     "run": {"allow_extra_args": True},
     "call": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},

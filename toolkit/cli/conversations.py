@@ -139,7 +139,7 @@ def _find_folder() -> Path:
 
 
 def _find_file() -> Path | None:
-    """Find the file, and make its folder, if that can be; None where no conversation is to be kept."""
+    """Find the file, and make its folder, if that can be; None where no conversation is to be saved."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         return Path(given).expanduser() if given.strip() else None

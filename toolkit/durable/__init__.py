@@ -13,7 +13,7 @@ Files, each importing only those below it:
     calls        a call's gates, its ledger, and the run of a sub-agent
     workflow     what comes next, in the engine's sandbox
     ledger       a ledger in PostgreSQL, for workers on several machines
-    claims       large payloads are kept in a store
+    claims       large payloads are stored elsewhere
     server       a development server on this machine
     wire         what these send to each other
 """

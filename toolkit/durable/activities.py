@@ -1,7 +1,7 @@
 """The steps of a run as activities: each is one step of the runner's own loop, with its hooks, gates and middleware.
 
 A state comes in, the step is done as `Runner.run` does it, and what has changed goes back. While it runs, heartbeats
-tell the server that the worker lives, and the step that it is cancelled.
+report to the server that the worker lives, and to the step that it is cancelled.
 """
 
 from __future__ import annotations

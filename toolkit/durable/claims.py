@@ -1,4 +1,4 @@
-"""Claim check: large payloads are kept in a store, and the server's history has their keys."""
+"""Claim check: large payloads are stored elsewhere, and the server's history has their keys."""
 
 from __future__ import annotations
 

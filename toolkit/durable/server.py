@@ -28,7 +28,7 @@ PAUSE = 0.1
 
 
 class DevServer:
-    """Starts Temporal's development server for the time of an `async with` block; its runs are kept in a file.
+    """Starts Temporal's development server for the time of an `async with` block; its runs are saved in a file.
 
     It listens on this machine alone, without a password: it is for development.
 

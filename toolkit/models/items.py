@@ -241,7 +241,7 @@ def _find_known(item: Item, known: Mapping[Identity, Item]) -> Item | None:
 
 
 def _list_identities(item: Item) -> list[Identity]:
-    """List the ids under which an item is known, calls apart from others."""
+    """List the ids under which an item is known; those of calls are separate."""
     ids = ((member, item.get(member)) for member in ("call_id", "id"))
     return [
         (is_call(item), member, str(value)) for member, value in ids if isinstance(value, (str, int)) and value != ""

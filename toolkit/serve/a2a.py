@@ -12,7 +12,7 @@
     cancelling the task                            cancels the run
 
 What must stay true: a caller without the token gets the card and nothing else. A call passes the gates of the runner.
-What is kept of callers is bounded.
+What is stored of callers is bounded.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def make_app(
         token: Which callers must send as a bearer token; the card is public. By default everybody may call.
         hosts: The names of this server that requests may be for; by default any.
         deps: Given to tools as `ToolContext.deps`.
-        task_store: Keeps tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are kept in memory.
-        keep: How many conversations, and tasks that do not run, are kept in memory; the oldest are forgotten.
+        task_store: Keeps tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default in memory.
+        keep: How many conversations, and tasks that do not run, are stored in memory; the oldest are forgotten.
 
     Raises:
         DefinitionError: An option has a wrong value.

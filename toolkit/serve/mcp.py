@@ -84,7 +84,7 @@ def make_server(
     box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
-    box.schemas("mcp")  # a tool that no client can be told of is found here
+    box.schemas("mcp")  # a tool that cannot be described to a client is found here
     library, offers = Library(prompts, resources, deps), dict[str, Any]()
     if library.prompts.names:
         offers |= {"on_list_prompts": library.list_prompts, "on_get_prompt": library.get_prompt}

@@ -83,7 +83,7 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
         support = rules.support(keyword, value_kind(keyword, value))
         if support in ("sent", None):
             sent[keyword] = value
-        elif support == "words":
+        elif support == "text":
             notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
     return Part(sent).add_description(*texts).schema

@@ -42,7 +42,7 @@ from toolkit._dialects.strict.rules import (
     HOLDERS,
     PLAIN,
     STRUCTURE,
-    WORDS,
+    TEXTS,
     Part,
     Rules,
     describe_keyword,
@@ -180,7 +180,7 @@ class RewriteState:
                 sent[keyword] = value
             elif support is None:
                 self.note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
-            elif support != "noise" and keyword in WORDS:
+            elif support != "noise" and keyword in TEXTS:
                 self.note(path, f"{keyword} goes into the description")
                 shown = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
                 texts.append(describe_keyword(keyword, shown))
@@ -505,12 +505,12 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
     own_type = schema.get("type")
     values = [value for value in list_allowed_values(schema, []) if is_valid({"type": own_type}, value, {})]
     support = state.rules.support("enum", enum_kind(values))
-    if not values or support not in ("sent", "words"):
+    if not values or support not in ("sent", "text"):
         return state.make_text(schema, path, "the provider does not take such an enumeration")
     kinds = list(dict.fromkeys(_TYPE_NAMES[type(value)] for value in values))
     kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
     part = state.add_keywords(Part({"type": kind}), schema, path)
-    if support == "words":
+    if support == "text":
         state.note(path, "enum goes into the description")
         return part.add_description(describe_keyword("enum", values))
     is_constant = "const" in schema and state.rules.sends("const")

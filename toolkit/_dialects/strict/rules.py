@@ -4,7 +4,7 @@ KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword
 `format=uuid`, `type=null`, `$ref=recursive`. For each column it has what becomes of the keyword:
 
     sent       goes out as it is
-    words      becomes text of the description; only the tool's own validation enforces it
+    text       becomes a part of the description; only the tool's own validation enforces it
     rewritten  is expressed by other keywords, and read back by a decoder
     noise      is left out: it means nothing to a model
 
@@ -35,10 +35,10 @@ from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, lo
 
 Schema: TypeAlias = Mapping[str, Any]
 
-Support: TypeAlias = Literal["sent", "words", "rewritten", "noise"]
+Support: TypeAlias = Literal["sent", "text", "rewritten", "noise"]
 
 S: Support = "sent"
-W: Support = "words"
+T: Support = "text"
 R: Support = "rewritten"
 N: Support = "noise"
 
@@ -51,15 +51,15 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "type=list": (S, S, S, S, R, R),
     "description": (S, S, S, S, S, S),
     "enum": (S, S, S, S, S, S),  # of texts
-    "enum=number": (S, S, S, S, W, S),
-    "enum=boolean": (S, S, S, S, W, W),
+    "enum=number": (S, S, S, S, T, S),
+    "enum=boolean": (S, S, S, S, T, T),
     "enum=mixed": (S, S, S, S, R, R),
     "enum=data": (S, S, R, R, R, R),
     "const": (S, S, S, S, R, R),
-    "default": (S, S, W, W, W, W),
+    "default": (S, S, T, T, T, T),
     "default=null": (S, S, N, N, N, N),
-    "examples": (S, S, W, W, W, W),
-    "deprecated": (S, S, W, W, W, W),
+    "examples": (S, S, T, T, T, T),
+    "deprecated": (S, S, T, T, T, T),
     "title": (N, N, N, N, N, N),
     "readOnly": (S, S, N, N, N, N),
     "writeOnly": (S, S, N, N, N, N),
@@ -71,61 +71,61 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "additionalProperties": (S, S, R, R, R, R),
     "additionalProperties=false": (S, S, S, S, N, N),
     "patternProperties": (S, S, R, R, R, R),
-    "propertyNames": (S, W, R, R, R, R),
-    "unevaluatedProperties": (S, S, W, W, W, W),
+    "propertyNames": (S, T, R, R, R, R),
+    "unevaluatedProperties": (S, S, T, T, T, T),
     "unevaluatedProperties=false": (S, S, N, N, N, N),
-    "minProperties": (S, S, W, W, W, W),
-    "maxProperties": (S, S, W, W, W, W),
-    "dependentRequired": (S, S, W, W, W, W),
-    "dependentSchemas": (S, S, W, W, W, W),
+    "minProperties": (S, S, T, T, T, T),
+    "maxProperties": (S, S, T, T, T, T),
+    "dependentRequired": (S, S, T, T, T, T),
+    "dependentSchemas": (S, S, T, T, T, T),
     # arrays
     "items": (S, S, S, S, S, S),
     "prefixItems": (S, S, R, R, R, R),
-    "unevaluatedItems": (S, S, W, W, W, W),
+    "unevaluatedItems": (S, S, T, T, T, T),
     "unevaluatedItems=false": (S, S, N, N, N, N),
-    "contains": (S, S, W, W, W, W),
-    "minContains": (S, S, W, W, W, W),
-    "maxContains": (S, S, W, W, W, W),
-    "minItems": (S, S, S, W, S, W),
+    "contains": (S, S, T, T, T, T),
+    "minContains": (S, S, T, T, T, T),
+    "maxContains": (S, S, T, T, T, T),
+    "minItems": (S, S, S, T, S, T),
     "minItems=0": (S, S, S, S, S, N),
-    "minItems=1": (S, S, S, S, S, W),
-    "maxItems": (S, S, S, W, S, W),
-    "uniqueItems": (S, W, W, W, W, W),
+    "minItems=1": (S, S, S, S, S, T),
+    "maxItems": (S, S, S, T, S, T),
+    "uniqueItems": (S, T, T, T, T, T),
     "uniqueItems=false": (S, N, N, N, N, N),
     # texts
-    "minLength": (S, S, S, W, S, W),
-    "maxLength": (S, S, S, W, S, W),
-    "pattern": (S, S, S, S, S, W),
-    "pattern=lookaround": (W, W, W, W, W, W),
-    "format": (S, W, W, W, W, W),
-    "format=date-time": (S, S, S, S, S, W),
-    "format=date": (S, S, S, S, W, W),
-    "format=time": (S, S, S, S, W, W),
-    "format=duration": (S, W, S, S, W, W),
-    "format=email": (S, S, S, S, W, W),
-    "format=hostname": (S, W, S, S, W, W),
-    "format=ipv4": (S, W, S, S, W, W),
-    "format=ipv6": (S, W, S, S, W, W),
-    "format=uuid": (S, S, S, S, W, W),
-    "format=uri": (S, W, W, S, W, W),
-    "contentEncoding": (S, S, W, W, W, W),
-    "contentMediaType": (S, S, W, W, W, W),
-    "contentSchema": (S, S, W, W, W, W),
+    "minLength": (S, S, S, T, S, T),
+    "maxLength": (S, S, S, T, S, T),
+    "pattern": (S, S, S, S, S, T),
+    "pattern=lookaround": (T, T, T, T, T, T),
+    "format": (S, T, T, T, T, T),
+    "format=date-time": (S, S, S, S, S, T),
+    "format=date": (S, S, S, S, T, T),
+    "format=time": (S, S, S, S, T, T),
+    "format=duration": (S, T, S, S, T, T),
+    "format=email": (S, S, S, S, T, T),
+    "format=hostname": (S, T, S, S, T, T),
+    "format=ipv4": (S, T, S, S, T, T),
+    "format=ipv6": (S, T, S, S, T, T),
+    "format=uuid": (S, S, S, S, T, T),
+    "format=uri": (S, T, T, S, T, T),
+    "contentEncoding": (S, S, T, T, T, T),
+    "contentMediaType": (S, S, T, T, T, T),
+    "contentSchema": (S, S, T, T, T, T),
     # numbers
-    "minimum": (S, S, S, W, S, W),
-    "maximum": (S, S, S, W, S, W),
-    "exclusiveMinimum": (S, S, S, W, W, W),
-    "exclusiveMaximum": (S, S, S, W, W, W),
-    "multipleOf": (S, S, S, W, W, W),
+    "minimum": (S, S, S, T, S, T),
+    "maximum": (S, S, S, T, S, T),
+    "exclusiveMinimum": (S, S, S, T, T, T),
+    "exclusiveMaximum": (S, S, S, T, T, T),
+    "multipleOf": (S, S, S, T, T, T),
     # composition
     "anyOf": (S, S, S, S, S, R),
     "oneOf": (S, S, R, R, R, R),
     "allOf": (S, S, R, R, R, R),
     "discriminator": (S, S, N, N, N, N),  # OpenAPI's; pydantic writes it beside oneOf
-    "not": (S, S, W, W, W, W),
-    "if": (S, S, W, W, W, W),
-    "then": (S, S, W, W, W, W),
-    "else": (S, S, W, W, W, W),
+    "not": (S, S, T, T, T, T),
+    "if": (S, S, T, T, T, T),
+    "then": (S, S, T, T, T, T),
+    "else": (S, S, T, T, T, T),
     # references
     "$ref": (S, S, S, S, R, R),
     "$ref=recursive": (S, S, S, R, R, R),
@@ -141,7 +141,7 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
 }
 
 # A constraint as a sentence of the description; {} is its value.
-WORDS: Mapping[str, str] = {
+TEXTS: Mapping[str, str] = {
     "default": "Default: {}.",
     "examples": "Examples: {}.",
     "deprecated": "Deprecated.",
@@ -331,8 +331,8 @@ _KINDS: Mapping[str, Callable[[Any], str]] = {
 def describe_keyword(keyword: str, value: Any) -> str:
     """Describe a constraint in a short sentence."""
     if keyword in ("examples", "enum") and isinstance(value, list):
-        return WORDS[keyword].format(", ".join(map(quote_json, value)))
-    return WORDS[keyword].format(value if keyword in _BARE else quote_json(value))
+        return TEXTS[keyword].format(", ".join(map(quote_json, value)))
+    return TEXTS[keyword].format(value if keyword in _BARE else quote_json(value))
 
 
 @dataclass(frozen=True)

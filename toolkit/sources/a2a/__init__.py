@@ -208,7 +208,7 @@ class A2A(RemoteSource):
         return describe(error)
 
     async def _cancel(self, card: AgentCard, task_id: str) -> None:
-        """Cancel a task that nobody waits for any more, and wait a moment for that."""
+        """Cancel a task that is no longer awaited, and wait a moment for that."""
 
         async def cancel() -> None:
             with suppress(Exception), anyio.move_on_after(CANCEL):

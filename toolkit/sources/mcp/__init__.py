@@ -7,7 +7,7 @@ no other server's keys, and makes nothing be fetched. Each wait for it has an en
 
 Files, each importing only those below it:
 
-    session     one connection: opened, kept and closed by one task
+    session     one connection: opened, held and closed by one task
     requests    requests of a server for an answer of the run's model, or of its approver
     address     where a server is, and how it is reached
     streams     the streams to a server, and what only they see
@@ -182,7 +182,7 @@ class MCP(RemoteSource):
             return self._session
 
     async def _start_session(self) -> Session:
-        me = weakref.ref(self)  # the connection of an MCP that nobody has any more is closed
+        me = weakref.ref(self)  # the connection of an MCP that is no longer referenced is closed
 
         def on_tools(listed: list[types.Tool]) -> None:
             if (server := me()) is not None:

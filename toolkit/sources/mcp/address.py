@@ -79,7 +79,7 @@ class Address:
         """A name for the server, from its address alone: a host, a program, or what a launcher starts.
 
         Raises:
-            DefinitionError: It cannot be told from an argument that may be a key.
+            DefinitionError: It cannot be distinguished from an argument that may be a key.
         """
         if isinstance(self.server, str):
             return httpx2.URL(self.server).host

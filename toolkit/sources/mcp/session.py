@@ -1,4 +1,4 @@
-"""One connection to a server, opened, kept and closed by one task of the package's private event loop."""
+"""One connection to a server, opened, held and closed by one task of the package's private event loop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Session:
         address: Where the server is.
         timeout: Seconds for each answer.
         elicit: Answers the server's questions, or True for the run's approver; without it they are refused.
-        may_sample: Whether the server is told that it may ask for answers of a model.
+        may_sample: Whether the server may ask for answers of a model.
         on_tools: Receives the server's tools, at the start and whenever they have changed.
         on_fault: Receives the name of each tool that is not listed as the protocol says, and why.
     """

@@ -136,7 +136,7 @@ class _Received:
         return self
 
     async def __aexit__(self, *error: Any) -> Any:
-        self._owner.has_ended = True  # before the calls that wait are told
+        self._owner.has_ended = True  # before waiting calls are notified
         return await self._stream.__aexit__(*error)
 
     def __aiter__(self) -> _Received:
@@ -154,7 +154,7 @@ class _Received:
 
 
 class ErrorOutput:
-    """The standard error of a command: passed on to that of this process, and its end kept.
+    """The standard error of a command: passed on to that of this process, and its end stored.
 
     Attributes:
         file: For the command's process; closed here once that has it.

@@ -1,6 +1,6 @@
 """The text of a value in a path, a query, a header or a cookie: RFC 6570, and what OpenAPI adds to it.
 
-An item that contains the delimiter of the items is refused, since the server could not tell them apart.
+An item that contains the delimiter of the items is refused, since the server could not separate them.
 Source of the table: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
 another is JSON; `deepObject` goes on in brackets; delimited styles that are exploded are written as a form.
 """
