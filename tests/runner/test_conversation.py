@@ -515,6 +515,9 @@ def test_signed_state() -> None:
     for changed, key in wrong:
         with pytest.raises(ConversationError, match="was not signed with this key, or was changed"):
             RunState.from_json(changed, key=key)
+    for use in (state.to_json, lambda key: RunState.from_json(text, key=key)):
+        with pytest.raises(ValueError, match="key= is empty"):
+            use(key="")
 
 
 def test_state_is_a_snapshot() -> None:

@@ -80,18 +80,23 @@ class RunState(FrozenValue):
 
         return render_state(self)
 
-    def to_json(self, *, key: str | bytes = b"") -> str:
-        """Write the state as JSON. With a key, sign it by HMAC-SHA-256."""
+    def to_json(self, *, key: str | bytes | None = None) -> str:
+        """Write the state as JSON. With a key, sign it by HMAC-SHA-256.
+
+        Raises:
+            ValueError: The key is empty.
+        """
+        _check_key(key)
         plain = {**vars(self), "usage": vars(self.usage), "pending": [*map(asdict, self.pending)]}
         messages = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "results")}
         counts = {"calls_by_tool": dict(self.calls_by_tool)}
         data = {"version": VERSION, **plain, **messages, **counts}
-        if key:
+        if key is not None:
             data["signature"] = _sign(data, key)
         return dump_json(data)
 
     @classmethod
-    def from_json(cls, text: str, *, key: str | bytes = b"") -> RunState:
+    def from_json(cls, text: str, *, key: str | bytes | None = None) -> RunState:
         """Read the output of `to_json`.
 
         Args:
@@ -100,11 +105,13 @@ class RunState(FrozenValue):
 
         Raises:
             ConversationError: The text is not a valid state, is of another version, or was not signed with this key.
+            ValueError: The key is empty.
         """
+        _check_key(key)
         try:
             data: dict[str, Any] = json.loads(text)
             signature = data.pop("signature", "")
-            if key and not _is_signature(signature, data, key):
+            if key is not None and not _is_signature(signature, data, key):
                 raise ConversationError("This state was not signed with this key, or was changed since.")
             version = data.pop("version", VERSION)
             if version != VERSION:
@@ -125,6 +132,11 @@ class RunState(FrozenValue):
         errors = (find(self) for find in (_find_phase_error, _find_result_error, _find_id_error, _find_history_error))
         if error := next(filter(None, errors), ""):
             raise ConversationError(f"This is not the state of a run: {error}.")
+
+
+def _check_key(key: str | bytes | None) -> None:
+    if key is not None and not key:
+        raise ValueError("key= is empty, so anyone could sign the state: pass a secret, or leave key out.")
 
 
 def _is_signature(signature: object, data: Mapping[str, Any], key: str | bytes) -> bool:
