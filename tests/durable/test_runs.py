@@ -732,18 +732,21 @@ def test_a_worker_that_is_shut_down(durable: Durable) -> None:
 
 
 def test_no_worker(durable: Durable) -> None:
-    """Without a worker a run waits, and its status is an error that says so."""
+    """Without a worker a run waits, and its status is an error that says so; so is an unknown namespace."""
 
     async def go() -> None:
         run = await (await durable.runs()).start("Go.")
-        with pytest.raises(RunError, match="no worker"):
+        with pytest.raises(RunError, match=f"no worker of the task queue '{durable.queue}' answers; start one"):
             await run.status()
+        stranger = DurableRunner(await Client.connect(durable.address, namespace="birds"), task_queue="birds")
+        with pytest.raises(RunError, match="Namespace birds is not found"):
+            await stranger.start("Go.")
 
     asyncio.run(go())
 
 
-def test_a_server_that_is_away(durable: Durable) -> None:
-    """Who waits for the end of a run, or reads its events, waits on while its server or all workers are away."""
+def test_a_server_that_is_away(durable: Durable, caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits for a run, or reads its events, waits on while its server or all workers are away; the log says so."""
     runner, refused = Runner(model=ScriptedModel(["Done."])), Counter[str]()
 
     def refuse(name: str) -> None:
@@ -775,6 +778,7 @@ def test_a_server_that_is_away(durable: Durable) -> None:
 
     assert ("Done.", ["MessageAdded", "TextDelta", "TurnFinished", "RunFinished"]) == asyncio.run(go())
     assert min(refused.values()) > 2
+    assert caplog.messages and all("cannot be reached now" in each for each in caplog.messages)
 
 
 def test_a_run_that_failed(durable: Durable, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,6 +82,9 @@ AWAY = frozenset(
         RPCStatusCode.FAILED_PRECONDITION,
     }
 )
+AWAY_TEXT = "no worker answers, or no server"
+
+logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 
@@ -255,9 +259,10 @@ class DurableRun:
             RunUnreachableError: No worker has answered within 10 seconds, or no server.
             RunNotFoundError: The server has deleted the run.
         """
-        is_running = await self._is_running()
-        data = await self._query(wire.STATUS)
-        if not is_running and data["phase"] != "finished":
+        description = await self._describe()
+        away = f"no worker of the task queue {description.task_queue!r} answers; start one, or see why in its log"
+        data = await self._query(wire.STATUS, away=away)
+        if description.close_time is not None and data["phase"] != "finished":
             data |= {"phase": "finished", "finish_reason": "error", "pending": [], "children": []}
             try:
                 await self.result()
@@ -400,8 +405,8 @@ class DurableRun:
                     return str(details[1])
         return ""
 
-    async def _query(self, name: str, *arguments: Any) -> Any:
-        with _translated(self.id):
+    async def _query(self, name: str, *arguments: Any, away: str = AWAY_TEXT) -> Any:
+        with _translated(self.id, away):
             return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
 
     async def _describe(self) -> WorkflowExecutionDescription:
@@ -430,15 +435,20 @@ def _continue(shown: str, text: str) -> Sequence[TextDelta]:
 
 
 async def _insist(look: Callable[[], Awaitable[T]]) -> T:
-    """Look again and again, while no worker answers, or no server."""
+    """Look again and again, while no worker answers, or no server; the first time, the log says so."""
+    is_first = True
     while True:
-        with suppress(RunUnreachableError):
+        try:
             return await look()
+        except RunUnreachableError as error:
+            if is_first:
+                logger.warning("%s Waiting.", error)
+            is_first = False
         await asyncio.sleep(LOOK)
 
 
 @contextmanager
-def _translated(run_id: str) -> Iterator[None]:
+def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
     """Turn the server's errors about one run into those of this library."""
     try:
         yield
@@ -448,13 +458,12 @@ def _translated(run_id: str) -> Iterator[None]:
         raise RunError(f"The run {run_id!r} could not be looked at: {error}") from error
     except RPCError as error:
         if error.status in AWAY:
-            why = "no worker answers, or no server"
-            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {why}.") from None
+            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {away}.") from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
         if "completed" in str(error):
             raise RunEndedError(f"The run {run_id!r} has ended.") from None
-        raise RunNotFoundError(f"The server knows no run {run_id!r}.") from None
+        raise RunNotFoundError(f"The server knows no run {run_id!r}: {error}") from None
 
 
 def _make_error(cause: BaseException | None) -> Exception:
