@@ -705,8 +705,8 @@ def test_results_of_an_error_keep_their_place(durable: Durable) -> None:
     assert [f"slept {n}" for n in range(4)] == texts
 
 
-def test_a_worker_that_is_shut_down(durable: Durable) -> None:
-    """A worker that is stopped in the middle of a step leaves it to another one; the run is not cancelled."""
+def test_a_worker_that_is_shut_down(durable: Durable, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is stopped in the middle of a step leaves it to another one, without a warning."""
 
     async def go() -> Any:
         begun, go_on = asyncio.Event(), asyncio.Event()
@@ -729,6 +729,7 @@ def test_a_worker_that_is_shut_down(durable: Durable) -> None:
     result = asyncio.run(go())
 
     assert ("Done.", "stop", "waited") == (result.output, result.finish_reason, result.calls[0].result.text)
+    assert "Completing activity as failed" not in caplog.text
 
 
 def test_no_worker(durable: Durable) -> None:

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import discard
@@ -375,7 +375,8 @@ class Activities:
         except asyncio.CancelledError:
             if _is_requested():
                 raise
-            raise ApplicationError("The worker was shut down.", type="Shutdown") from None  # another one takes over
+            text = "The worker was shut down, or late with its heartbeats: another one takes over."
+            raise ApplicationError(text, type="Shutdown", category=ApplicationErrorCategory.BENIGN) from None
         finally:
             timer.cancel()
 
