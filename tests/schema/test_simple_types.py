@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAda
 from typing_extensions import Doc, NamedTuple, TypedDict
 
 from tests.properties import examples
-from toolkit._schema.core_schema import TypeWriter, Unusual, adapt_to_json, generate_fields
-from toolkit._schema.json_schema import clean, get_generator
+from toolkit._schema.core_schema import TypeWriter, Unusual, clean, generate_fields, get_generator
+from toolkit._schema.json_mode import adapt_to_json
 
 
 class Color(enum.Enum):

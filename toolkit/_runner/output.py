@@ -17,10 +17,11 @@ from typing_extensions import TypedDict, TypeVar
 
 from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
 from toolkit._options import is_number
-from toolkit._schema.core_schema import build_json_validator
+from toolkit._schema.core_schema import describe_object
 from toolkit._schema.declared_schema import DocumentSchema
 from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
-from toolkit._schema.json_schema import describe_object, inline_root
+from toolkit._schema.json_mode import build_json_validator
+from toolkit._schema.json_schema import inline_root
 from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.events import (

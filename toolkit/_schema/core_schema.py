@@ -2,13 +2,14 @@
 
 Usual types are written by hand: both schemas are those that pydantic makes, without the time that it takes. All other
 types are left to pydantic, which makes both from one source: types become the keys of a TypedDict, whose keys may be
-any text, so no name is special. What pydantic makes for Python's values is then adapted to JSON.
+any text, so no name is special.
 
 The JSON Schema of a class is cached as long as the class lives: many tools share few models.
 """
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import (
     Callable,
@@ -23,29 +24,41 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
-from enum import Enum
-from itertools import chain, groupby
+from enum import EnumMeta
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from pydantic_core import CoreConfig, SchemaValidator, ValidationError, from_json, to_json, to_jsonable_python
-from typing_extensions import LiteralString, TypedDict
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, get_type_hints
 
-from toolkit._schema.json_schema import MAX_KEYS, clean, find_text, get_generator
+from toolkit._schema.json_schema import Schema, map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
+    from pydantic.fields import FieldInfo
+    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+    from pydantic_core.core_schema import (
+        DataclassSchema,
+        DictSchema,
+        IsSubclassSchema,
+        ModelSchema,
+        TypedDictSchema,
+        UnionSchema,
+    )
 
 # Classes that refer to each other are described again for each that is described alone: of so many, all at once.
 MAX_SEPARATE = 32
 
 Node: TypeAlias = dict[str, Any]
 
-# Core schemas of keys whose hashes are random, or that are few.
-_HARMLESS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
+# What pydantic validates and has no JSON Schema for, by the type of its core schema.
+_UNWRITABLE = {
+    "callable": "a function",
+    "function-plain": "a type with its own validator; derive a model of pydantic.v1 from pydantic.BaseModel instead",
+}
 
 _TRUNCATED: Mapping[str, Any] = {"microseconds_precision": "truncate"}
 _LISTS = frozenset({list, set, frozenset, Collection, Container, Reversible, Iterator})
@@ -56,9 +69,6 @@ _BARE: Mapping[Any, Any] = {
     tuple: tuple[Any, ...],
     dict: dict[Any, Any],
 }
-
-# Keys of a core schema whose values are no schemas.
-_DATA = frozenset({"default", "expected", "members", "metadata", "serialization", "config", "function", "cls", "ref"})
 
 
 def apply_after(function: Callable[[Any], Any], core: Mapping[str, Any]) -> Node:
@@ -333,20 +343,6 @@ def get_key(name: str, core: Node) -> str:
     return str(key)
 
 
-def build_object_validator(fields: Mapping[str, Node], definitions: Sequence[Node]) -> Callable[[str], dict[str, Any]]:
-    """Build a validator of the text of a JSON object with these fields of a TypedDict and no others."""
-    arguments = {"type": "typed-dict", "fields": fields, "extra_behavior": "forbid", "config": FINITE}
-    core: Any = adapt_to_json({"type": "definitions", "schema": arguments, "definitions": definitions})
-    # A model's own validator, which would be used otherwise, takes NaN.
-    return SchemaValidator(core, _use_prebuilt=False).validate_json
-
-
-def build_json_validator(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
-    """Build a validator of the JSON text of any type."""
-    core: Any = adapt_to_json(adapter.core_schema)
-    return SchemaValidator(core, CoreConfig(allow_inf_nan=False), _use_prebuilt=False).validate_json
-
-
 # JSON Schemas of classes, as JSON text, and the identity of the core schema that each was made of, since a model that
 # is rebuilt gets another one. Text takes less memory than a dict, and no tool can change it for another tool.
 _class_schemas: WeakKeyDictionary[type, tuple[int, bytes]] = WeakKeyDictionary()
@@ -371,115 +367,173 @@ def _get_own_core(kind: type) -> Node | None:
     return core
 
 
-def adapt_to_json(core: Any) -> Any:
-    """Adapt pydantic-core's schema, or several, so that its validator accepts what the JSON Schema says.
+def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop titles, which repeat names, and defaults that are not JSON."""
+    cleaned: dict[str, Any] = map_schemas(schema, _clean_node)
+    return cleaned
 
-    - Numbers in models are finite, unless the model's own configuration allows others.
-    - An enum member, or bytes, in a Literal is recognized by its value in JSON; so is an enum member whose value JSON
-      writes in another way, such as a tuple or a date.
-    - In a union of text and bytes, text stays text.
-    - An Iterable is read and validated before the call.
-    - A key of a dict may be the text of a member's number, or of one in a Literal.
-    - Sets, and dicts with other keys than text, take MAX_KEYS keys at most.
+
+@cache
+def get_generator() -> type[GenerateJsonSchema]:
+    """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""
+    from pydantic.errors import PydanticInvalidForJsonSchema
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
+
+        def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
+            kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
+            raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
+
+        def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
+            raise PydanticInvalidForJsonSchema("JSON has no form for a class")
+
+        def generate_inner(self, schema: Any) -> JsonSchemaValue:
+            _check_values(schema)
+            return super().generate_inner(schema)
+
+        def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+            return _add_texts(super().model_schema(schema), schema["cls"])
+
+        def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+            return _add_texts(super().dataclass_schema(schema), schema["cls"])
+
+        def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+            return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
+
+        def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+            generated = super().dict_schema(schema)
+            return generated | _write_keys(generated, self.resolve_ref_schema(generated.get("propertyNames", {})))
+
+        def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
+            generated = super().union_schema(schema)
+            if generated.get("anyOf") == []:  # each member was skipped
+                raise PydanticInvalidForJsonSchema("JSON has no form for any of the union")
+            return generated
+
+    return Generator
+
+
+class EmptyType(Exception):
+    """A type has no values, so a parameter of it can never be given; the message says why."""
+
+
+# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
+_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
+_BOUNDS = (("ge", "le"), ("ge", "lt"), ("gt", "le"), ("gt", "lt"), ("min_length", "max_length"))
+
+
+def _check_values(core: Mapping[str, Any]) -> None:
+    """Check that a type may have values, by its core schema.
+
+    Raises:
+        EmptyType: It has none.
     """
-    if isinstance(core, (list, tuple)):
-        return type(core)(map(adapt_to_json, core))
-    if not isinstance(core, dict):
-        return core
-    inner = {key: _adapt_value(key, value) for key, value in core.items()}
-    if isinstance(inner.get("config"), dict):
-        inner["config"] = {**FINITE, **inner["config"]}
-    return _KINDS.get(inner.get("type"), dict)(inner)
+    kind = core.get("cls")
+    if isinstance(kind, EnumMeta) and not kind.__members__:
+        raise EmptyType(f"{kind.__qualname__} has no members")
+    for low, high in _BOUNDS:
+        if low in core and high in core and core[low] > core[high]:
+            raise EmptyType(f"no value has {low}={core[low]!r} and {high}={core[high]!r}")
+    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
+    if core["type"] in ("function-after", "chain") and inner["type"] in _SAMPLES:
+        for check in checks:
+            _try_constraint(check, inner["type"])
 
 
-def _adapt_value(key: str, value: Any) -> Any:
-    if key in ("fields", "choices") and isinstance(value, dict):
-        return {name: adapt_to_json(core) for name, core in value.items()}
-    return value if key in _DATA else adapt_to_json(value)
+def _try_constraint(check: Any, kind: str) -> None:
+    """Try a constraint of pydantic's: one that does not fit the type raises a TypeError for each value."""
+    from pydantic_core import SchemaValidator
 
-
-def _adapt_literal(core: dict[str, Any]) -> dict[str, Any]:
-    if not [value for value in core["expected"] if isinstance(value, (Enum, bytes))]:
-        return core
-    parts = groupby(core["expected"], type)
-    return {**core, "type": "union", "choices": [_write_literals(kind, list(values)) for kind, values in parts]}
-
-
-def _write_literals(kind: type, values: list[Any]) -> dict[str, Any]:
-    literal = {"type": "literal", "expected": values}
-    if issubclass(kind, bytes):
-        return {"type": "chain", "steps": [{"type": "bytes"}, literal]}
-    if issubclass(kind, Enum):  # its validator knows all members, whichever it is given
-        members = _adapt_enum({"type": "enum", "cls": kind, "members": list(kind)})
-        return {"type": "chain", "steps": [members, literal]}
-    return literal
-
-
-def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
-    unusual = [each for each in core["members"] if not isinstance(each.value, (str, int, float, type(None)))]
-    written = [(to_jsonable_python(member.value), member) for member in unusual]
-    if not written:
-        return core
-
-    def find_member(value: Any) -> Any:
-        return next((member for form, member in written if form == value), value)
-
-    place = {"ref": core["ref"]} if "ref" in core else {}
-    inner = {key: value for key, value in core.items() if key != "ref"}
-    return {
-        "type": "function-before",
-        "function": {"type": "no-info", "function": find_member},
-        "schema": inner,
-        **place,
-    }
-
-
-def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
-    """Sort bytes, which any text can be, behind the other members of a union."""
-
-    def is_bytes(choice: Any) -> bool:
-        return isinstance(choice, dict) and choice["type"] == "bytes"
-
-    return {**core, "choices": sorted(core["choices"], key=is_bytes)}
-
-
-def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
-    keys = core.get("keys_schema", {"type": "any"})
-    values = keys.get("expected", [member.value for member in keys.get("members", ())])
-    bounded = _bound_keys(core)
-    if keys["type"] != "definition-ref" and all(isinstance(value, str) for value in values):
-        return bounded
-    reading = {"type": "function-wrap", "function": {"type": "no-info", "function": _read_key}, "schema": keys}
-    return {**bounded, "keys_schema": reading}
-
-
-def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
-    """Validate a key, which is a text in JSON, or else the number that it spells."""
-    try:
-        return validate(key)
-    except ValidationError:
+    function = check.get("function", {}).get("function")
+    if str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic."):
         try:
-            spelled = from_json(key)
-        except ValueError:
-            spelled = key
-        if isinstance(spelled, (str, list, dict)):
-            raise
-        return validate(spelled)
+            SchemaValidator(check).validate_python(_SAMPLES[kind])
+        except TypeError as error:
+            name = str(error).partition("'")[2].partition("'")[0]
+            raise EmptyType(f"{name} is no constraint of {kind}") from error
+        except ValueError:  # it fits, and refuses this value
+            pass
 
 
-def _bound_keys(core: Node) -> Node:
-    """Limit the items of a set, or the keys of a dict, to MAX_KEYS where their hashes can be chosen."""
-    keys = core.get("items_schema", core.get("keys_schema"))
-    if keys is not None and keys["type"] in _HARMLESS:
-        return core
-    return {**core, "max_length": min(core.get("max_length", MAX_KEYS), MAX_KEYS)}
+def find_text(annotation: Any) -> str:
+    """Find what Annotated says about a type: a text, or PEP 727's Doc."""
+    while get_origin(annotation) in (Required, NotRequired, ReadOnly):
+        annotation = get_args(annotation)[0]
+    annotation = getattr(annotation, "__value__", annotation)  # of a type alias
+    return _pick_text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
 
 
-_KINDS: Mapping[Any, Any] = {
-    "literal": _adapt_literal,
-    "generator": lambda core: {**core, "type": "list"},
-    "enum": _adapt_enum,
-    "union": _adapt_union,
-    "dict": _adapt_dict,
-    **dict.fromkeys(("set", "frozenset", "ordered-dict", "counter"), _bound_keys),
-}
+def _pick_text(metadata: Iterable[Any]) -> str:
+    texts = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in metadata]
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    """Add what the annotations of a class say about its fields, which pydantic leaves out."""
+    properties = generated.get("properties", {})
+    fields = getattr(kind, "__pydantic_fields__", {})
+    texts = {_find_alias(name, info): _pick_text(info.metadata) for name, info in fields.items()}
+    if properties and not fields:  # a TypedDict, or a dataclass that is not pydantic's
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
+            hints = {}
+        texts = {name: find_text(hint) for name, hint in hints.items()}
+    for name, text in texts.items():
+        if text and name in properties:
+            properties[name] = {"description": text, **properties[name]}
+    return generated
+
+
+def _find_alias(name: str, info: FieldInfo) -> str:
+    return info.validation_alias if isinstance(info.validation_alias, str) else name
+
+
+def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
+    """Write the allowed keys of a dict as texts, which they are in JSON; where they have a pattern, no others."""
+    if "patternProperties" in generated:
+        return {"additionalProperties": False}
+    values = names.get("enum", ())
+    if all(isinstance(value, str) for value in values):
+        return {}
+    return {"propertyNames": {"enum": [value if isinstance(value, str) else json.dumps(value) for value in values]}}
+
+
+def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object type, empty for any other; only a type with members has `properties`."""
+    schema = adapter.json_schema(schema_generator=get_generator())
+    definitions = schema.get("$defs", {})
+    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
+    front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
+    return clean({**front, **root}) if root.get("type") == "object" else {}
+
+
+def render_default(default: Any) -> dict[str, Any]:
+    """Write a default as the keyword `default`; return an empty dict where JSON has no form for it."""
+    try:
+        is_container = isinstance(default, (list, tuple, dict, set, frozenset))
+        value = to_jsonable_python(_sort_sets(default) if is_container else default)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return {}
+    return {"default": value}
+
+
+def _sort_sets(value: Any) -> Any:
+    """Sort sets, so that their order is the same in every process."""
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_sort_sets, value), key=to_json)
+    if type(value) in (list, tuple):
+        return [_sort_sets(item) for item in value]
+    return {key: _sort_sets(item) for key, item in value.items()} if type(value) is dict else value
+
+
+def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
+    """Drop the title and a default that is not JSON; sort a default that was a set."""
+    default = node.get("default")
+    if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
+        default = sorted(default, key=json.dumps)
+    shown = render_default(default) if "default" in node else {}
+    return {key: value for key, value in node.items() if key not in ("title", "default")} | shown

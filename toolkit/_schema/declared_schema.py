@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, get_origin
 from pydantic_core import from_json, to_json
 
 from toolkit._messages import META, OUTPUT
-from toolkit._schema.core_schema import build_json_validator
+from toolkit._schema.core_schema import describe_object
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
-from toolkit._schema.json_schema import describe_object, rename_definitions
+from toolkit._schema.json_mode import build_json_validator
+from toolkit._schema.json_schema import rename_definitions
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -24,16 +24,20 @@ from typing_extensions import NotRequired, ReadOnly, Required
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
+    EmptyType,
     Fields,
     TypeWriter,
     Unusual,
     apply_after,
-    build_object_validator,
+    clean,
+    find_text,
     generate_fields,
+    get_generator,
     get_key,
+    render_default,
 )
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import EmptyType, clean, find_text, get_generator, render_default
+from toolkit._schema.json_mode import build_object_validator
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -306,10 +310,9 @@ class ParameterSchema(ArgumentSchema):
         except Unusual:  # two classes have one name; pydantic gives them two
             properties = self._generate(self.offered, {}, TypeWriter())
         keys = [each.key for each in properties.by_name.values()]
-        repeated = next((key for key in keys if keys.count(key) > 1), None)
-        if repeated is not None:
+        if repeated := [key for key in keys if keys.count(key) > 1]:
             raise DefinitionError(
-                f"{self.label}: two parameters are {repeated!r} in JSON. Give one of them another alias."
+                f"{self.label}: two parameters are {repeated[0]!r} in JSON. Give one of them another alias."
             )
         return properties
 

@@ -1,29 +1,12 @@
-"""JSON Schema as plain data: walking through it, its references, types and nulls; cleaning what pydantic generates."""
+"""JSON Schema as plain data: walking through it, its references, types and nulls."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import EnumMeta
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
-from typing_extensions import NotRequired, ReadOnly, Required, get_type_hints
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-    from pydantic.fields import FieldInfo
-    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-    from pydantic_core.core_schema import (
-        DataclassSchema,
-        DictSchema,
-        IsSubclassSchema,
-        ModelSchema,
-        TypedDictSchema,
-        UnionSchema,
-    )
-
+Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -31,11 +14,6 @@ NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "d
 MAX_KEYS = 5_000
 # Keywords whose value is data, not a schema.
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
-# What pydantic validates and has no JSON Schema for, by the type of its core schema.
-_UNWRITABLE = {
-    "callable": "a function",
-    "function-plain": "a type with its own validator; derive a model of pydantic.v1 from pydantic.BaseModel instead",
-}
 
 
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -51,140 +29,6 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
         else:
             mapped[keyword] = value if keyword in _DATA else map_schemas(value, rewrite)
     return rewrite(mapped)
-
-
-def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop titles, which repeat names, and defaults that are not JSON."""
-    cleaned: dict[str, Any] = map_schemas(schema, _clean_node)
-    return cleaned
-
-
-@cache
-def get_generator() -> type[GenerateJsonSchema]:
-    """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""
-    from pydantic.errors import PydanticInvalidForJsonSchema
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Generator(GenerateJsonSchema):
-        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
-
-        def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
-            kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
-            raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
-
-        def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
-            raise PydanticInvalidForJsonSchema("JSON has no form for a class")
-
-        def generate_inner(self, schema: Any) -> JsonSchemaValue:
-            _check_values(schema)
-            return super().generate_inner(schema)
-
-        def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-            return _add_texts(super().model_schema(schema), schema["cls"])
-
-        def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
-            return _add_texts(super().dataclass_schema(schema), schema["cls"])
-
-        def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
-            return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
-
-        def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
-            generated = super().dict_schema(schema)
-            return generated | _write_keys(generated, self.resolve_ref_schema(generated.get("propertyNames", {})))
-
-        def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
-            generated = super().union_schema(schema)
-            if generated.get("anyOf") == []:  # each member was skipped
-                raise PydanticInvalidForJsonSchema("JSON has no form for any of the union")
-            return generated
-
-    return Generator
-
-
-class EmptyType(Exception):
-    """A type has no values, so a parameter of it can never be given; the message says why."""
-
-
-# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
-_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
-_BOUNDS = (("ge", "le"), ("ge", "lt"), ("gt", "le"), ("gt", "lt"), ("min_length", "max_length"))
-
-
-def _check_values(core: Mapping[str, Any]) -> None:
-    """Check that a type may have values, by its core schema.
-
-    Raises:
-        EmptyType: It has none.
-    """
-    kind = core.get("cls")
-    if isinstance(kind, EnumMeta) and not kind.__members__:
-        raise EmptyType(f"{kind.__qualname__} has no members")
-    for low, high in _BOUNDS:
-        if low in core and high in core and core[low] > core[high]:
-            raise EmptyType(f"no value has {low}={core[low]!r} and {high}={core[high]!r}")
-    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
-    if core["type"] in ("function-after", "chain") and inner["type"] in _SAMPLES:
-        for check in checks:
-            _try_constraint(check, inner["type"])
-
-
-def _try_constraint(check: Any, kind: str) -> None:
-    """Try a constraint of pydantic's: one that does not fit the type raises a TypeError for each value."""
-    from pydantic_core import SchemaValidator
-
-    function = check.get("function", {}).get("function")
-    if str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic."):
-        try:
-            SchemaValidator(check).validate_python(_SAMPLES[kind])
-        except TypeError as error:
-            name = str(error).partition("'")[2].partition("'")[0]
-            raise EmptyType(f"{name} is no constraint of {kind}") from error
-        except ValueError:  # it fits, and refuses this value
-            pass
-
-
-def find_text(annotation: Any) -> str:
-    """Find what Annotated says about a type: a text, or PEP 727's Doc."""
-    while get_origin(annotation) in (Required, NotRequired, ReadOnly):
-        annotation = get_args(annotation)[0]
-    annotation = getattr(annotation, "__value__", annotation)  # of a type alias
-    return _pick_text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
-
-
-def _pick_text(metadata: Iterable[Any]) -> str:
-    texts = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in metadata]
-    return next((text for text in texts if isinstance(text, str)), "")
-
-
-def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    """Add what the annotations of a class say about its fields, which pydantic leaves out."""
-    properties = generated.get("properties", {})
-    fields = getattr(kind, "__pydantic_fields__", {})
-    texts = {_find_alias(name, info): _pick_text(info.metadata) for name, info in fields.items()}
-    if properties and not fields:  # a TypedDict, or a dataclass that is not pydantic's
-        try:
-            hints = get_type_hints(kind, include_extras=True)
-        except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
-            hints = {}
-        texts = {name: find_text(hint) for name, hint in hints.items()}
-    for name, text in texts.items():
-        if text and name in properties:
-            properties[name] = {"description": text, **properties[name]}
-    return generated
-
-
-def _find_alias(name: str, info: FieldInfo) -> str:
-    return info.validation_alias if isinstance(info.validation_alias, str) else name
-
-
-def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
-    """Write the allowed keys of a dict as texts, which they are in JSON; where they have a pattern, no others."""
-    if "patternProperties" in generated:
-        return {"additionalProperties": False}
-    values = names.get("enum", ())
-    if all(isinstance(value, str) for value in values):
-        return {}
-    return {"propertyNames": {"enum": [value if isinstance(value, str) else json.dumps(value) for value in values]}}
 
 
 def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
@@ -205,56 +49,12 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**target, **own} if isinstance(target, Mapping) else schema
 
 
-def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object type, empty for any other; only a type with members has `properties`."""
-    schema = adapter.json_schema(schema_generator=get_generator())
-    definitions = schema.get("$defs", {})
-    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
-    front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
-    return clean({**front, **root}) if root.get("type") == "object" else {}
-
-
-def render_default(default: Any) -> dict[str, Any]:
-    """Write a default as the keyword `default`; return an empty dict where JSON has no form for it."""
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    try:
-        is_container = isinstance(default, (list, tuple, dict, set, frozenset))
-        value = to_jsonable_python(_sort_sets(default) if is_container else default)
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
-        return {}
-    return {"default": value}
-
-
 def _prefix_reference(node: dict[str, Any], owner: str) -> dict[str, Any]:
     reference = node.get("$ref")
     if not isinstance(reference, str):
         return node
     return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
 
-
-def _sort_sets(value: Any) -> Any:
-    """Sort sets, so that their order is the same in every process."""
-    if isinstance(value, (set, frozenset)):
-        from pydantic_core import to_json
-
-        return sorted(map(_sort_sets, value), key=to_json)
-    if type(value) in (list, tuple):
-        return [_sort_sets(item) for item in value]
-    return {key: _sort_sets(item) for key, item in value.items()} if type(value) is dict else value
-
-
-def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title and a default that is not JSON; sort a default that was a set."""
-    default = node.get("default")
-    if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
-        default = sorted(default, key=json.dumps)
-    shown = render_default(default) if "default" in node else {}
-    return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
-
-
-Schema: TypeAlias = Mapping[str, Any]
 
 TYPES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
