@@ -17,7 +17,7 @@ from toolkit._dialects.responses import Item, is_call, to_plain_item
 from toolkit._messages import replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.models.errors import excerpt
-from toolkit.models.streaming import MAX_CALLS
+from toolkit.models.streaming import check_count
 from toolkit.models.wire import (
     malformed,
     read_arguments,
@@ -148,13 +148,8 @@ class OpenItems:
         new = OpenItem(first=item, index=_index(event), call=call)
         self.items.append(new)
         self._latest.update(dict.fromkeys(_list_keys(event, item), new))
-        _check_count(self.items)
+        check_count(len(self.items), "items")
         return new
-
-
-def _check_count(items: Sequence[object]) -> None:
-    if len(items) > MAX_CALLS:
-        raise ModelError(f"The model's answer has more than {MAX_CALLS:,} items. Its calls are discarded.")
 
 
 def _list_keys(event: Any, item: Item) -> Iterator[tuple[str, Any]]:
@@ -200,7 +195,7 @@ def read_items(output: Any) -> list[Item]:
         ModelError: As `read_item`, or there are more than MAX_CALLS.
     """
     items = [item for item in map(read_item, read_objects(output, "the output")) if item is not None]
-    _check_count(items)
+    check_count(len(items), "items")
     return items
 
 

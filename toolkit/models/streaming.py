@@ -187,12 +187,12 @@ class Accumulator:
             ModelError: As `add`.
         """
         calls = [call for open_call in self.open for call in open_call.build_all()]
-        _check_count(len(calls))
+        check_count(len(calls))
         return drop_repeated(calls)
 
     def _start_call(self, index: int | None) -> OpenCall:
         number = len(self.open)
-        _check_count(number + 1)
+        check_count(number + 1)
         call = OpenCall(number=number, index=number if index is None else index)
         self.open.append(call)
         self._latest[call.index] = call
@@ -208,9 +208,14 @@ class Accumulator:
         return found if found is None or not _starts_call(found, piece) else None
 
 
-def _check_count(calls: int) -> None:
-    if calls > MAX_CALLS:
-        raise ModelError(f"The model's answer has more than {MAX_CALLS:,} calls. Its calls are discarded.")
+def check_count(count: int, what: str = "calls") -> None:
+    """Refuse an answer of more than MAX_CALLS calls or items.
+
+    Raises:
+        ModelError: It has more.
+    """
+    if count > MAX_CALLS:
+        raise ModelError(f"The model's answer has more than {MAX_CALLS:,} {what}. Its calls are discarded.")
 
 
 def _starts_call(call: OpenCall, piece: Fragment) -> bool:
