@@ -125,7 +125,9 @@ class Calls(RunDialect):
                 **render_output_format(request.output, self.form),
             }
         outputs = (request.output.spec,) if request.output else ()
-        lines = [*map(self._describe_tool, request.tools), *map(self._describe_output, outputs)]
+        heads = [(spec, f"- {spec.name}: {spec.description} Arguments") for spec in request.tools]
+        heads += [(spec, f"\nOutput: {spec.description} JSON Schema") for spec in outputs]
+        lines = [f"{head}: {json.dumps(self.form(spec).schema, ensure_ascii=False)}" for spec, head in heads]
         guide = SystemMessage(GUIDE + "\n".join(lines))
         reply = reply_schema(request.tools, dialect=self, outputs=outputs, requires_call=request.choice == "required")
         strict = all(self.form(spec).strict for spec in (*request.tools, *outputs))
@@ -178,12 +180,6 @@ class Calls(RunDialect):
         """Read the text of a completion, or a text."""
         text = reply if isinstance(reply, str) else join_text(get_member(get_message(reply), "content"))
         return _read_calls(load_reply(text) or {})
-
-    def _describe_tool(self, spec: ToolSpec) -> str:
-        return f"- {spec.name}: {spec.description} Arguments: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
-
-    def _describe_output(self, spec: ToolSpec) -> str:
-        return f"\nOutput: {spec.description} JSON Schema: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
 
 
 def reply_schema(

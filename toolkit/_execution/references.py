@@ -32,6 +32,7 @@ from toolkit._messages import (
 )
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.json_schema import as_mapping, resolve_reference
+from toolkit._schema.json_text import load_object
 from toolkit._tools.shared_values import MARK, OR, Path, SharedValues, Values, missing_value, overlap, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
@@ -104,13 +105,8 @@ def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
 
 def _load_document(arguments: str) -> dict[str, Any] | None:
     """Parse arguments that may hold references; None where there are none, or the tool will reject the text."""
-    if (MARK not in arguments and _ESCAPED not in arguments) or len(arguments) > MAX_TEXT:
-        return None
-    try:
-        document = from_json(arguments)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
+    may_refer = (MARK in arguments or _ESCAPED in arguments) and len(arguments) <= MAX_TEXT
+    return load_object(arguments) if may_refer else None
 
 
 def _fill(value: Any, value_of: Callable[[Sequence[str]], Any]) -> Any:
@@ -438,5 +434,5 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
         kinds = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
         yield from [kinds] if isinstance(kinds, str) else kinds
-    if tool.handler.returns.to_json is not None:
+    if tool.handler.interface.returns.to_json is not None:
         yield "quoted"

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_origin
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from toolkit._messages import META, OUTPUT
 from toolkit._schema.core_schema import describe_object
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
 from toolkit._schema.json_mode import build_json_validator
 from toolkit._schema.json_schema import rename_definitions
+from toolkit._schema.json_text import load_object
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class JoinedSchema(ArgumentSchema):
         keys = self.first.schema["properties"].keys()
 
         def validate(text: str) -> dict[str, Any]:
-            document = _parse_object(text)
+            document = load_object(text)
             if document is None:
                 return self.second.validator(text)  # which refuses it
             values = self.second.validator(_dump_keys(document, document.keys() - keys))
@@ -163,20 +164,12 @@ class LenientSchema(ArgumentSchema):
         validate, ignored = self.inner.validator, {*META} - self.schema["properties"].keys()
 
         def validate_leniently(text: str) -> dict[str, Any]:
-            document = _parse_object(text) if '"_' in text else None
+            document = load_object(text) if '"_' in text else None
             if document is None or ignored.isdisjoint(document):
                 return validate(text)
             return validate(_dump_keys(document, document.keys() - ignored))
 
         return validate_leniently
-
-
-def _parse_object(text: str) -> dict[str, Any] | None:
-    try:
-        document = from_json(text)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:

@@ -143,12 +143,18 @@ def strip_fence(text: str) -> str:
     return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
+def load_object(text: str) -> dict[str, Any] | None:
+    """Load a text that is one whole JSON object; return None for any other."""
+    try:
+        document = from_json(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
 def is_object(text: str) -> bool:
     """Check whether a text is one whole JSON object."""
-    try:
-        return isinstance(from_json(replace_surrogates(text)), dict)
-    except ValueError:
-        return False
+    return load_object(replace_surrogates(text)) is not None
 
 
 def is_truncated(text: str) -> bool:
