@@ -318,7 +318,7 @@ class _CallPipeline:
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
     """Wait for a result, and turn its value into one of the tool's declared type; where that fails, the call fails."""
-    result, returns = await work, tool.handler.returns
+    result, returns = await work, tool.handler.interface.returns
     if result.is_error or result.images or result.files or returns.schema is None:
         return result
     try:

@@ -233,7 +233,7 @@ class CallNote:
             return {"may_have_run": isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))}
         if not self.tool._undo_plan.result:
             return {"value": "null"}
-        returns = self.tool.handler.returns
+        returns = self.tool.handler.interface.returns
         try:
             text = (returns.to_json or to_json)(result.value).decode()
             is_kept = bool(returns.check(json.loads(text)) == result.value)

@@ -141,8 +141,8 @@ class Undoer:
         made = found[0]
         try:
             arguments, _ = made._invocation.parser.parse(call.arguments)
-            value = made.handler.returns.check(json.loads(result["value"])) if made._undo_plan.result else None
-            values = made._undo_plan.fit(arguments, value)
+            plan, returns = made._undo_plan, made.handler.interface.returns
+            values = plan.fit(arguments, returns.check(json.loads(result["value"])) if plan.result else None)
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)

@@ -170,7 +170,7 @@ def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
 
 def _check_handler(handler: Handler) -> Iterator[Finding]:
     """Check the handler of a declared tool."""
-    if isinstance(handler, (LatentHandler, Delegated)) and handler.returns.schema is None:
+    if isinstance(handler, (LatentHandler, Delegated)) and handler.interface.returns.schema is None:
         remedy = "Declare it by _output, or a return annotation."
         yield _warn("no-output", f"does not declare its output, so the model writes a text. {remedy}")
     if isinstance(handler, LatentHandler):

@@ -210,25 +210,10 @@ class DeclaredHandler:
         """The name of the function or schema that declares it, for error messages."""
         return self.interface.origin
 
-    @property
-    def description(self) -> str:
-        """The description that its author wrote."""
-        return self.interface.description
-
-    @property
-    def raises(self) -> Mapping[str, str]:
-        """Exceptions that its author documents: text by name."""
-        return self.interface.raises
-
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of its arguments; other fields, such as an output that a model made up, are ignored."""
         return LenientSchema(self.interface.argument_schema)
-
-    @property
-    def returns(self) -> ReturnSchema:
-        """The schema of its result."""
-        return self.interface.returns
 
     @property
     def is_async(self) -> bool:
@@ -490,8 +475,8 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     if len(others) > 1 or (others and returned in (None, NoneType, "None")):
         what = "one parameter gets the result" if len(others) > 1 else "the tool returns nothing"
         raise DefinitionError(
-            f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. The others "
-            f"are named as the tool's: {', '.join(known) or 'it has none'}."
+            f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. The "
+            f"others are named as the tool's: {', '.join(known) or 'it has none'}."
         )
     rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
     return UndoPlan(handler, tuple(p.name for p in named if p.name in known), "".join(others), rest)

@@ -57,7 +57,7 @@ class Invocation:
         self.parser = ArgumentParser(tool.name, handler.argument_schema)
         self.is_async = handler.is_async
         # The function, if it takes values by keyword as they are; and writers of values by type, see `_render`.
-        self._function, to_json = handler.plain_function, handler.returns.to_json
+        self._function, to_json = handler.plain_function, handler.interface.returns.to_json
         self.emits = self._function is None
         self.write = make_writer(to_json) if to_json else write_value
         self._writers: dict[type, Callable[[Any], str]] = {dict: self._write_dict}
@@ -180,7 +180,7 @@ class Invocation:
         if (fatal := _find_fatal(error)) is not None:
             raise fatal
         _add_remedy(error)
-        return explain_exception(error, self._tool.name, self._tool.handler.raises, self._tool.relay)
+        return explain_exception(error, self._tool.name, self._tool.handler.interface.raises, self._tool.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler without a loop or a run and return its value; for a process or an executor."""

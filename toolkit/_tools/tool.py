@@ -160,7 +160,7 @@ class Tool(Generic[P, R]):
     @cached_property
     def description(self) -> str:
         """The description that the model reads."""
-        return self.handler.description if self._description is None else self._description
+        return self.handler.interface.description if self._description is None else self._description
 
     @property
     @hide_frames
@@ -175,7 +175,7 @@ class Tool(Generic[P, R]):
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the return value. None without a return annotation."""
-        return self.handler.returns.schema
+        return self.handler.interface.returns.schema
 
     @cached_property
     def _spec(self) -> ToolSpec:
@@ -188,7 +188,7 @@ class Tool(Generic[P, R]):
 
         from toolkit._messages import ToolSpec
 
-        arguments, output = self.handler.argument_schema, self.handler.returns.schema
+        arguments, output = self.handler.argument_schema, self.handler.interface.returns.schema
         function = self.handler.function_handler
         try:
             to_json([self.description, arguments.schema])
@@ -215,7 +215,7 @@ class Tool(Generic[P, R]):
         from toolkit._messages import OUTPUT_PATH
         from toolkit._tools.shared_values import allow_references, describe_result
 
-        meta, own, output = self._meta, schema, self.handler.returns.schema
+        meta, own, output = self._meta, schema, self.handler.interface.returns.schema
         if OUTPUT_PATH in meta:
             own = allow_references(schema)
             if output is not None and self.handler.activity != "":  # a model knows the output that it writes itself

@@ -220,7 +220,7 @@ def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
 
 def _list_failures(each: Tool[..., Any]) -> list[str]:
     """List the exceptions whose messages a program may read, as its author documents them."""
-    known = each.handler.raises
+    known = each.handler.interface.raises
     others = {error.__name__: "" for error in each.relay if error.__name__ not in known}
     return [f"{name}: {text}".removesuffix(": ") for name, text in {**known, **others}.items()]
 

@@ -72,7 +72,7 @@ class _DryHandler(DeclaredHandler):
 
     def make_action(self, tool: AnyTool) -> Action:
         """Return a function that says what it did not do."""
-        schema = self.returns.schema
+        schema = self.interface.returns.schema
         outline = "" if schema is None else outline_json(schema, schema)
         form = f" A real result has the form {outline}." if outline.startswith(("{", "[")) else ""
         text = f"Dry run: {tool.name} was not executed, and nothing has changed.{form}"

@@ -27,7 +27,7 @@ def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
         return ToolResult(text=text, error=text, kind="failed", **attached)
     fault = None
     try:
-        value = text if structured is None else tool.handler.returns.check(structured)
+        value = text if structured is None else tool.handler.interface.returns.check(structured)
     except (ValueError, InvalidArguments):
         value, fault = structured, f"This does not match what {tool.name} declares to return."
     return ToolResult(value, text, error=fault, **attached)
