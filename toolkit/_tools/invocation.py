@@ -21,6 +21,7 @@ from toolkit._tools.foreign_values import LEFT_OUT
 from toolkit._tools.functions import Action, collect, collect_awaited
 from toolkit._tools.results import (
     explain_exception,
+    flatten,
     holds_parts,
     is_special,
     log_exception,
@@ -177,8 +178,9 @@ class Invocation:
 
     def explain_error(self, error: BaseException) -> ToolResult:
         """Make the result of an exception, which may come from another process or thread; raises a FatalError."""
-        if (fatal := _find_fatal(error)) is not None:
-            raise fatal
+        for leaf in flatten(error):
+            if isinstance(leaf, FatalError):  # it ends the run, in a group of errors too
+                raise leaf
         _add_remedy(error)
         return explain_exception(error, self._tool.name, self._tool.handler.interface.raises, self._tool.relay)
 
@@ -251,16 +253,3 @@ def _add_remedy(error: BaseException) -> None:
     """Add to the message of sqlite3 about threads what to do, for the application and its log."""
     if type(error).__module__ == "sqlite3" and error.args and str(error.args[0]).startswith(_OTHER_THREAD):
         error.args = (f"{error.args[0]} {_OTHER_THREAD_REMEDY}",)
-
-
-def _find_fatal(error: BaseException) -> FatalError | None:
-    """Find what ends the run, in a group of errors too."""
-    seen, left = set[int](), [error]
-    while left:
-        one = left.pop()
-        if isinstance(one, FatalError):
-            return one
-        if id(one) not in seen:
-            seen.add(id(one))
-            left += getattr(one, "exceptions", ())
-    return None

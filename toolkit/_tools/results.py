@@ -62,7 +62,7 @@ def explain_exception(
     """
     if type(error).__name__ == "CancelledError":  # of asyncio or concurrent.futures, without importing them
         return ToolResult.from_error(Cancelled(), error)
-    leaves = list(islice(_flatten(error), MAX_LEAVES)) or [error]
+    leaves = list(islice(flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
     kind, text = (only.kind, _safe_text(only)) if isinstance(only, ToolError) else ("failed", "")
     text = text or _summarize(name, dict(_describe_exception(leaf, announced, relay) for leaf in leaves))
@@ -85,7 +85,7 @@ def write_safely(write: Callable[[Any], str], value: Any) -> str:
         return ""
 
 
-def _flatten(error: BaseException) -> Iterator[BaseException]:
+def flatten(error: BaseException) -> Iterator[BaseException]:
     """Yield the exceptions in nested groups, in order; an exception that is not a group yields itself."""
     waiting = [error]
     for _ in range(100 * MAX_LEAVES):  # a hand-made group may contain itself
