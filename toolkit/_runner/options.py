@@ -27,8 +27,9 @@ from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.models import Model
+from toolkit.models.client import CLIENT_OPTIONS
 
-# Keys of a request that the Runner decides on, and those that are not part of its body.
+# Keys of a request that the Runner decides on.
 RESERVED = frozenset(
     {
         "background",
@@ -44,9 +45,6 @@ RESERVED = frozenset(
         "tools",
     }
 )
-CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_query", "extra_body"})
-
-
 # When a run looks at its toolbox: once, or before each turn.
 Refresh: TypeAlias = Literal["run", "iteration"]
 
@@ -188,7 +186,7 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
     Raises:
         TypeError: There is one.
     """
-    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS
+    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS.keys()
     if ours:
         raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
     if clients:
