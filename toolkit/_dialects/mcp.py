@@ -6,7 +6,7 @@ the stricter one holds: structured content, and its schema, are an object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +25,7 @@ from toolkit._dialects.base import (
 from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
+from toolkit._schema.json_schema import wrap_schema
 
 
 class ModelContextProtocol(Dialect):
@@ -42,12 +43,13 @@ class ModelContextProtocol(Dialect):
         return [_render_result(by_name.get(call.name), result) for call, result in done]
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        output, is_object = spec.output, has_object_output(spec)
         return {
             "name": spec.name,
             **({"title": spec.title} if spec.title else {}),
             "description": spec.description,
             "inputSchema": self.form(spec).schema,
-            **({"outputSchema": _wrap_schema(spec, spec.output)} if spec.output is not None else {}),
+            **({} if output is None else {"outputSchema": output if is_object else wrap_schema(output, "result")}),
         }
 
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
@@ -84,11 +86,3 @@ def render_resource(file: File) -> dict[str, Any]:
     """Render a file as an embedded resource. The protocol requires a URI; no server resolves this one."""
     address = f"file:///{quote(replace_surrogates(file.name), safe='')}"
     return {"type": "resource", "resource": {"uri": address, "mimeType": file.media_type, "blob": encode_base64(file)}}
-
-
-def _wrap_schema(spec: ToolSpec, output: Mapping[str, Any]) -> Mapping[str, Any]:
-    if has_object_output(spec):
-        return output
-    inner = {keyword: value for keyword, value in output.items() if keyword != "$defs"}
-    schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    return {**schema, "$defs": output["$defs"]} if "$defs" in output else schema

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 from typing import Any, Generic, TypeAlias, get_origin
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -21,7 +20,7 @@ from toolkit._schema.core_schema import describe_object
 from toolkit._schema.declared_schema import DocumentSchema
 from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
 from toolkit._schema.json_mode import build_json_validator
-from toolkit._schema.json_schema import inline_root
+from toolkit._schema.json_schema import inline_root, make_free_name, wrap_schema
 from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.events import (
@@ -103,10 +102,8 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
         DefinitionError: No JSON can be of this type.
     """
     schema, validate = _build(kind)
-    names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
-    name = next(name for name in names if name not in taken)
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
-    spec = ToolSpec(name=name, description=description, parameters=schema, strict=True)
+    spec = ToolSpec(name=make_free_name(NAME, taken), description=description, parameters=schema, strict=True)
     return Output(spec=OutputSpec(spec=spec), validate=validate)
 
 
@@ -169,11 +166,9 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
         validate = DocumentSchema(whole).validator
         is_wrapped = [*whole["properties"]] == [KEY]  # perhaps what another process made of a type
         return whole, (lambda text: validate(_add_key(text))) if is_wrapped else validate
-    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    inner = {keyword: part for keyword, part in schema.items() if keyword != "$defs"}
-    wrapped = {"type": "object", "properties": {KEY: inner}, "required": [KEY], "additionalProperties": False}
-    validate_whole = DocumentSchema({**wrapped, **definitions}).validator
-    return {**wrapped, **definitions}, lambda text: validate_whole(_add_key(text))[KEY]
+    wrapped = {**wrap_schema(schema, KEY), "additionalProperties": False}
+    validate_whole = DocumentSchema(wrapped).validator
+    return wrapped, lambda text: validate_whole(_add_key(text))[KEY]
 
 
 def _reject_empty_object(schema: Mapping[str, Any]) -> None:

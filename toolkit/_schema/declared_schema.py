@@ -13,7 +13,7 @@ from toolkit._messages import META, OUTPUT
 from toolkit._schema.core_schema import describe_object
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
 from toolkit._schema.json_mode import build_json_validator
-from toolkit._schema.json_schema import rename_definitions
+from toolkit._schema.json_schema import rename_definitions, wrap_schema
 from toolkit._schema.json_text import load_object
 from toolkit.errors import DefinitionError
 
@@ -191,10 +191,7 @@ class ReturnDocument(ReturnSchema):
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
         """Argument schema of the value; of a string, where there is no schema."""
-        whole = {"type": "string"} if self.document is None else self.document
-        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
-        inner = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
-        return DocumentSchema({"type": "object", "properties": {OUTPUT: inner}, "required": [OUTPUT], **definitions})
+        return DocumentSchema(wrap_schema({"type": "string"} if self.document is None else self.document, OUTPUT))
 
     def check(self, value: Any) -> Any:
         """Return a value as plain data that matches the schema."""

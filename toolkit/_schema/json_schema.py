@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain, count
 from typing import Any, TypeAlias
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -47,6 +48,19 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"))
     own = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
     return {**target, **own} if isinstance(target, Mapping) else schema
+
+
+def wrap_schema(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the schema of an object with one property, which is required; definitions move up."""
+    inner = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
+    whole: dict[str, Any] = {"type": "object", "properties": {key: inner}, "required": [key]}
+    return {**whole, "$defs": schema["$defs"]} if "$defs" in schema else whole
+
+
+def make_free_name(name: str, taken: Collection[str]) -> str:
+    """Make a name that is not taken, by a number at its end."""
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def _prefix_reference(node: dict[str, Any], owner: str) -> dict[str, Any]:

@@ -49,7 +49,6 @@ from toolkit._dialects.strict.rules import (
     drop_noise,
     enum_kind,
     find_excess,
-    make_free_name,
     quote_json,
     value_kind,
 )
@@ -60,6 +59,7 @@ from toolkit._schema.json_schema import (
     collect_references,
     list_allowed_values,
     look_up,
+    make_free_name,
     without_null,
 )
 

@@ -31,7 +31,7 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.strict.decoders import Decoder
-from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up, map_schemas
+from toolkit._schema.json_schema import iterate_schemas, list_allowed_values, look_up, make_free_name, map_schemas
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -255,15 +255,6 @@ class Rules:
     def changed(self) -> frozenset[str]:
         """The keywords that do not always go out as they are."""
         return frozenset(row.partition("=")[0] for row, support in self.keywords.items() if support != "sent")
-
-
-def make_free_name(name: str, taken: Collection[str]) -> str:
-    """Make a name that is not taken, by a number at its end."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
-    return free
 
 
 def _read_column(name: str) -> Mapping[str, Support]:

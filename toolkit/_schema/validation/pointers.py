@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 from typing import Any, NoReturn
 from urllib.parse import unquote, urldefrag, urljoin
 
 from pydantic_core import from_json, to_json
 
-from toolkit._schema.json_schema import NAMED
+from toolkit._schema.json_schema import NAMED, make_free_name
 from toolkit.errors import DefinitionError
 
 MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
@@ -243,14 +242,9 @@ class _Hoisting:
         """Name the target of a reference, once, and return the pointer of its definition."""
         target = self.document.resolve(reference, place)
         if target not in self.names:
-            name = self.names[target] = _find_free_name(target, self.definitions)
+            # After the last step of its pointer, in letters that need no escape.
+            own = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
+            name = self.names[target] = make_free_name(own, self.definitions)
             self.definitions[name] = {}
             self.waiting.append(target)
         return f"#/$defs/{self.names[target]}"
-
-
-def _find_free_name(target: str, taken: Mapping[str, Any]) -> str:
-    """Name a definition after the last step of its pointer, in letters that need no escape."""
-    name = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
-    choices = chain([name], (f"{name}_{number}" for number in count(2)))
-    return next(choice for choice in choices if choice not in taken)
