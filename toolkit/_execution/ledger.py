@@ -235,7 +235,8 @@ class CallNote:
             return {"value": "null"}
         returns = self.tool.handler.interface.returns
         try:
-            text = (returns.to_json or to_json)(result.value).decode()
+            serializer = returns.serializer
+            text = (serializer.to_json(result.value, by_alias=True) if serializer else to_json(result.value)).decode()
             is_kept = bool(returns.check(json.loads(text)) == result.value)
         except Exception:  # noqa: BLE001  the user's type may raise anything
             text, is_kept = "", False

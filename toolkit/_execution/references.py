@@ -434,5 +434,5 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
         kinds = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
         yield from [kinds] if isinstance(kinds, str) else kinds
-    if tool.handler.interface.returns.to_json is not None:
+    if tool.handler.interface.returns.serializer is not None:
         yield "quoted"

@@ -13,12 +13,12 @@ import re
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic_core import PydanticOmit, PydanticSerializationError, SchemaError, SchemaSerializer, to_json
+from pydantic_core import PydanticOmit, SchemaError, SchemaSerializer
 from typing_extensions import NotRequired, ReadOnly, Required
 
 from toolkit._context import ToolContext
@@ -77,7 +77,7 @@ class ReturnSchema:
         raise NotImplementedError
 
     @cached_property
-    def to_json(self) -> Callable[..., bytes] | None:
+    def serializer(self) -> SchemaSerializer | None:
         """Serializer of a value, as pydantic has it; None where any JSON writer would do."""
         return None
 
@@ -443,13 +443,13 @@ class ReturnType(ReturnSchema):
         return {"description": self.text, **schema} if schema and self.text else schema
 
     @cached_property
-    def to_json(self) -> Callable[..., bytes] | None:
+    def serializer(self) -> SchemaSerializer | None:
         """Serializer of a value by its annotated type; None where any JSON writer would do."""
         if _is_json(self.annotation):
             return None
         # pydantic takes no configuration for a class that may have its own, but it does for a union with such a class.
         adapter = self._build_adapter(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
-        return adapter and partial(_write_typed, adapter.serializer)
+        return adapter and adapter.serializer
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
@@ -494,15 +494,6 @@ class ReturnType(ReturnSchema):
         except Exception:  # noqa: BLE001  as above
             return None
         return adapter if is_complete else None
-
-
-def _write_typed(serializer: SchemaSerializer, value: Any, **options: Any) -> bytes:
-    """Write a value by its type, with the names that its schema has; bytes that are not UTF-8 as Base64."""
-    try:
-        return serializer.to_json(value, by_alias=True, **options)
-    except PydanticSerializationError:
-        plain = serializer.to_python(value, by_alias=True, **options)
-        return to_json(plain, inf_nan_mode="strings", bytes_mode="base64")
 
 
 def resolve_result(annotation: Any) -> Any:

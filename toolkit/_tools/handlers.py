@@ -175,8 +175,8 @@ def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
 
 
 def _to_plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
-    write = ReturnType(p.json_type, names=accepted.names).to_json
-    return from_json(write(value, warnings=False) if write else to_json(value))
+    serializer = ReturnType(p.json_type, names=accepted.names).serializer
+    return from_json(serializer.to_json(value, by_alias=True, warnings=False) if serializer else to_json(value))
 
 
 # A tool's declaration, apart from its handler.

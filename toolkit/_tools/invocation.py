@@ -58,11 +58,11 @@ class Invocation:
         self.parser = ArgumentParser(tool.name, handler.argument_schema)
         self.is_async = handler.is_async
         # The function, if it takes values by keyword as they are; and writers of values by type, see `_render`.
-        self._function, to_json = handler.plain_function, handler.interface.returns.to_json
+        self._function, serializer = handler.plain_function, handler.interface.returns.serializer
         self.emits = self._function is None
-        self.write = make_writer(to_json) if to_json else write_value
+        self.write = make_writer(serializer) if serializer else write_value
         self._writers: dict[type, Callable[[Any], str]] = {dict: self._write_dict}
-        if to_json is None:
+        if serializer is None:
             self._writers.update(_QUICK)
         self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
 

@@ -13,7 +13,7 @@ from itertools import islice
 from types import NoneType
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
 
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._schema.error_messages import MAX_ERROR, shorten
@@ -144,12 +144,17 @@ _ADDRESS = re.compile(
 _VALUE = re.compile(r"(?<=[?&;#])([^=&;#\s]*=|(?=[^&;#\s]))[^&;#\s]*")
 
 
-def make_writer(to_json: Callable[..., bytes]) -> Callable[[Any], str]:
+def make_writer(serializer: SchemaSerializer) -> Callable[[Any], str]:
     """Make a function that writes values as `write_value` does, but by the serializer of their annotated type."""
 
     def write(value: Any) -> str:
         try:
-            return write_value(value) if isinstance(value, str) else to_json(value, warnings=False).decode()
+            if isinstance(value, str):
+                return write_value(value)
+            try:
+                return serializer.to_json(value, by_alias=True, warnings=False).decode()
+            except PydanticSerializationError:  # such as bytes that are not UTF-8
+                return write_value(serializer.to_python(value, by_alias=True, warnings=False))
         except Exception:  # noqa: BLE001  reading a user's value may raise anything
             return write_value(value)
 
