@@ -592,8 +592,8 @@ def test_another_sub_agent(durable: Durable) -> None:
     assert "tool subagent_child/write is missing there" in asyncio.run(go()).note
 
 
-def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable) -> None:
-    """A run that has begun waits for a worker with its own tools; its status says why."""
+def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that has begun waits for a worker with its own tools; its status and the log say so."""
     script: list[Any] = [[call("pay", amount=1)], "Done."]
 
     async def go() -> Any:
@@ -612,6 +612,8 @@ def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable) -> None:
 
     assert "tool add is missing there" in status.note
     assert ("paid 1", "Done.") == (result.calls[0].result.text, result.output)
+    assert "has other tools or settings, and waits for another worker." in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_what_a_worker_refuses(durable: Durable) -> None:

@@ -297,8 +297,10 @@ class Activities:
     def _check(self, digest: str) -> None:
         """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
         if digest and self.checks and digest != (own := self._fingerprint()).digest:
-            text = "The run has other tools or settings, and waits for another worker."
-            raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True)
+            text = f"The run {activity.info().workflow_id!r} has other tools or settings, and waits for another worker."
+            logger.warning(text)
+            kind = ApplicationErrorCategory.BENIGN  # without a traceback
+            raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True, category=kind)
 
     def _fingerprint(self) -> Fingerprint:
         """Return the runner's fingerprint; it is made again where tools have changed."""
