@@ -367,7 +367,9 @@ class MCP(RemoteSource):
     def _describe(self, error: BaseException) -> str:
         """Describe an error of a transport: its class, and only such messages as have no address in them."""
         if isinstance(error, FileNotFoundError):
-            return f"there is no program {error.filename!r}."
+            place = self._address.cwd
+            is_place = place is not None and str(place) == str(error.filename)
+            return f"there is no {'directory cwd=' if is_place else 'program '}{str(error.filename)!r}."
         if isinstance(error, CommandEnded):
             return str(error)
         return (
