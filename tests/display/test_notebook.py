@@ -273,6 +273,11 @@ def test_colours_are_the_notebooks() -> None:
     assert all(re.fullmatch(r"inherit|var\(--[sgbw]\)|color-mix\(.*,currentColor\)", each) for each in colours)
 
 
+def test_font_of_code() -> None:
+    """Blocks of code name their font, since JupyterLab gives `pre` that of the text."""
+    assert re.search(r"\.tk pre\{font-family:[^;}]*monospace", rendered(run("Hello.")))
+
+
 def test_story() -> None:
     """Events make a card that grows: calls run, report progress, wait, and have results; the answer comes last."""
     story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])

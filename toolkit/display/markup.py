@@ -47,7 +47,8 @@ line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .f{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(18em,100%),1fr));gap:.2em 1.5em}
 .tk .o{overflow-x:auto}
 .tk ul,.tk ol{margin:.3em 0;padding-left:1.8em}.tk li{white-space:pre-wrap;margin:.1em 0}
-.tk pre{background:var(--s);color:inherit;padding:.5em .8em;margin:.4em 0;border-radius:3px;overflow-x:auto}
+.tk pre{font-family:var(--jp-code-font-family,monospace);
+background:var(--s);color:inherit;padding:.5em .8em;margin:.4em 0;border-radius:3px;overflow-x:auto}
 .tk blockquote{border-left:3px solid var(--l);padding-left:.8em;margin:.4em 0}
 .tk table{border-collapse:collapse;margin:.4em 0;font-size:.95em}
 .tk th,.tk td{text-align:left!important;vertical-align:top;padding:.25em .6em;border-bottom:1px solid var(--l);
