@@ -191,3 +191,12 @@ def test_rules_that_cannot_be_asked() -> None:
     assert ["error unfit-rule"] == findings(approve=lambda: True)
     assert ["error unfit-rule"] == findings(retry_on=lambda: True)
     assert [] == findings(authorize=lambda *_: True, approve=lambda request: True, retry_on=lambda error: True)
+
+
+def test_schemas_of_others() -> None:
+    """A parameter whose schema is `true`, and examples that are no list, are checked like any others."""
+    schema = {"type": "object", "properties": {"item": True}, "examples": 5}
+    made = Tool.from_models("echo", schema, function=lambda item: item, description="Echo it.")
+
+    found = {(each.code, each.parameter) for each in Toolbox([made]).check()}
+    assert {("undocumented", "item"), ("mismatch", "item")} == found

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
-from toolkit._schema.json_schema import iterate_schemas
+from toolkit._schema.json_schema import as_mapping, iterate_schemas
 from toolkit._schema.signature import Signature
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
@@ -231,7 +231,7 @@ def _check_description(tool: Tool[..., Any]) -> Iterator[Finding]:
 def _check_parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     own = tool.handler.interface.argument_schema.schema["properties"].keys()
     for name in (each for each in schema["properties"] if each in own):
-        if schema["properties"][name].keys().isdisjoint(("description", "$ref")):
+        if as_mapping(schema["properties"][name]).keys().isdisjoint(("description", "$ref")):
             yield _warn("undocumented", f"has no description. {_remedy(tool)}", name)
         if not PARAMETER_NAME.fullmatch(name):
             text = "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
@@ -259,7 +259,8 @@ def _check_docstring(signature: Signature) -> Iterator[Finding]:
 
 def _check_examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Parse the arguments of the docstring's examples."""
-    for example in schema.get("examples", ()):
+    examples = schema.get("examples")
+    for example in examples if isinstance(examples, list) else ():
         outcome = tool._invocation.parser.try_parse(example)
         if isinstance(outcome, InvalidArguments):
             shown = json.dumps(example, ensure_ascii=False)

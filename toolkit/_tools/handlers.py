@@ -40,6 +40,7 @@ from toolkit._schema.function_schema import (
     ReturnType,
     get_fields,
 )
+from toolkit._schema.json_schema import as_mapping
 from toolkit._schema.signature import pick_value, read_annotations
 from toolkit._tools.functions import Action, FunctionHandler
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
@@ -171,7 +172,7 @@ def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
     if isinstance(accepted, TypeSchema) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
         return ()
     properties, required = accepted.schema["properties"], accepted.schema.get("required", ())
-    return [name for name, schema in properties.items() if name not in required and "default" not in {**schema}]
+    return [name for name, part in properties.items() if name not in required and "default" not in as_mapping(part)]
 
 
 def _to_plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
