@@ -11,11 +11,12 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 from unittest import mock
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from typing_extensions import Doc
 
 from toolkit import DefinitionError, Tool, Toolbox, tool
 
@@ -405,6 +406,24 @@ class Dial:
         Args:
             number: Whom to call.
         """
+
+
+class Order(BaseModel):
+    """Place an order."""
+
+    number: int = Field(alias="no", description="How many.")
+    kind: Annotated[str, Doc("Of what.")] = "tea"
+    note: str = ""
+
+
+def test_texts_of_a_model() -> None:
+    """The fields of a model that is a tool are described as those of a model that is a parameter."""
+    properties = tool(Order).parameters["properties"]
+
+    assert {"no": "How many.", "kind": "Of what.", "note": None} == {
+        name: part.get("description") for name, part in properties.items()
+    }
+    assert 5 == tool(Order).invoke('{"no": 5}').value.number
 
 
 def test_docstring_of_a_class() -> None:

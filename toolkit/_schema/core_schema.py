@@ -473,9 +473,8 @@ def _pick_text(metadata: Iterable[Any]) -> str:
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
     """Add what the annotations of a class say about its fields, which pydantic leaves out."""
     properties = generated.get("properties", {})
-    fields = getattr(kind, "__pydantic_fields__", {})
-    texts = {_find_alias(name, info): _pick_text(info.metadata) for name, info in fields.items()}
-    if properties and not fields:  # a TypedDict, or a dataclass that is not pydantic's
+    texts = read_field_texts(kind)
+    if properties and not hasattr(kind, "__pydantic_fields__"):  # a TypedDict, or a dataclass that is not pydantic's
         try:
             hints = get_type_hints(kind, include_extras=True)
         except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
@@ -485,6 +484,13 @@ def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
         if text and name in properties:
             properties[name] = {"description": text, **properties[name]}
     return generated
+
+
+def read_field_texts(kind: Any) -> dict[str, str]:
+    """Read the texts about the fields of a pydantic class, by their names in JSON; of any other class none."""
+    fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
+    texts = {_find_alias(name, info): info.description or _pick_text(info.metadata) for name, info in fields.items()}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _find_alias(name: str, info: FieldInfo) -> str:

@@ -84,7 +84,11 @@ class Signature:
         names = [name.lstrip("*") for name in self.declared]
         parsed = parse_docstring(text, names)
         if inspect.isclass(self.callable) and not parsed.parameters:  # they may be documented where they are declared
-            return replace(parsed, parameters=parse_docstring(inspect.getdoc(self.source), names).parameters)
+            from toolkit._schema.core_schema import read_field_texts
+
+            texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
+            written = parse_docstring(inspect.getdoc(self.source), names).parameters
+            return replace(parsed, parameters={**written, **texts})
         return parsed
 
     @cached_property
