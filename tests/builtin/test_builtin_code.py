@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -370,3 +372,21 @@ def test_tools_of_a_provider() -> None:
     result = Toolbox([subject]).call(subject.name, {"code": "await web_search()"})
 
     assert "web_search" not in subject.description and result.is_error
+
+
+PROCESS = """
+import atexit, time
+from toolkit.builtin import code_tool
+
+atexit.register(lambda: print(time.monotonic() - end))  # called after what is registered later
+print(code_tool([]).invoke({"code": "1 + 2"}).value["value"])
+end = time.monotonic()
+"""
+
+
+def test_end_of_the_process() -> None:
+    """A process waits for the interpreter's threads at its exit, which would otherwise abort it now and then."""
+    answer, seconds = subprocess.check_output([sys.executable, "-c", PROCESS], text=True).split()
+
+    assert "3" == answer
+    assert float(seconds) >= 0.1

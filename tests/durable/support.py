@@ -67,7 +67,7 @@ async def until(look: Callable[[], Awaitable[T]], is_there: Callable[[T], Any] =
 
 
 def omit_abort(errors: str) -> str:
-    """Leave out that temporalio aborted a process at its very end: its threads may end while the interpreter does."""
+    """Leave out that temporalio aborted a process at its very end, as it may on a busy machine: see `wait_at_exit`."""
     return errors.partition("Fatal Python error: PyGILState_Release")[0]
 
 

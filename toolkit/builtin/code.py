@@ -20,6 +20,7 @@ from typing import Any
 from pydantic_core import to_json, to_jsonable_python
 from typing_extensions import Self
 
+from toolkit._concurrency.threads import wait_at_exit
 from toolkit._context import ToolContext
 from toolkit._execution.references import parse_result_text
 from toolkit._messages import META, ToolCall, ToolResult
@@ -120,6 +121,7 @@ class _Interpreter:
         """
         import pydantic_monty as monty
 
+        wait_at_exit()
         program, printed = _Program(self, context), monty.CollectString()
         limits: monty.ResourceLimits = {
             "max_feed_duration_secs": self.max_seconds,

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import sys
-import time
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +13,13 @@ from typing import Annotated
 import typer
 
 from toolkit import Runner
+from toolkit._concurrency.threads import wait_at_exit
 from toolkit.cli.files import find_values, get_stem
 from toolkit.cli.inspecting import Inspector, defer_changes
 from toolkit.cli.options import AllFunctions, Target, fail
 from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
 from toolkit.errors import RunError
 from toolkit.serve.local import parse_address
-
-# Seconds in which temporalio's threads let go of the interpreter: one that holds it at the very end aborts the process.
-EXIT_SECONDS = 0.1
 
 
 @takes_runner(approver=defer_changes())
@@ -137,10 +134,7 @@ def worker(
         async with DevServer(dev) if dev else nullcontext() as server:
             await _work_at(runner, server.address if server else address or f"127.0.0.1:{PORT}", namespace, queue)
 
-    try:
-        asyncio.run(work())
-    finally:
-        time.sleep(EXIT_SECONDS)
+    asyncio.run(work())
 
 
 async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> None:
@@ -149,6 +143,7 @@ async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> 
 
     from toolkit.durable import Worker
 
+    wait_at_exit()
     try:
         client = await Client.connect(address, namespace=namespace)
         await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))

@@ -27,6 +27,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, WorkflowAlre
 from temporalio.service import RPCStatusCode
 
 from toolkit import errors
+from toolkit._concurrency.threads import wait_at_exit
 from toolkit._dialects.chat import parse_history
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._execution.undo import Undo
@@ -127,6 +128,7 @@ class DurableRunner:
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
+        wait_at_exit()
         self._client, self._runner, self._task_queue = client, runner, task_queue
 
     async def start(

@@ -12,6 +12,7 @@ from temporalio.worker import Worker as TemporalWorker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from typing_extensions import Self
 
+from toolkit._concurrency.threads import wait_at_exit
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.references import may_refer
 from toolkit._options import is_number, is_whole
@@ -90,6 +91,7 @@ class Worker:
         sessions: Callable[[str], Session] | None = None,
         **options: Any,
     ) -> None:
+        wait_at_exit()
         if max_bytes is None:
             has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
             max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
