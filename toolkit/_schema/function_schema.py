@@ -374,10 +374,10 @@ def _explain(p: Parameter, error: Exception) -> str:
 def _choose_remedy(p: Parameter, error: Exception) -> str:
     if p.problem:
         return NAME_REMEDY
+    if isinstance(error, EmptyType):
+        return EMPTY_REMEDY
     written = _write_type(p)
-    return (
-        EMPTY_REMEDY if isinstance(error, EmptyType) else REMEDY.format(written=written if len(written) < 80 else "...")
-    )
+    return REMEDY.format(written=written if len(written) < 80 else "...")
 
 
 def _write_type(p: Parameter) -> str:
