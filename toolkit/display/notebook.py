@@ -165,7 +165,7 @@ def render_stream(result: Any) -> str:
 class Story:
     """The events of a run so far, which a notebook can display again after each event.
 
-    Until the run has ended, the latest 20 calls are displayed, and of large images the latest.
+    Until the run has ended, at most 20 calls are displayed, those that go on before others, and few large images.
 
     Examples:
         >>> from toolkit import Runner
@@ -341,7 +341,7 @@ def make_row(event: ToolCallFinished) -> Row:
 
 
 def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
-    """List the latest turns and calls, of the calls of one turn rather those that go on, and the latest images."""
+    """List at most 20 calls, those of the latest turns, and of one turn those that go on before others."""
     latest: list[Turn] = []
     calls, room = MAX_ACTIVE_CALLS, MAX_ACTIVE_BYTES
     for turn in reversed(turns[-MAX_ACTIVE_CALLS:]):
