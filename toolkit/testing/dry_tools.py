@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from toolkit._messages import ToolResult
@@ -65,7 +66,7 @@ class _DryHandler(DeclaredHandler):
         """The origin of the interface; an approver sees it, and an approval of a dry run is for no real call."""
         return f"dry run of {self.real.origin}"
 
-    @property
+    @cached_property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of its arguments: they are validated as ever."""
         return self.real.argument_schema
