@@ -1,12 +1,14 @@
-"""In a dry run reads run, and the other tools say that they did not."""
+"""In a dry run reads run, and the results of the other tools are simulated."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from datetime import date
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 
 from toolkit import ModelError, Runner, Tool, Toolbox, tool
 from toolkit.approvers import defer
@@ -62,20 +64,61 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-def test_reads_run_and_the_others_say_that_they_did_not() -> None:
-    """Only the read runs; the other results say that nothing did, and have no value."""
+def test_reads_run_and_the_others_are_simulated() -> None:
+    """Only the read runs; the other results say so, and have values of the declared types, if there are any."""
     model = ScriptedModel([[call(each, item="tea") for each in Toolbox(TOOLS).names], "Done."])
     result = Runner(dry_run(TOOLS), model=model).run("Go.")
     looked, *others = (each.result for each in result.calls)
 
     assert ["look"] == ran
     assert "tea is there" == looked.text
-    assert [None] * 4 == [each.value for each in others]
+    assert [Order(number=1, item="text"), True, None, None] == [each.value for each in others]
     assert all(str(each.text).startswith("Dry run: ") and not each.is_error for each in others)
     assert "Dry run: untyped was not executed, and nothing has changed." == others[-1].text
-    assert 'changed. A real result has the form {"number": integer, "item": string, "note"?: string}.' in (
-        others[0].text or ""
-    )
+    assert 'changed. Simulated result: {"number":1,"item":"text"}' in str(others[0].text)
+
+
+class Stay(BaseModel):
+    """One of many types; `parts` holds itself."""
+
+    day: date
+    room: Literal["small", "large"]
+    persons: Annotated[int, Field(ge=2)]
+    extras: list[tuple[str, float]]
+    parts: list[Stay] = []
+    key: UUID | None = None
+
+
+class Code(BaseModel):
+    code: Annotated[str, Field(pattern="^[0-9]{4}$")]
+
+
+class Endless(BaseModel):
+    inner: list[Endless]
+
+
+SIMULATED: dict[str, tuple[Any, Any]] = {
+    "model": (Stay, {"day": "2030-01-01", "room": "small", "persons": 2, "extras": [["text", 1.0]]}),
+    "list": (list[Code | int], None),
+    "union": (int | None, 1),
+    "pattern": (Code, None),
+    "recursive": (Endless, None),
+    "text": (Literal["done"], "done"),
+}
+
+
+@pytest.mark.parametrize(("kind", "plain"), SIMULATED.values(), ids=SIMULATED)
+def test_simulated_values(kind: Any, plain: Any) -> None:
+    """A value is one that the output schema allows; a pattern that no sample matches leaves it out."""
+
+    def act() -> Any:
+        raise AssertionError
+
+    act.__annotations__["return"] = kind
+    first, second = (dry_run([act]).call("act") for _ in range(2))
+
+    assert first == second and (first.value is None or first.value == TypeAdapter(kind).validate_python(plain))
+    assert (plain is None) == (first.value is None)
 
 
 def test_async() -> None:
@@ -189,5 +232,5 @@ def test_options_of_the_toolbox() -> None:
     results = box.call_many([call("order", item="tea", _outputPath="made"), call("look", item="†made")])
 
     assert (True, False, True) == (box.references, box.check_output, box.strict)
-    assert None is results[0].value
+    assert Order(number=1, item="text") == results[0].value
     assert str(results[1].value).startswith("Dry run: order was not executed")

@@ -1,28 +1,46 @@
-"""Tools that change nothing: reads run, and the others say that they did not."""
+"""Tools that change nothing: reads run, and the results of the others are simulated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pydantic_core import to_json
+
 from toolkit._messages import ToolResult
-from toolkit._schema.error_messages import outline_json
-from toolkit._schema.function_schema import ArgumentSchema
+from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
+from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.functions import Action
 from toolkit._tools.handlers import DeclaredHandler, Handler, LatentHandler
 
+# Simulated values by the format of a text, or by the type.
+_SAMPLES: Mapping[str, Any] = {
+    "date": "2030-01-01",
+    "date-time": "2030-01-01T12:00:00Z",
+    "time": "12:00:00",
+    "duration": "PT1H",
+    "email": "name@example.com",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "string": "text",
+    "integer": 1,
+    "number": 1.0,
+    "boolean": True,
+}
+MAX_DEPTH = 8
+
 
 def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
 
-    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its value is
-    None, and its text says so, with the form of a real result; outputs are not checked. Latent tools, whose output the
-    model writes, stay as they are.
+    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its text
+    says so. Its value is simulated from the output schema: the same for each call, and None without a schema, or where
+    a pattern or a validator refuses it. Latent tools, whose output the model writes, stay as they are.
 
     Labels are believed, those of MCP servers too, and a read that changes something does so. Later changes of `tools`,
     and of the sources in it, do not reach the toolbox that is returned.
@@ -72,9 +90,41 @@ class _DryHandler(DeclaredHandler):
         return self.real.argument_schema
 
     def make_action(self, tool: AnyTool) -> Action:
-        """Return a function that says what it did not do."""
-        schema = self.interface.returns.schema
-        outline = "" if schema is None else outline_json(schema, schema)
-        form = f" A real result has the form {outline}." if outline.startswith(("{", "[")) else ""
-        text = f"Dry run: {tool.name} was not executed, and nothing has changed.{form}"
-        return lambda _, __: ToolResult(None, text=text)
+        """Return a function that says what it did not do, and simulates the result."""
+        text = f"Dry run: {tool.name} was not executed, and nothing has changed."
+
+        def simulate(_values: object, _context: object) -> ToolResult:
+            value, shown = _simulate(self.interface.returns)
+            return ToolResult(value, text=f"{text} Simulated result: {shown}" if shown else text)
+
+        return simulate
+
+
+def _simulate(returns: ReturnSchema) -> tuple[Any, str]:
+    """Make a value of a tool's output schema, and its JSON; None and "" where there is none, "" for a text."""
+    schema = returns.schema
+    try:
+        sample = None if schema is None else _make_sample(schema, schema, MAX_DEPTH)
+        return returns.check(sample), "" if isinstance(sample, (str, type(None))) else to_json(sample).decode()
+    except Exception:  # noqa: BLE001  the user's type may raise anything
+        return None, ""
+
+
+def _make_sample(schema: Any, root: Any, depth: int) -> Any:
+    """Make a value that a schema describes; too deep inside it is None, which most schemas refuse."""
+    part = resolve_reference(as_mapping(schema), root)
+    if not depth or "const" in part:
+        return part.get("const")
+    if known := part.get("examples") or part.get("enum"):
+        return known[0]
+    if branches := part.get("anyOf") or part.get("oneOf"):
+        return _make_sample(branches[0], root, depth - 1)
+    kind = part.get("type")
+    if kind == "object":
+        members, required = part.get("properties", {}), part.get("required", ())
+        return {name: _make_sample(each, root, depth - 1) for name, each in members.items() if name in required}
+    if kind == "array":
+        items = part.get("prefixItems") or ([part["items"]] if part.get("items") else [])
+        return [_make_sample(each, root, depth - 1) for each in items]
+    value = _SAMPLES.get(part.get("format", ""), _SAMPLES.get(str(kind)))
+    return max(value, part.get("minimum", value)) if kind in ("integer", "number") else value
