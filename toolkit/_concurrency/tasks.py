@@ -69,7 +69,7 @@ async def run_in_task(
         raise
     if not task.done():
         await cancel_tasks([task], PATIENCE, abandoned)
-        if not task.done() or task.cancelled() or task.exception() is not None:
+        if not _has_value(task):
             raise cancellation_error(cancellation or Cancellation())
     if task.cancelled():
         raise CancelledError
@@ -186,6 +186,10 @@ def cancel_task(task: asyncio.Task[Any], abandoned: AbandonedJobs) -> None:
     task.add_done_callback(_consume_exception)
     abandoned.add(lambda: not task.done())
     task.get_loop().call_later(GRACE, _remind, task, REMINDERS)
+
+
+def _has_value(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def set_result(future: asyncio.Future[Any], value: Any) -> None:

@@ -229,8 +229,7 @@ class CallNote:
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
         """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
         if result.is_error:
-            # It was cut off, and its end is unknown.
-            return {"may_have_run": isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))}
+            return {"may_have_run": _may_have_run(result)}
         if not self.tool._undo_plan.result:
             return {"value": "null"}
         returns = self.tool.handler.interface.returns
@@ -243,6 +242,11 @@ class CallNote:
         if not is_kept:
             logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
         return {"value": text if is_kept else ""}
+
+
+def _may_have_run(result: ToolResult) -> bool:
+    """Return whether a call that failed may still have its effect: it was cut off, and its end is unknown."""
+    return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
 
 
 @dataclass(frozen=True, kw_only=True)

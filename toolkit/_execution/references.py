@@ -209,10 +209,8 @@ class Dependencies:
         """Run a call once those have ended that it waits for; if it cannot have their values, that is its result."""
         place = self._places[id(call)]
         try:
-            for end in [self.ends[other] for other in self.after.get(place, ())]:
-                if not end:
-                    with suppress(Cancelled, TimedOut):
-                        await backend.sleep(TIMEOUT_MAX, end)
+            for other in self.after.get(place, ()):
+                await _wait_for_end(self.ends[other], backend)
             self.results[place] = result = await self._run_call(place, call, dispatch)
         finally:
             self._end(place)
@@ -408,11 +406,17 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     for response in responses:
         for place in _plan_calls(response.calls, tools)[1]:  # in this order they ran: the last one of a path counts
             call = response.calls[place]
-            tool, message = _get_referring(call, tools), results.get(call.id)
-            if call.output_path and tool and message and not (message.is_error or message.is_cut):
-                with suppress(ToolError, ValueError):  # it was not stored the first time, either
-                    shared.store_result(parse_output_path(call), parse_result_text(message.text, tool), call.instance)
+            if call.id in results:
+                _restore_value(shared, call, results[call.id], tools)
     return shared
+
+
+def _restore_value(shared: SharedValues, call: ToolCall, message: ToolMessage, tools: Tools) -> None:
+    """Store a result from a history."""
+    tool = _get_referring(call, tools)
+    if call.output_path and tool and not (message.is_error or message.is_cut):
+        with suppress(ToolError, ValueError):  # it was not stored the first time, either
+            shared.store_result(parse_output_path(call), parse_result_text(message.text, tool), call.instance)
 
 
 def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
@@ -436,3 +440,9 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
         yield from [kinds] if isinstance(kinds, str) else kinds
     if tool.handler.interface.returns.serializer is not None:
         yield "quoted"
+
+
+async def _wait_for_end(end: Cancellation, backend: Backend) -> None:
+    if not end:
+        with suppress(Cancelled, TimedOut):
+            await backend.sleep(TIMEOUT_MAX, end)
