@@ -53,15 +53,6 @@ class Methods:
 
     partial = functools.partialmethod(plain, a=4)
 
-    @functools.singledispatchmethod
-    def dispatched(self, a: int) -> Any:
-        return [self.own, a]
-
-    @functools.singledispatchmethod
-    @classmethod
-    def class_dispatched(cls, a: int) -> Any:
-        return [cls.__name__, a]
-
 
 class Child(Methods): ...
 
@@ -153,11 +144,6 @@ def endless(a: int) -> int:
 endless.__wrapped__ = endless  # type: ignore[attr-defined]
 
 
-@functools.singledispatch
-def dispatched(a: int) -> Any:
-    return a
-
-
 @contextlib.contextmanager
 def managed(a: int) -> Iterator[int]:
     yield a
@@ -200,9 +186,6 @@ CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
     "metaclass": (Made, ["a"], {"a": 3}, 3),
     "class with __new__": (Newly, ["a"], {"a": 3}, 3),
     "cached function": (functools.cache(add), ["a", "b", "c"], {"a": 1}, [1, 2, 3]),
-    "singledispatch": (dispatched, ["a"], {"a": 3}, 3),
-    "singledispatchmethod": (Methods(7).dispatched, ["a"], {"a": 3}, [7, 3]),
-    "singledispatchmethod of a class": (Child.class_dispatched, ["a"], {"a": 3}, ["Child", 3]),
     "wrapper": (wrapping(add), ["a", "b", "c"], {"a": 1, "c": 4}, [1, 2, 4]),
     "wrapper of a coroutine function": (wrapping(aadd), ["a"], {"a": 1}, 1),
     "wrapper that takes no keywords": (by_position_only(Methods.static), ["a"], {"a": 1}, [1]),

@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, singledispatchmethod
+from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -194,12 +194,11 @@ class Signature:
     @cached_property
     def _positional(self) -> Collection[str]:
         """Names of the parameters that are passed by position, though a wrapper's signature allows keywords."""
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        names = [p.name for p in self._python.parameters.values() if p.kind is kind]
-        if is_dispatched(self.callable):
-            return names[:1]
         known = list_keywords(self.callable)
-        return () if known is None else [name for name in names if name not in known]
+        if known is None:
+            return ()
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [p.name for p in self._python.parameters.values() if p.kind is kind and p.name not in known]
 
     @cached_property
     def declared(self) -> Mapping[str, inspect.Parameter]:
@@ -368,9 +367,6 @@ def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -
 
 def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find the callable that has the signature: for an object, its bound `__call__`."""
-    if dispatcher := _find_dispatcher(function):  # its wrapper has the instance as a parameter, though it is bound
-        bound: Callable[..., Any] = dispatcher.func.__get__(dispatcher, type(dispatcher))
-        return bound
     if _has_signature(function):
         return function
     method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
@@ -382,17 +378,6 @@ def _has_signature(function: Callable[..., Any]) -> bool:
     if isinstance(function, (type, partial)) or inspect.isroutine(function):
         return True
     return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
-
-
-def is_dispatched(function: Callable[..., Any]) -> bool:
-    """Check whether a callable dispatches on its first argument, which must then be positional."""
-    is_function = hasattr(function, "dispatch") and hasattr(function, "registry")
-    return is_function or _find_dispatcher(function) is not None
-
-
-def _find_dispatcher(function: Callable[..., Any]) -> singledispatchmethod[Any] | None:
-    owner = getattr(getattr(function, "register", None), "__self__", None)
-    return owner if isinstance(owner, singledispatchmethod) else None
 
 
 def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
