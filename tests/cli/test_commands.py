@@ -339,8 +339,6 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["run", "tools.py", "Hi", "-o", "temperature"], 2, "'temperature' is not KEY=VALUE, such as temperature=0"),
         (["run", "tools.py", "Hi", "-o", "model=3"], 2, "use -m 3"),
         (["run", "tools.py", "Hi", "-o", "messages=[]"], 2, "the command sets 'messages' itself: leave it out"),
-        (["run", "tools.py", "Hi", "-t", "short"], 2, "there is no template 'short'"),
-        (["run", "tools.py", "Hi", "--save", "a/b"], 1, "'a/b' cannot name a template"),
         (["demo", "--local", "-m", "m"], 1, "--local takes the embedded model"),
         (
             ["run", "tools.py", "Hi", "-a", "data.bin"],

@@ -129,30 +129,6 @@ def test_file_that_cannot_be_used(
     assert ("It is 3.\n", 1) == (shown.out, shown.err.count("toolkit: this conversation is not saved: "))
 
 
-def test_template(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A template gives each later command line its prompt and options, which those of the command line replace."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert 0 == ask("Add: $input", "-i", "Be brief.", "-o", "temperature=0", "-m", "small", "--save", "sum")
-    assert [] == server.requests
-    assert [0, 0] == [ask("1 + 2", "-t", "sum"), ask("3", "-t", "sum", "-m", "big")]
-
-    sent = [
-        (each.body["model"], each.body["temperature"], [message["content"] for message in each.body["messages"][:2]])
-        for each in server.requests
-    ]
-    assert ("small", 0, ["Be brief.", "Add: 1 + 2"]) == sent[0]
-    assert ("big", 0, ["Be brief.", "Add: 3"]) == sent[-1]
-
-
-def test_prompt_of_a_template(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A template's prompt stands alone, or in front of that of the command line where it has no place for it."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert [0, 0, 0] == [ask("Say hello.", "--save", "hello"), ask("-t", "hello"), ask("To Emma.", "-t", "hello")]
-
-    prompts = [each.body["messages"][0]["content"] for each in server.requests]
-    assert ("Say hello.", "Say hello.\n\nTo Emma.") == (prompts[0], prompts[-1])
-
-
 def test_usage(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """The tokens of the whole run are printed where they are asked for, and not among the answer."""
     assert 0 == ask("1 + 2?", "-u")

@@ -1,17 +1,15 @@
-"""What `run` and `chat` save for a user: the conversations, in one file, and the templates."""
+"""The conversations that `run` and `chat` save for a user, in one file."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from toolkit import Session, SQLiteSession
 from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
@@ -24,8 +22,6 @@ from toolkit.errors import StoreError, ToolkitError
 # The file with the conversations; empty keeps none.
 VARIABLE = "TOOLKIT_SESSIONS"
 NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
-# Options that a template does not save.
-UNSAVED = frozenset({"file", "session", "goes_on", "template", "save"})
 # Characters of a conversation's first prompt in a list.
 MAX_TITLE = 60
 
@@ -99,38 +95,6 @@ def _print_messages(messages: Iterable[Message]) -> None:
             transcript.write("Error" if message.is_error else "Result", message.text)
         else:
             transcript.write("User", message.text)
-
-
-def write_template(name: str, options: Mapping[str, Any]) -> None:
-    """Save the prompt and the options of a command line under a name.
-
-    Raises:
-        ToolkitError: The name is that of no file, or the file cannot be written.
-    """
-    kept = {key: value for key, value in options.items() if value and key not in UNSAVED}
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise ToolkitError(f"{name!r} cannot name a template: letters, digits, '-', '_' and '.' can.")
-    folder = _find_folder() / "templates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(kept, indent=2, default=str), encoding="utf-8")
-    except OSError as error:
-        raise ToolkitError(f"The template is not saved: {error}") from None
-
-
-def read_template(name: str) -> dict[str, Any]:
-    """Return the prompt and the options that were saved under a name.
-
-    Raises:
-        ToolkitError: There is no such template, or it cannot be read.
-    """
-    files = {file.stem: file for file in (_find_folder() / "templates").glob("*.json")}
-    if name not in files:
-        raise ToolkitError(f"there is no template {name!r}{suggest(name, files)}. Save one with --save {name}")
-    try:
-        return dict(json.loads(files[name].read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ToolkitError(f"{files[name]} cannot be read: {error}") from None
 
 
 def _find_folder() -> Path:

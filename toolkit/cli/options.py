@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
-from toolkit.cli.conversations import read_template
 
 HELP = ["-h", "--help"]
 # The calls that a person is asked about.
@@ -53,28 +52,6 @@ SessionName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")]
 ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the number of tokens used on standard error.")]
-
-
-def _use_template(context: typer.Context, name: str | None) -> str | None:
-    if name is not None:
-        try:
-            context.default_map = {**read_template(name), "prompt": None}
-        except ToolkitError as error:
-            raise typer.BadParameter(str(error)) from None
-    return name
-
-
-UsedTemplate = Annotated[
-    str | None,
-    typer.Option(
-        "--template",
-        "-t",
-        metavar="NAME",
-        help="Use a prompt and options saved with --save.",
-        callback=_use_template,
-        is_eager=True,
-    ),
-]
 
 
 Dialect = Annotated[DialectName, typer.Option(help="The format of a provider.")]

@@ -19,7 +19,7 @@ from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
 from toolkit._schema.json_text import dump_json
-from toolkit.cli.conversations import open_session, print_conversations, read_template, write_template
+from toolkit.cli.conversations import open_session, print_conversations
 from toolkit.cli.options import (
     AsJson,
     Continue,
@@ -28,7 +28,6 @@ from toolkit.cli.options import (
     ShowUsage,
     Target,
     Tools,
-    UsedTemplate,
     fail,
 )
 from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
@@ -48,8 +47,6 @@ ENDS: Mapping[str, str] = {
 CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n`]*\n(?P<code>.*?)\n?^(?P=fence)", re.MULTILINE | re.DOTALL)
 # JSON Schema's names of types.
 SCHEMA_TYPES: Mapping[str, str] = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
-# Where the prompt of a template takes that of the command line.
-INPUT = "$input"
 
 
 @takes_runner()
@@ -83,10 +80,6 @@ def run(
         bool, typer.Option("--extract", "-x", help="Print only the first code block of the answer, if it has one.")
     ] = False,
     usage: ShowUsage = False,
-    template: UsedTemplate = None,
-    save: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Save the prompt and options as a template, and do not run.")
-    ] = None,
 ) -> None:
     """Answer one prompt with the tools of a file.
 
@@ -96,13 +89,10 @@ def run(
         text = f"write it in quotes. To call one tool: toolkit call {file} TOOL"
         raise typer.BadParameter(text, param_hint="PROMPT")
     _check_tools(runner, tools)
-    if save is not None:
-        write_template(save, context.params)
-        return
     if quiet:
         runner._factory.model_choice.announces = False
     stream = runner.stream(
-        _attach(_complete_prompt(prompt, template and read_template(template).get("prompt")), attach or ()),
+        _attach(_complete_prompt(prompt), attach or ()),
         output_type=str if schema is None else _read_schema(schema),
         session=open_session(file, session, continues=goes_on),
         allowed_tools=tools or None,
@@ -118,7 +108,6 @@ def chat(
     tools: Tools = None,
     session: SessionName = None,
     goes_on: Continue = False,
-    _: UsedTemplate = None,
 ) -> None:
     """Chat with a model that has the tools of a file.
 
@@ -199,16 +188,13 @@ def logs(
     print_conversations(name, search, as_json=as_json)
 
 
-def _complete_prompt(prompt: str | None, saved: str | None) -> str:
-    """Return the prompt, which a pipe may give; that of a template has it in place of `$input`, or else in front."""
-    if prompt in (None, "-") and not sys.stdin.isatty() and (saved is None or INPUT in saved):
-        prompt = sys.stdin.read()
-    given = "" if prompt in (None, "-") else prompt
-    if not given.strip() and (saved is None or INPUT in saved):
+def _complete_prompt(prompt: str | None) -> str:
+    """Return the prompt, which a pipe may give."""
+    if prompt is None or prompt == "-":
+        prompt = "" if sys.stdin.isatty() else sys.stdin.read()
+    if not prompt.strip():
         raise typer.BadParameter("write it in quotes, or pipe it in", param_hint="PROMPT")
-    if saved is None:
-        return given
-    return saved.replace(INPUT, given) if INPUT in saved else "\n\n".join(filter(None, (saved, given)))
+    return prompt
 
 
 def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
