@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.adapters.adapted import BOX, CONTEXT, PIXEL, PUT, PUT_TEXT, add, dropped, load
+from tests.servers import FakeServer
 from toolkit import DefinitionError, Runner, ToolContext
 from toolkit.adapters import from_openai_agents, to_openai_agents
 from toolkit.approvers import approve_all
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 agents = load("agents")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -7,12 +7,13 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import ApprovalRequest, Decision, DefinitionError, Runner, RunState, Toolbox, tool
 from toolkit.approvers import after_foreign, approve_all, defer
 from toolkit.builtin import provider_tool
 from toolkit.events import ToolCallFinished, TurnFinished
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 SEARCH: dict[str, Any] = {
     "type": "web_search_call",

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import __version__
 from toolkit.cli import main
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 SCRIPT = [
     reply.calls(("add", {"a": 17, "b": 25})),

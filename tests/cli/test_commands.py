@@ -14,8 +14,9 @@ from textwrap import dedent
 
 import pytest
 
+from tests.servers import FakeServer
 from toolkit.cli import main
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import Session, SQLiteSession
 from toolkit.cli import main
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
 

@@ -17,7 +17,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from tests.browser import NEEDS_AXE, SCHEMES, audit
-from toolkit.testing import FakeServer, reply
+from tests.servers import FakeServer
+from toolkit.testing import reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
 

@@ -8,13 +8,14 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from tests.servers import FakeServer
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
 from toolkit._dialects.calls import Calls, reply_schema
 from toolkit._dialects.catalog import RunDialectName
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import TextDelta
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 CALLS = Calls()
 

@@ -18,6 +18,7 @@ from openai.types.responses.response_input_item_param import FunctionCallOutput
 from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
+from tests.servers import FakeServer
 from toolkit import DefinitionError, Image, Runner, RunResult, Tool, Toolbox, ToolCall, ToolResult, tool
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.catalog import APIS, DIALECTS
@@ -25,7 +26,7 @@ from toolkit._dialects.chat import Chat, render_message
 from toolkit._messages import ToolSpec
 from toolkit.models import ModelRequest, ModelResponse, UserMessage
 from toolkit.models.openai import OpenAIModel
-from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing import Reply, reply
 
 PIXEL = Image(b"\x89PNG", "image/png")
 PIXEL_TEXT = "iVBORw=="

@@ -20,13 +20,14 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from tests.servers import FakeServer
 from toolkit import Tool, Toolbox, tool
 from toolkit._dialects.calls import response_format
 from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._schema.json_schema import collect_references, look_up
 from toolkit.calls import calls_schema
 from toolkit.models import ModelRequest, UserMessage
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 SHOWN = ["chat", "chat strict", "responses", "minimal", "calls", "calls strict"]
 

@@ -11,11 +11,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
+from tests.servers import FakeServer
 from toolkit import Runner, Tool, Toolbox, ToolContext, tool
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.strict import rules
 from toolkit._dialects.strict.rewriter import make_form
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 
 def search(query: str, weights: dict[str, int], limit: int = 5) -> str:

@@ -6,6 +6,7 @@ import httpx2
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import run_sync
 from toolkit._dialects.catalog import APIS
@@ -15,7 +16,7 @@ from toolkit._runner.output import build_output
 from toolkit.models import ModelRequest, UserMessage
 from toolkit.models.client import ServerModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, reply
+from toolkit.testing import reply
 
 
 def add(a: int) -> int:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
+from tests.servers import FakeServer
 from toolkit import (
     ApprovalRequest,
     Limits,
@@ -34,7 +35,7 @@ from toolkit._tools.shared_values import SharedValues
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.models import ModelResponse, ToolMessage
-from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
+from toolkit.testing import Reply, ScriptedModel, reply
 
 NamedCall: TypeAlias = tuple[str, Mapping[str, Any]]
 

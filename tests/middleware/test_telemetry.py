@@ -16,12 +16,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.servers import FakeServer
 from toolkit import ModelError, Runner, ToolError, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import RunFinished, RunStarted, TurnFinished
 from toolkit.middleware import Telemetry
 from toolkit.models import ModelResponse
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 
 class Recorded:

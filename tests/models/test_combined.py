@@ -12,9 +12,10 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import FallbackModel, ModelError, OpenAIModel, RateLimitedModel, Runner, RunResult, tool
 from toolkit.models import Model, ModelRequest, ModelResponse, Piece
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 
 def fail(_: ModelRequest) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import ModelError, NoModelError, Runner, tool
 from toolkit.approvers import approve_all
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, ToolCall, tool
 from toolkit._messages import OutputSpec
 from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
@@ -20,7 +21,7 @@ from toolkit._runner.limits import NO_TOOLS_TEXT
 from toolkit.events import ToolArgumentsDelta
 from toolkit.models import CallReady, ModelRequest, ModelResponse, Piece, ToolMessage, UserMessage
 from toolkit.models.openai import OpenAIModel
-from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing import Reply, reply
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 

@@ -14,10 +14,11 @@ import httpx2
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import Limits, ModelError, OpenAIModel, Runner, Session, ToolCall, Usage
 from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
 from toolkit.models.errors import UNREADABLE, translate_errors
-from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing import Reply, reply
 
 ASKED = ModelRequest(messages=(UserMessage("x"),))
 

@@ -20,11 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import strict_chat, strict_responses
+from tests.servers import FakeServer
 from toolkit import ModelError, Runner, RunResult, Toolbox
 from toolkit.models import ModelResponse, ToolMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, Reply, rendering, reply, strict_chat, strict_responses
+from toolkit.testing import Reply, rendering, reply
 
 CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "100"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds

@@ -23,9 +23,10 @@ import openai
 import pytest
 
 from tests.properties import combine
+from tests.servers import FakeServer
 from toolkit import Limits, ModelError, Runner, RunResult
 from toolkit.models.transport import MAX_ANSWER, MAX_EVENT
-from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing import Reply, reply
 
 SHORT = Limits(max_seconds_per_turn=0.3)  # enough for a client to begin on a busy machine
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

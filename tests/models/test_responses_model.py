@@ -13,6 +13,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from tests.servers import FakeServer
 from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
 from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._messages import Message, collect_attachments
@@ -22,7 +23,7 @@ from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady, ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.models.default import ModelChoice
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing import Reply, reply
 
 THOUGHT = {
     "type": "reasoning",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers import FakeServer
 from tests.ways import arun, astream, run, start, stream
 from toolkit import Decision, FatalError, Halt, Limits, ModelError, RunHandle, Runner, RunResult, ToolContext, tool
 from toolkit._messages import Message
@@ -25,7 +26,7 @@ from toolkit.events import (
     ToolCallUpdated,
 )
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage
-from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
+from toolkit.testing import Reply, ScriptedModel, call, reply
 
 Stream = RunStream | AsyncRunStream | RunHandle
 

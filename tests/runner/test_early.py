@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers import FakeServer
 from tests.ways import astream, start, stream
 from toolkit import FatalError, Halt, MemoryLedger, ModelError, Runner, RunResult, ToolCall, ToolContext, batched, tool
 from toolkit._runner.conversation import CUT_TEXT, Conversation
@@ -26,7 +27,7 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.models import CallReady, ModelRequest, ModelResponse, UserMessage
-from toolkit.testing import FakeServer, call, reply
+from toolkit.testing import call, reply
 
 WAYS = pytest.mark.parametrize("go", [stream, astream, start])
 

@@ -15,11 +15,12 @@ import openai
 import pytest
 
 from tests.apart import late, process
+from tests.servers import FakeServer
 from toolkit import BusyError, Limits, ModelError, Runner, Tool, ToolCall, ToolContext, tool
 from toolkit._concurrency.event_loop import private_loop
 from toolkit.events import TextDelta, ToolCallFinished
 from toolkit.models import CallReady, ModelRequest, ModelResponse
-from toolkit.testing import FakeServer, Reply, Request, ScriptedModel, call, reply
+from toolkit.testing import Reply, Request, ScriptedModel, call, reply
 
 
 @tool

@@ -18,12 +18,13 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from tests import ways
+from tests.servers import FakeServer
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
 from toolkit._dialects.catalog import RunDialectName
 from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
 from toolkit.models import ModelResponse, UserMessage
-from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
+from toolkit.testing import Reply, ScriptedModel, call, reply
 
 
 class Person(BaseModel):

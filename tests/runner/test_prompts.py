@@ -14,9 +14,10 @@ import PIL.Image
 import pytest
 from matplotlib.figure import Figure
 
+from tests.servers import FakeServer
 from toolkit import File, Image, Runner, RunState
 from toolkit.models import UserMessage
-from toolkit.testing import FakeServer, ScriptedModel, reply
+from toolkit.testing import ScriptedModel, reply
 
 PNG = b"\x89PNG"
 

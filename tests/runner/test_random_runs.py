@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.servers import FakeServer
 from toolkit import Decision, FatalError, RunHandle, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
 from toolkit._messages import Message
 from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.errors import RunError
 from toolkit.models import ModelResponse, ToolMessage
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 RUNS = int(os.environ.get("TOOLKIT_RUNS", "20"))
 

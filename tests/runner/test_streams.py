@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from tests import ways
+from tests.servers import FakeServer
 from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage, tool
 from toolkit.display import Story, follow
 from toolkit.events import (
@@ -28,7 +29,7 @@ from toolkit.events import (
     event_to_dict,
 )
 from toolkit.models import ModelRequest, ModelResponse
-from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
+from toolkit.testing import Reply, ScriptedModel, call, reply
 
 
 def add(a: int, b: int = 0) -> int:

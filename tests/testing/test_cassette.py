@@ -11,12 +11,13 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import Image, ModelError, OpenAIModel, Runner, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Model, ModelResponse
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import Cassette, FakeServer, ScriptedModel, ScriptError, call, reply
+from toolkit.testing import Cassette, ScriptedModel, ScriptError, call, reply
 
 CALL = call("add", a=1, b=2)
 

@@ -8,7 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit.testing import FakeServer, Reply, reply
+from tests.servers import FakeServer
+from toolkit.testing import Reply, reply
 
 ASKED: dict[str, Any] = {"role": "user", "content": "x"}
 ADD: dict[str, Any] = {

@@ -18,7 +18,8 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit.testing import FakeServer, Reply, Request, ScriptError, call, reply
+from tests.servers import FakeServer
+from toolkit.testing import Reply, Request, ScriptError, call, reply
 
 USER: dict[str, Any] = {"role": "user", "content": "What is 1 + 2?"}
 ADD: dict[str, Any] = {

@@ -13,6 +13,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from pydantic import BaseModel
 
+from tests.servers import FakeServer
 from toolkit import (
     ApprovalRequest,
     FatalError,
@@ -33,7 +34,7 @@ from toolkit.approvers import defer
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage
-from toolkit.testing import FakeServer, ScriptedModel, reply
+from toolkit.testing import ScriptedModel, reply
 
 
 class Forecast(BaseModel):

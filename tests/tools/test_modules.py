@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.servers import FakeServer
 from toolkit import (
     ApprovalRequest,
     Decision,
@@ -32,7 +33,7 @@ from toolkit.calls import calls_schema
 from toolkit.models import ModelRequest, UserMessage
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
-from toolkit.testing import FakeServer, ScriptedModel, call, reply
+from toolkit.testing import ScriptedModel, call, reply
 
 FACTS = array(string(), "What was found.")
 LOOK = {

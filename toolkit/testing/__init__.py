@@ -14,8 +14,6 @@ Files, each importing only those below it:
     fake_server       FakeServer and its replies, faults of the network included
     rendering         a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
     scripted          ScriptedModel, which needs no server
-    strict_responses  requests to Responses that OpenAI refuses
-    strict_chat       requests to Chat Completions that OpenAI refuses, and schemas
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field, replace
 from http.client import HTTPException, parse_headers, responses
 from typing import Any, BinaryIO, Literal, TypeAlias
 
-from toolkit.testing import strict_chat, strict_responses
+from typing_extensions import Self
+
 from toolkit.testing.rendering import (
     CallSpec,
     Completion,
@@ -41,7 +42,6 @@ End: TypeAlias = Literal["whole", "cut", "reset", "held"]
 Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
 
 _APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
-_CHECKS = {"chat": strict_chat.check_request, "responses": strict_responses.check_request}
 # The platforms disagree about the width of the two numbers in struct linger.
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
@@ -222,25 +222,31 @@ class FakeServer:
 
     It serves /v1/chat/completions and /v1/responses, and stores nothing between requests.
 
-    A request after the last reply is answered 500. With `strict`, a request that OpenAI would refuse is answered 400
-    and uses up no reply. Both are recorded in `problems`; leaving the `with` block raises them, and unused replies, as
-    `ScriptError`, unless another exception is on its way. Clear `problems` of what a test provokes on purpose.
+    A request after the last reply is answered 500. One that `check` refuses is answered 400 and uses up no reply. Both
+    are recorded in `problems`; leaving the `with` block raises them, and unused replies, as `ScriptError`, unless
+    another exception is on its way. Clear `problems` of what a test provokes on purpose.
 
     Args:
         script: Replies, or a function from a request to its reply (for an endless script). The function is called for
             one request at a time and must not wait; it can return a `delayed` reply instead.
-        strict: Refuse what OpenAI refuses; `toolkit.testing.strict_chat` and `strict_responses` have the lists.
+        check: A function of each request for a completion, which raises ValueError to refuse it.
         model: The only model that GET /v1/models lists.
 
     Raises:
         TypeError: The script has something else than replies.
     """
 
-    def __init__(self, script: Script = (), *, strict: bool = True, model: str = "fake-model") -> None:
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        check: Callable[[Request], object] | None = None,
+        model: str = "fake-model",
+    ) -> None:
         self.model = model
         self.requests: list[Request] = []
         self.problems: list[str] = []
-        self._strict = strict
+        self._check = check
         self._unused = deque(() if callable(script) else map(_check_reply, script))
         self._choose = script if callable(script) else self._next_reply
         self._ids = itertools.count(1)
@@ -257,7 +263,7 @@ class FakeServer:
         """The `base_url` for a client; after `close()` nothing listens there."""
         return f"http://127.0.0.1:{self._address[1]}/v1"
 
-    def __enter__(self) -> FakeServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -342,10 +348,10 @@ class FakeServer:
         if place not in _APIS:
             return Reply.error(404, f"This server has no {place}.")
         try:
-            if self._strict:
-                strict_chat.check_content(request.content, _CHECKS[_APIS[place]])
-        except strict_chat.Fault as fault:
-            return self._problem(400, str(fault), param=fault.param)
+            if self._check is not None:
+                self._check(request)
+        except ValueError as fault:
+            return self._problem(400, str(fault), param=getattr(fault, "param", None))
         return _check_reply(self._choose(request))
 
     def _next_reply(self, request: Request) -> Reply:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit.testing.strict_chat import (
+from tests.strict_chat import (
     check_choice,
     check_format,
     check_function,
