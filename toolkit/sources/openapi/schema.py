@@ -26,7 +26,7 @@ from toolkit.errors import DefinitionError
 Text = Annotated[str, BeforeValidator(str)]
 Flag = Annotated[bool, BeforeValidator(bool)]
 Place = Literal["path", "query", "header", "cookie"]
-StyleName = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
+StyleName = Literal["simple", "form", "deepObject"]
 Node = dict[str, Any]
 T = TypeVar("T", bound="SpecObject")
 # References that lead to references; more are a circle.

@@ -1,15 +1,15 @@
 """The text of a value in a path, a query, a header or a cookie: RFC 6570, and what OpenAPI adds to it.
 
 An item that contains the delimiter of the items is refused, since the server could not separate them.
-Source of the table: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
-another is JSON; `deepObject` goes on in brackets; delimited styles that are exploded are written as a form.
+Source of the styles: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
+another is JSON; `deepObject` goes on in brackets. The styles that hardly any service has are refused: `label`, `matrix`
+and those with other delimiters than a comma.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -20,36 +20,8 @@ from toolkit.errors import InvalidArguments
 
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
-
-
-@dataclass(frozen=True)
-class Style:
-    """A style of OpenAPI: how the parts of a value are joined.
-
-    Attributes:
-        first: Put before the value.
-        separator: Put between parts that are exploded.
-        delimiter: Put between parts that are not.
-        is_named: Whether the name is part of the text.
-    """
-
-    first: str
-    separator: str
-    delimiter: str
-    is_named: bool
-
-
-STYLES: Mapping[str, Style] = MappingProxyType(
-    {
-        "simple": Style("", ",", ",", is_named=False),
-        "label": Style(".", ".", ",", is_named=False),
-        "matrix": Style(";", ";", ",", is_named=True),
-        "form": Style("", "&", ",", is_named=True),
-        "spaceDelimited": Style("", "&", "%20", is_named=True),
-        "pipeDelimited": Style("", "&", "%7C", is_named=True),
-        "cookie": Style("", "; ", ",", is_named=True),
-    }
-)
+# What stands between exploded parts; between others it is a comma.
+_SEPARATORS: Mapping[str, str] = MappingProxyType({"simple": ",", "form": "&", "cookie": "; "})
 Encode = Callable[[str], str]
 
 
@@ -103,27 +75,19 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
     """
     if style == "deepObject":
         return "&".join(f"{percent_encode(key)}={encode(to_text(part))}" for key, part in flatten(name, value))
-    rule, key = STYLES[style], percent_encode(name)
-
-    def add_name(text: str) -> str:
-        if not rule.is_named:
-            return text
-        return key if rule.first and not text else f"{key}={text}"  # an empty path-style parameter has no `=`
-
+    key = "" if style == "simple" else f"{percent_encode(name)}="
     if isinstance(value, dict):
         pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
         if explode:
             _check_separable([name for name, _ in pairs], "=")
         parts = [f"{name}={part}" for name, part in pairs] if explode else [each for pair in pairs for each in pair]
     elif isinstance(value, list):
-        parts = [encode(to_text(part)) for part in value]
-        parts = [*map(add_name, parts)] if explode else parts
+        parts = [f"{key if explode else ''}{encode(to_text(part))}" for part in value]
     else:
-        return rule.first + add_name(encode(to_text(value)))
-    between = rule.separator if explode else rule.delimiter
+        return key + encode(to_text(value))
+    between = _SEPARATORS[style] if explode else ","
     _check_separable(parts, between)
-    text = between.join(parts)
-    return rule.first + (text if explode else add_name(text))
+    return ("" if explode else key) + between.join(parts)
 
 
 def flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
