@@ -5,10 +5,9 @@ A body is sent in one of the media types that the document offers:
     media type                           the model's arguments
     application/json, ...+json           the members of the object, or `body`
     application/x-www-form-urlencoded    the same
-    multipart/form-data                  the same; a file is its text
     any other                            `body`, a text that is sent as it is
 
-A file of this machine cannot be sent, since a model would choose it.
+Multipart forms are refused: they are for files, and which of this machine's are sent is nothing for a model to choose.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from toolkit.sources.openapi.styles import (
     to_text,
 )
 
-FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/"
 JSON, PATCH = "application/json", "application/json-patch+json"
 # Media types that are sent where the document has a range of them.
 RANGES: Mapping[str, str] = MappingProxyType(
@@ -84,8 +83,6 @@ DEFAULT_STYLES: Mapping[Place, str] = MappingProxyType(
 )
 # Returns a free argument name for a name in some place.
 ChooseName = Callable[[str, str], str]
-# A part of a multipart form for the HTTP client: its name, and file name, content and media type.
-Part = tuple[str, tuple[str | None, bytes, str]]
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,6 @@ class Body:
         required: Arguments that the model must not leave out.
         encoding: Encodings of members, by name.
         declared: Names of the members of its schema, those of responses too.
-        files: Members that are files.
         is_required: Whether a body is always sent.
     """
 
@@ -246,7 +242,6 @@ class Body:
     required: tuple[str, ...]
     encoding: Mapping[str, Encoding] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
-    files: frozenset[str] = frozenset()
     is_required: bool = False
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,8 +253,6 @@ class Body:
         value = self._collect(arguments)
         if value is _MISSING:
             return {}
-        if self.media_type == MULTIPART:
-            return {"files": self._make_parts(_require_object(value))}
         return {"content": self._encode(value), "headers": {"Content-Type": self.media_type}}
 
     def _collect(self, arguments: Mapping[str, Any]) -> Any:
@@ -291,23 +284,6 @@ class Body:
             raise InvalidArguments(f"{name}: a key in it is the name of another field.")
         return apply_style(name, value, style, explode=explode)
 
-    def _make_parts(self, value: Mapping[str, Any]) -> list[Part]:
-        items = [
-            (name, item)
-            for name, each in value.items()
-            for item in (each if isinstance(each, list) else [each])
-            if item is not None
-        ]
-        return [(name, self._make_part(name, item)) for name, item in items]
-
-    def _make_part(self, name: str, item: Any) -> tuple[str | None, bytes, str]:
-        is_file = name in self.files
-        default = "application/octet-stream" if is_file else "text/plain; charset=utf-8"
-        default = JSON if isinstance(item, (dict, list)) else default
-        declared = self.encoding.get(name, _DEFAULT_ENCODING).content_type.partition(",")[0].strip()
-        media_type = declared if declared and "*" not in declared else default
-        return (name if is_file else None, to_text(item, declared).encode(), media_type)
-
 
 _MISSING = object()
 _DEFAULT_ENCODING = Encoding.model_validate({})
@@ -323,16 +299,18 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
     """Choose the media type of a body, and name its arguments.
 
     Raises:
-        DefinitionError: The document has no content, or an invalid media type.
+        DefinitionError: The document has no content, or only multipart forms, or an invalid media type.
     """
     if not request.content:
         raise DefinitionError("requestBody has no content: say which media type it has.")
     contents = [(_choose_media_type(name), content) for name, content in request.content.items()]
     media_type, content = min(contents, key=lambda each: _rank(each[0]))
+    if media_type.lower().startswith(MULTIPART):
+        raise DefinitionError(f"requestBody: {media_type} is not supported.")
     _check_types([media_type, *(each.content_type for each in content.encoding.values())])
     shape = source.resolve(content.shape, f"requestBody: {media_type}")
     shape = shape if isinstance(shape, Mapping) else {}
-    is_structured = is_json(media_type) or media_type in (FORM, MULTIPART)
+    is_structured = is_json(media_type) or media_type == FORM
     if not is_structured:
         text = {"type": "string", "description": f"The request body, as {media_type}."}
         return _make_whole_body(media_type, request, text, choose_name)
@@ -344,9 +322,7 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
         )
     if is_json(media_type):
         return body
-    members = get_properties(shape)
-    files = frozenset(name for name, part in members.items() if _is_file(source, part))
-    return replace(body, encoding=content.encoding, declared=frozenset(members), files=files)
+    return replace(body, encoding=content.encoding, declared=frozenset(get_properties(shape)))
 
 
 def _check_types(media_types: list[str]) -> None:
@@ -356,16 +332,18 @@ def _check_types(media_types: list[str]) -> None:
 
 
 def _choose_media_type(name: str) -> str:
-    """Return the media type to send: for a range its default, for forms without parameters."""
+    """Return the media type to send: for a range its default, for a form without parameters."""
     essence = name.partition(";")[0].strip().lower()
-    return RANGES.get(essence, essence if essence in (FORM, MULTIPART) else name.strip())
+    return RANGES.get(essence, essence if essence == FORM else name.strip())
 
 
 def _rank(media_type: str) -> int:
     essence = media_type.partition(";")[0].strip().lower()
     if is_json(essence):
         return {JSON: 0, PATCH: 2}.get(essence, 1)
-    return {FORM: 3, MULTIPART: 4}.get(essence, 5 if essence[:5] == "text/" else 6)
+    if essence.startswith(MULTIPART):
+        return 6
+    return 3 if essence == FORM else 4 if essence.startswith("text/") else 5
 
 
 def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
@@ -394,13 +372,3 @@ def _make_flat_body(media_type: str, request: RequestBody, shape: Mapping[str, A
         tuple(argument for argument, name in members.items() if name in required),
         is_required=request.required,
     )
-
-
-def _is_file(source: Source, part: Any) -> bool:
-    """Return whether a member, or each of its items, is a file: by format (3.0), media type or empty schema (3.1)."""
-    shape = source.resolve(part, "requestBody")
-    if isinstance(shape, Mapping) and shape.get("type") == "array":
-        shape = source.resolve(shape.get("items", {}), "requestBody")
-    if not isinstance(shape, Mapping):
-        return True
-    return shape.get("format") == "binary" or "contentMediaType" in shape or not shape

@@ -69,8 +69,6 @@ class RequestBuilder:
         url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.inputs.body.build(arguments) if self.inputs.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
-        if "files" in body:  # the client adds the boundary of the parts
-            headers.pop("content-type", None)
         return {**body, "method": self.method, "url": url, "headers": headers}
 
     def _build_path(self, arguments: Mapping[str, Any]) -> str:
