@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic_core import ValidationError, from_json
 from typing_extensions import override
@@ -32,13 +32,10 @@ MAX_HELP = 2_000
 LONG = 200  # characters; a text that may be longer gets several lines
 _WIDE = "width:100%;max-width:40em;box-sizing:border-box"
 _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_WHOLE = re.compile(r"[-+]?[0-9]{1,300}")
 # Formats that browsers have controls for, and their names there.
 _INPUTS = {"date": "date", "date-time": "datetime-local", "time": "time", "email": "email", "uri": "url"}
 _OFF = frozenset({"", "false", "off", "0", "no"})  # sent by programs for an empty checkbox; browsers send nothing
 
-Texts: TypeAlias = Sequence[str]
 # The value of a control that was left empty.
 NOTHING: Any = object()
 
@@ -106,19 +103,19 @@ class Form:
         form = Form(self.tool, action=self.action)
         values: dict[str, Any] = {}
         for control in self._controls:
-            form._texts[control.name] = texts = _get_texts(posted, control.name)
+            form._texts[control.name] = text = _get_text(posted, control.name)
             try:
-                value = control.parse(texts)
+                value = control.parse(text)
             except ValueError as error:
                 form._errors[control.name] = str(error)
                 continue
             values |= {} if value is NOTHING else {control.name: value}
-        text = to_json(values)
-        for name, message in self._find_errors(text):
+        arguments = to_json(values)
+        for name, message in self._find_errors(arguments):
             form._errors.setdefault(name, message)
         if form._errors:
             raise InvalidForm(form, form._errors)
-        return text
+        return arguments
 
     def __str__(self) -> str:
         attributes = render_attributes({"method": "post", "action": self.action or None})
@@ -164,12 +161,15 @@ class Form:
         return "".join(map(str, location[:depth])), f"{rest}: {message}" if rest else message
 
 
-def _get_texts(posted: Any, name: str) -> Texts:
-    """Return the texts posted under a name: a text, a list, or the result of a framework's `getlist`."""
-    value = posted.getlist(name) if hasattr(posted, "getlist") else posted.get(name, NOTHING)
-    many = value if isinstance(value, (list, tuple)) else [] if value is NOTHING else [value]
-    texts = (each if isinstance(each, str) else to_json(each) for each in many)
-    return [text.replace("\r\n", "\n") for text in texts]  # browsers send CRLF
+def _get_text(posted: Mapping[str, Any], name: str) -> str | None:
+    """Return the text posted under a name, the last of a list; None where there is none."""
+    value = posted.get(name)
+    if isinstance(value, (list, tuple)):
+        value = value[-1] if value else None
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else to_json(value)
+    return text.replace("\r\n", "\n")  # browsers send CRLF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,54 +189,54 @@ class Control(ABC):
     is_required: bool
     is_nullable: bool
 
-    def render(self, texts: Texts, error: str) -> str:
+    def render(self, text: str | None, error: str) -> str:
         """Render label, control, description and error."""
         description = str(self.schema.get("description", ""))
         about = f"<br><small>{escape_text(description, MAX_HELP)}</small>" if description else ""
         alert = f'<br><strong role="alert">{escape_text(error, MAX_HELP)}</strong>' if error else ""
         invalid = {"aria-invalid": "true"} if error else {}
-        inner = self.add_label(self._render_control(texts, {"name": self.name, **invalid}))
+        inner = self.add_label(self._render_control(text or "", {"name": self.name, **invalid}))
         return f'<div style="margin:.6em 0">{inner}{about}{alert}</div>'
 
     def add_label(self, control: str) -> str:
         """Put the label above the control."""
         return f"<label>{render_title(self.label, is_required=self.is_required)}<br>{control}</label>"
 
-    def parse(self, texts: Texts) -> Any:
-        """Parse the value; an empty one is null if null is allowed and leaving it out would mean something else.
+    def parse(self, text: str | None) -> Any:
+        """Parse what was posted: nothing is null, if null is allowed and leaving it out would mean something else.
 
         Raises:
-            ValueError: A text cannot be parsed.
+            ValueError: The text cannot be parsed.
         """
-        value = self._parse_value(texts)
-        is_null = self.is_nullable and (self.is_required or (texts and self.schema.get("default") is not None))
+        value = self._parse_value(text)
+        is_emptied = text is not None and self.schema.get("default") is not None
+        is_null = self.is_nullable and (self.is_required or is_emptied)
         return None if value is NOTHING and is_null else value
 
-    def format(self, value: Any) -> Texts:
-        """Return the texts that a browser would post for a value; for NOTHING those of the default."""
-        own = self.schema.get("default", NOTHING) if value is NOTHING else value
-        return () if own is NOTHING or own is None else self._format_value(own)
+    def format(self, value: Any) -> str | None:
+        """Return the text that a browser would post for a value; for NOTHING that of the default."""
+        own = self.schema.get("default") if value is NOTHING else value
+        return None if own is None else self._format_value(own)
 
     @property
     def _required(self) -> Mapping[str, Any]:
         return {"required": self.is_required and not self.is_nullable}
 
     @abstractmethod
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str: ...
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str: ...
 
     @abstractmethod
-    def _parse_value(self, texts: Texts) -> Any: ...
+    def _parse_value(self, text: str | None) -> Any: ...
 
-    def _format_value(self, value: Any) -> Texts:
-        return (value if isinstance(value, str) else to_json(value),)
+    def _format_value(self, value: Any) -> str:
+        return value if isinstance(value, str) else to_json(value)
 
 
 class Text(Control):
     """A line of text, of a kind that browsers know; several lines where it may be long."""
 
     @override
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        text = "".join(texts[:1])
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
         limits = {"minlength": self.schema.get("minLength"), "maxlength": self.schema.get("maxLength")}
         attributes = {**attributes, **limits, **self._required, "style": _WIDE}
         if "\n" in text or (limits["maxlength"] or 0) > LONG:
@@ -246,9 +246,8 @@ class Text(Control):
         return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes})
 
     @override
-    def _parse_value(self, texts: Texts) -> Any:
-        text = "".join(texts[:1])
-        is_emptied = texts and self.schema.get("default") and not self.is_nullable
+    def _parse_value(self, text: str | None) -> Any:
+        is_emptied = text is not None and self.schema.get("default") and not self.is_nullable
         return text if text or is_emptied else NOTHING
 
 
@@ -256,26 +255,23 @@ class Number(Control):
     """A number."""
 
     @override
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        step = 1 if self.schema.get("type") == "integer" else 0
-        limits = {"step": step or "any", "min": self._bound("Minimum", step), "max": self._bound("Maximum", -step)}
-        return render_input({"type": "number", "value": "".join(texts[:1]), **attributes, **limits, **self._required})
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
+        step = 1 if self.schema.get("type") == "integer" else "any"
+        limits = {"step": step, "min": self.schema.get("minimum"), "max": self.schema.get("maximum")}
+        return render_input({"type": "number", "value": text, **attributes, **limits, **self._required})
 
     @override
-    def _parse_value(self, texts: Texts) -> Any:
-        text = "".join(texts[:1]).strip()
-        if not text:
+    def _parse_value(self, text: str | None) -> Any:
+        written = (text or "").strip()
+        if not written:
             return NOTHING
-        number = float(text) if _NUMBER.fullmatch(text) else math.nan
+        try:
+            number = float(written)
+        except ValueError:
+            number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"{shorten(text, MAX_LABEL)!r} is not a number")
-        return int(text) if _WHOLE.fullmatch(text) else number
-
-    def _bound(self, end: str, step: int) -> Any:
-        """Return the last allowed number: browsers have no exclusive bounds."""
-        beyond, own = self.schema.get(f"exclusive{end}"), self.schema.get(end.lower())
-        bounds = [bound for bound in (own, None if beyond is None else beyond + step) if bound is not None]
-        return (max if end == "Minimum" else min)(bounds, default=None)
+            raise ValueError(f"{shorten(written, MAX_LABEL)!r} is not a number")
+        return int(written) if written.lstrip("+-").isdigit() else number
 
 
 class Check(Control):
@@ -287,12 +283,12 @@ class Check(Control):
         return f"<label>{control} {render_title(self.label, is_required=False)}</label>"
 
     @override
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        return render_input({"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(texts)})
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
+        return render_input({"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(text)})
 
     @override
-    def _parse_value(self, texts: Texts) -> Any:
-        return any(text.strip().lower() not in _OFF for text in texts)
+    def _parse_value(self, text: str | None) -> Any:
+        return (text or "").strip().lower() not in _OFF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,36 +297,29 @@ class Choice(Control):
 
     Attributes:
         options: The values.
-        takes_many: Whether the value is a list of them.
     """
 
     options: Sequence[Any]
-    takes_many: bool = False
 
     @override
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        blank = "" if self.takes_many else '<option value=""></option>'
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
         labels = ((key, value if isinstance(value, str) else key) for key, value in self._options_by_key.items())
-        options = "".join(self._render_option(key, str(label), is_chosen=key in texts) for key, label in labels)
-        many = {"multiple": True, "size": min(len(self.options), 8)} if self.takes_many else self._required
-        return f"<select{render_attributes({**attributes, **many})}>{blank}{options}</select>"
+        options = "".join(self._render_option(key, str(label), is_chosen=key == text) for key, label in labels)
+        attributes = {**attributes, **self._required}
+        return f'<select{render_attributes(attributes)}><option value=""></option>{options}</select>'
 
     @override
-    def _parse_value(self, texts: Texts) -> Any:
-        chosen = [text for text in texts if text]
-        unknown = next((text for text in chosen if text not in self._options_by_key), None)
-        if unknown is not None:
-            raise ValueError(f"{shorten(unknown, MAX_LABEL)!r} is not one of {', '.join(self._options_by_key)}")
-        values = [self._options_by_key[text] for text in chosen]
-        if self.takes_many:
-            return values if values or self.is_required or self.schema.get("default") else NOTHING
-        return values[0] if values else NOTHING
+    def _parse_value(self, text: str | None) -> Any:
+        if not text:
+            return NOTHING
+        if text not in self._options_by_key:
+            raise ValueError(f"{shorten(text, MAX_LABEL)!r} is not one of {', '.join(self._options_by_key)}")
+        return self._options_by_key[text]
 
     @override
-    def _format_value(self, value: Any) -> Texts:
-        wanted = value if self.takes_many and isinstance(value, list) else [value]
-        texts = {to_json(option): key for key, option in self._options_by_key.items()}
-        return [texts[each] for each in map(to_json, wanted) if each in texts]
+    def _format_value(self, value: Any) -> str:
+        keys = {to_json(option): key for key, option in self._options_by_key.items()}
+        return keys.get(to_json(value), "")
 
     @property
     def _options_by_key(self) -> Mapping[str, Any]:
@@ -355,26 +344,26 @@ class Document(Control):
     outline: str
 
     @override
-    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
         hint = {"placeholder": self.outline or "JSON", "spellcheck": "false", "style": f"{_WIDE};font-family:monospace"}
-        return render_textarea("".join(texts[:1]), {**attributes, **hint, **self._required})
+        return render_textarea(text, {**attributes, **hint, **self._required})
 
     @override
-    def _parse_value(self, texts: Texts) -> Any:
-        text = "".join(texts[:1]).strip()
-        if not text:
+    def _parse_value(self, text: str | None) -> Any:
+        written = (text or "").strip()
+        if not written:
             return NOTHING
         try:
-            return from_json(text, allow_inf_nan=False)
+            return from_json(written, allow_inf_nan=False)
         except ValueError as error:
             raise ValueError(f"this is not valid JSON: {error}") from None
 
     @override
-    def _format_value(self, value: Any) -> Texts:
-        return (to_json(value, indent=2),)
+    def _format_value(self, value: Any) -> str:
+        return to_json(value, indent=2)
 
 
-_KINDS: Mapping[Any, type[Control]] = {"string": Text, "integer": Number, "number": Number, "boolean": Check}
+_KINDS: Mapping[str, type[Control]] = {"string": Text, "integer": Number, "number": Number, "boolean": Check}
 # Keywords that constrain a value beyond its type.
 _COMPOSED = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "$ref"})
 
@@ -392,12 +381,17 @@ def _make_control(name: str, schema: Mapping[str, Any], root: Mapping[str, Any],
     whole = resolve_reference(schema, root)
     some = without_null(whole)
     bare = whole if some is None else _unwrap_single(some, root)
-    label = str(bare.get("title") or name.replace("_", " "))
-    is_nullable = some is not whole
-    kind, more = _choose_control(bare, root, is_nullable=is_nullable)
-    if kind is Document:
-        more = {"outline": outline_json(bare, root)}
-    return kind(name=name, label=label, schema=bare, is_required=is_required, is_nullable=is_nullable, **more)
+    common: dict[str, Any] = {
+        "name": name,
+        "label": str(bare.get("title") or name.replace("_", " ")),
+        "schema": bare,
+        "is_required": is_required,
+        "is_nullable": some is not whole,
+    }
+    if options := _list_options(bare, is_nullable=some is not whole):
+        return Choice(**common, options=options)
+    kind = _KINDS.get(str(bare.get("type"))) if _COMPOSED.isdisjoint(bare) else None
+    return kind(**common) if kind else Document(**common, outline=outline_json(bare, root))
 
 
 def _unwrap_single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -409,25 +403,10 @@ def _unwrap_single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mappin
     return {**resolve_reference(as_mapping(ways[0]), root), **rest}
 
 
-def _choose_control(
-    schema: Mapping[str, Any], root: Mapping[str, Any], *, is_nullable: bool
-) -> tuple[type[Control], dict[str, Any]]:
-    """Choose the control for a schema, and its further arguments."""
-    if options := _list_options(schema):
-        return Choice, {"options": options}
-    if not _COMPOSED.isdisjoint(schema) or not isinstance(schema.get("type"), str):
-        return Document, {}
-    if schema["type"] == "array" and (
-        options := _list_options(resolve_reference(as_mapping(schema.get("items")), root))
-    ):
-        return Choice, {"options": options, "takes_many": True}
-    if schema["type"] == "boolean" and is_nullable:
-        return Choice, {"options": [True, False]}
-    return _KINDS.get(schema["type"], Document), {}
-
-
-def _list_options(schema: Mapping[str, Any]) -> list[Any]:
-    """List the values of an enumeration, without null."""
+def _list_options(schema: Mapping[str, Any], *, is_nullable: bool) -> list[Any]:
+    """List the values of an enumeration, or of a truth value that may also be left open; null is not among them."""
+    if schema.get("type") == "boolean" and is_nullable:
+        return [True, False]
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return [value for value in values if value is not None]
 
