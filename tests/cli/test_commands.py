@@ -553,23 +553,6 @@ def test_schema_of_fields(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (expected, [*expected]) == (sent["properties"], sent["required"])
 
 
-@pytest.mark.parametrize(
-    ("answer", "printed"),
-    [
-        ("Here:\n\n```python\nx = 1\n\ny = 2\n```\nOr:\n```\nz\n```", "x = 1\n\ny = 2\n"),
-        ("~~~~\n~~~\n~~~~", "~~~\n"),
-        ("Write `x`.", "Write `x`.\n"),
-    ],
-    ids=["first of two", "fence in a block", "no block"],
-)
-def test_extract(files: Path, capsys: pytest.CaptureFixture[str], answer: str, printed: str) -> None:
-    """With --extract the first code block of the answer is printed, without its fences; without one, the answer."""
-    with FakeServer([reply.text(answer)]) as server:
-        assert 0 == main(["run", "tools.py", "Write x.", "-x", "--base-url", server.base_url, "-m", "m"])
-
-    assert printed == capsys.readouterr().out
-
-
 def test_json_of_a_run_that_fails(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json the last line of a run that fails is the error."""
     with FakeServer([reply.error(400, "No such model.")]) as server:

@@ -71,19 +71,6 @@ def test_logs_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) ->
     assert SQLiteSession("chats.db", "sums").messages == Session.from_json(json.dumps(sums[0])).messages
 
 
-def test_search(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """`logs --search` lists the conversations with a text in any message; without one it is an error."""
-    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("--session", "other", "Hello")]
-    capsys.readouterr()
-    assert [0, 0, 1] == [main(["logs", "--search", text]) for text in ("IS 3", "hello", "goodbye")]
-    output = capsys.readouterr()
-
-    assert (["sums  1 + 2?", "other  Hello"], "toolkit: No conversation contains 'goodbye'.\n") == (
-        output.out.splitlines(),
-        output.err,
-    )
-
-
 def test_chat(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chat goes on from a conversation too, and adds to it."""
     assert 0 == ask("--session", "sums", "1 + 2?")

@@ -51,16 +51,15 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
     return SQLiteSession(path, name or (names[0] if continues else _make_name(target, names)))
 
 
-def print_conversations(name: str | None, search: str = "", *, as_json: bool) -> None:
+def print_conversations(name: str | None, *, as_json: bool) -> None:
     """Print one conversation as a transcript, or the names of all, the latest first; each as JSON if asked for.
 
     Args:
         name: The conversation; None for all.
-        search: Print only conversations with this text in a message; upper and lower case are the same.
         as_json: Print the messages as JSON.
 
     Raises:
-        ToolkitError: There is no such conversation, none has the text, or none is saved.
+        ToolkitError: There is no such conversation, or none is saved.
     """
     path = _find_file()
     if path is None:
@@ -68,11 +67,8 @@ def print_conversations(name: str | None, search: str = "", *, as_json: bool) ->
     names = SQLiteSession(path).names()
     if name is not None and name not in names:
         raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
-    sessions = {each: SQLiteSession(path, each) for each in ([name] if name else names)}
-    found = {each: session for each, session in sessions.items() if _has_text(session, search)}
-    if search and not found:
-        raise ToolkitError(f"No conversation contains {search!r}.")
-    for each, session in found.items():
+    for each in [name] if name else names:
+        session = SQLiteSession(path, each)
         if as_json:
             print(json.dumps({"name": each, **json.loads(session.to_json())}, ensure_ascii=False))
         elif name:
@@ -80,10 +76,6 @@ def print_conversations(name: str | None, search: str = "", *, as_json: bool) ->
         else:
             prompt = next((message.text for message in session.messages if isinstance(message, UserMessage)), "")
             print(f"{escape_invisible(each)}  {shorten(escape_invisible(' '.join(prompt.split())), MAX_TITLE)}")
-
-
-def _has_text(session: Session, text: str) -> bool:
-    return not text or any(text.casefold() in message.text.casefold() for message in session.messages)
 
 
 def _print_messages(messages: Iterable[Message]) -> None:

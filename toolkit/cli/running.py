@@ -44,7 +44,6 @@ ENDS: Mapping[str, str] = {
     "halted": "A hook of the Runner ended the run.",
     "cancelled": "The run was cancelled.",
 }
-CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n`]*\n(?P<code>.*?)\n?^(?P=fence)", re.MULTILINE | re.DOTALL)
 # JSON Schema's names of types.
 SCHEMA_TYPES: Mapping[str, str] = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
@@ -76,9 +75,6 @@ def run(
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    extract: Annotated[
-        bool, typer.Option("--extract", "-x", help="Print only the first code block of the answer, if it has one.")
-    ] = False,
     usage: ShowUsage = False,
 ) -> None:
     """Answer one prompt with the tools of a file.
@@ -97,7 +93,7 @@ def run(
         session=open_session(file, session, continues=goes_on),
         allowed_tools=tools or None,
     )
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet, extract=extract), file, runner, usage=usage)
+    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
 
 
 @takes_runner()
@@ -177,15 +173,12 @@ def logs(
         str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
     ] = None,
     *,
-    search: Annotated[
-        str, typer.Option(metavar="TEXT", help="Show only conversations with this text in a message.")
-    ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each with its messages as JSON, one per line.")
     ] = False,
 ) -> None:
     """Show the conversations of `run` and `chat`, the latest first."""
-    print_conversations(name, search, as_json=as_json)
+    print_conversations(name, as_json=as_json)
 
 
 def _complete_prompt(prompt: str | None) -> str:
@@ -242,9 +235,9 @@ def _make_schema(kind: str) -> dict[str, Any]:
     return {"type": "array", "items": _make_schema(items[1])} if items else {"type": SCHEMA_TYPES[kind]}
 
 
-def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool, extract: bool = False) -> RunResult[Any]:
+def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
     if not (as_json or quiet):
-        return _show(stream, is_terminal=sys.stdout.isatty() and not extract, extract=extract)
+        return _show(stream, is_terminal=sys.stdout.isatty())
     try:
         with stream:
             for event in stream:
@@ -254,17 +247,17 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool, extract: b
         if as_json:
             _print_json({"type": "error", "exception": type(error).__name__, "message": str(error)})
         raise
-    return stream.result if as_json else _print_answer(stream.result, extract=extract)
+    return stream.result if as_json else _print_answer(stream.result)
 
 
-def _show(stream: RunStream[Any], *, is_terminal: bool, extract: bool = False) -> RunResult[Any]:
+def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
     """Print a run while it happens; in a pipe the answer alone goes to standard output, the rest to standard error."""
     hidden = () if is_terminal else (TextDelta, RunFinished)
     shown = (_forget_end(each) for each in stream if not isinstance(each, hidden))
     with stream:
         for _ in follow(shown, sys.stdout if is_terminal else sys.stderr):
             pass
-    return stream.result if is_terminal else _print_answer(stream.result, extract=extract)
+    return stream.result if is_terminal else _print_answer(stream.result)
 
 
 def _forget_end(event: Event) -> Event:
@@ -276,11 +269,9 @@ def _print_json(data: Mapping[str, Any]) -> None:
     print(dump_json(data), flush=True)
 
 
-def _print_answer(result: RunResult[Any], *, extract: bool) -> RunResult[Any]:
+def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     if result.output not in (None, ""):
-        text = write_output(result.output)
-        block = CODE_BLOCK.search(text) if extract else None
-        print(block["code"] if block else text)
+        print(write_output(result.output))
     return result
 
 
