@@ -929,64 +929,36 @@ def test_cancelled_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None
     assert [1] == [firing.attempt for firing in store.find_unfinished(NOW + 1)]
 
 
-@pytest.mark.parametrize(
-    ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
-)
-def test_missed_once(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -> None:
-    """A missed action with `once` runs late, or is reported, and does not repeat."""
+def test_missed_once(store: SQLiteSchedule, clock: Clock) -> None:
+    """A missed action with `once` runs late, and does not repeat."""
     store.add(action(schedule="10:00 once"))
     clock.now += 3 * DAY
-    scheduler = Scheduler(store, str, missed=missed, clock=clock)
+    scheduler = Scheduler(store, str, clock=clock)
 
-    assert [[(status, "Mail digest", 0)], []] == [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
+    assert [[("done", "Mail digest", 0)], []] == [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
     assert [False] == [document.enabled for document in store.actions()]
 
 
-@pytest.mark.parametrize(
-    ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
-)
-def test_missed(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -> None:
-    """Actions missed for three days run once, or are reported, and continue with their next time."""
+def test_missed(store: SQLiteSchedule, clock: Clock) -> None:
+    """Actions missed for three days run once, and continue with their next time."""
     store.add(action())
     clock.now += 3 * DAY + HOUR
-    scheduler = Scheduler(store, str, missed=missed, clock=clock)
+    scheduler = Scheduler(store, str, clock=clock)
     outcomes = [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
 
-    assert [[(status, "Mail digest", 0)], []] == outcomes
+    assert [[("done", "Mail digest", 0)], []] == outcomes
     assert [NOW + 4 * DAY] == [document.next_run for document in store.actions()]
 
 
-def test_grace(store: SQLiteSchedule, clock: Clock) -> None:
-    """An action that is late by less than the grace is not missed."""
+@pytest.mark.parametrize(("late", "status"), [(299, "done"), (300, "refused")])
+def test_late(store: SQLiteSchedule, clock: Clock, late: float, status: str) -> None:
+    """Late actions are refused by a rule of the application, and continue with their next time."""
     store.add(action())
-    clock.now += 300
+    clock.now += late
+    scheduler = Scheduler(store, str, allow=lambda firing: firing.late < 300, clock=clock)
 
-    assert [("done", "Mail digest", 0)] == statuses(Scheduler(store, str, missed="skip", clock=clock).run_due())
-
-
-@pytest.mark.parametrize("later", [0, 30], ids=["due with it", "due meanwhile"])
-def test_busy(store: SQLiteSchedule, clock: Clock, later: float) -> None:
-    """An action that waits for a long one is not missed."""
-    store.add(action("slow", next_run=NOW - 1))
-    store.add(action("quick", next_run=NOW + later))
-
-    def run(firing: Firing) -> None:
-        clock.now += 400 if firing.action.description == "slow" else 0
-
-    scheduler = Scheduler(store, run, missed="skip", clock=clock)
-    result = [*scheduler.run_due(), *scheduler.run_due()]
-
-    assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in result]
-
-
-def test_asleep(store: SQLiteSchedule, clock: Clock) -> None:
-    """An action that was due while the machine slept is missed."""
-    store.add(action(next_run=NOW + HOUR))
-    scheduler = Scheduler(store, str, missed="skip", clock=clock)
-    scheduler.run_due()
-    clock.now += 2 * HOUR
-
-    assert [("missed", "Mail digest", 1)] == statuses(scheduler.run_due())
+    assert [(status, "Mail digest", 0)] == statuses(scheduler.run_due())
+    assert [NOW + DAY] == [document.next_run for document in store.actions()]
 
 
 def test_clock_set_back(store: SQLiteSchedule, clock: Clock) -> None:
@@ -1173,7 +1145,6 @@ def test_invalid_run(store: SQLiteSchedule, run: Any) -> None:
         ({"poll": -1}, "poll=-1 is not a number from 0 on"),
         ({"poll": float("nan")}, "poll=nan is not a number from 0 on"),
         ({"lease": "x"}, "lease='x' is not a number from 0 on"),
-        ({"grace": None}, "grace=None is not a number from 0 on"),
         ({"clock": None}, "clock=None is not a function"),
         ({"on_run": "print"}, "on_run='print' is not a function"),
     ],
@@ -1185,11 +1156,10 @@ def test_invalid_options(store: SQLiteSchedule, options: Any, text: str) -> None
         Scheduler(store, str, **options)
 
 
-@pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
-def test_invalid_policy(store: SQLiteSchedule, options: Any) -> None:
-    """`missed` and `crashed` take one of two values."""
+def test_invalid_policy(store: SQLiteSchedule) -> None:
+    """`crashed` takes one of two values."""
     with pytest.raises(DefinitionError, match="neither '.*' nor '.*'"):
-        Scheduler(store, str, **options)
+        Scheduler(store, str, crashed="once")  # type: ignore[arg-type]
 
 
 # The store

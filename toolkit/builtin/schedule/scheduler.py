@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
@@ -38,7 +37,7 @@ ATTEMPTS = 3
 current_firing: ContextVar[Firing | None] = ContextVar("current", default=None)
 
 
-Status: TypeAlias = Literal["done", "paused", "failed", "refused", "missed", "crashed"]
+Status: TypeAlias = Literal["done", "paused", "failed", "refused", "crashed"]
 Function: TypeAlias = Callable[..., Any]
 Decisions: TypeAlias = Mapping[str, Verdict]
 
@@ -50,8 +49,8 @@ class FiringOutcome:
     Attributes:
         status: `done`: the run has ended, though some of its calls may have failed or been denied, see `result`.
             `paused`: calls of a Runner wait for approval; `Scheduler.resume` continues from `result.state`.
-            `failed`: see `error`. The other ones did not run: `refused` by `allow`; `missed`, as it was due too long
-            ago; `crashed`, as the process that claimed it never recorded its end.
+            `failed`: see `error`. The other ones did not run: `refused` by `allow`; `crashed`, as the process that
+            claimed it never recorded its end.
         result: Return value of `run`.
     """
 
@@ -66,8 +65,8 @@ class Scheduler:
 
     An action's next time is set, and its firing claimed, before it runs: no firing runs twice, even after a change of
     the clock or a crash, unless `crashed="again"` allows it. An action that has missed several times runs once for all
-    of them, or, with `missed="skip"`, not at all. When the clock is set back, nothing is repeated: an action waits
-    until the clock reaches its next time again.
+    of them. When the clock is set back, nothing is repeated: an action waits until the clock reaches its next time
+    again.
 
     An action whose rule or zone has become invalid runs this time, and is then paused.
 
@@ -79,9 +78,6 @@ class Scheduler:
         on_run: Receives each FiringOutcome; sync or async. Its exceptions are logged.
         allow: Decides whether a firing may run; called each time, sync or async. Any firing may run by default. Any
             result but True refuses the firing; an exception fails it.
-        missed: "once" or "skip": how often an action runs that has been due for longer than `grace`. The time in which
-            this Scheduler was busy with other actions does not count.
-        grace: Seconds; should be more than `poll`.
         crashed: "skip" a firing that was claimed and never finished, so that it runs at most once; or try it "again",
             three times at most, so that it runs at least once: use `firing.key` as idempotency key.
         lease: Seconds after which an unfinished claim counts as crashed; must be longer than any run.
@@ -99,8 +95,6 @@ class Scheduler:
         *,
         on_run: Callable[[FiringOutcome], object] | None = None,
         allow: Callable[[Firing], object] | None = None,
-        missed: Literal["once", "skip"] = "once",
-        grace: float = 300.0,
         crashed: Literal["skip", "again"] = "skip",
         lease: float = 3600.0,
         poll: float = 60.0,
@@ -113,14 +107,8 @@ class Scheduler:
         self._run, self._store, self._clock = run, store, check_sync_function("clock", clock)
         self._on_run = None if on_run is None else check_function("on_run", on_run)
         self._allow = None if allow is None else check_function("allow", allow)
-        self._lease, self._poll, grace = (
-            check_number("lease", lease),
-            check_number("poll", poll),
-            check_number("grace", grace),
-        )
-        self._grace = grace if check_choice("missed", missed, "once", "skip") == "skip" else math.inf
+        self._lease, self._poll = check_number("lease", lease), check_number("poll", poll)
         self._attempts = ATTEMPTS if check_choice("crashed", crashed, "skip", "again") == "again" else 1
-        self._busy_until = -math.inf
         self._stopping = Cancellation()
 
     def run_forever(self) -> None:
@@ -183,14 +171,9 @@ class Scheduler:
 
     async def _run_due(self, backend: Backend, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
         outcomes: list[FiringOutcome] = []
-        started = self._clock()
-        oldest = started - self._grace
-        if self._busy_until >= oldest:
-            oldest = -math.inf
-        firings = self._claim_firings(started)
+        firings = self._claim_firings(self._clock())
         while not stopping and (firing := await call_function(next, (firings, None), backend)):
-            outcomes.append(await self._run_firing(firing, backend, oldest=oldest))
-        self._busy_until = self._clock()
+            outcomes.append(await self._run_firing(firing, backend))
         return tuple(outcomes)
 
     async def _resume(self, state: RunState | str, decisions: Decisions, backend: Backend) -> FiringOutcome:
@@ -202,7 +185,7 @@ class Scheduler:
         firing = await call_function(self._store.find_paused, (state.run_id,), backend)
         if firing is None:
             raise ValueError(f"No firing of this store waits for the run {state.run_id}.")
-        return await self._run_firing(firing, backend, resumed=(state, decisions))
+        return await self._run_firing(firing, backend, (state, decisions))
 
     def _claim_firings(self, started: float) -> Iterator[Firing]:
         """Claim due firings, each only after the one before has ended."""
@@ -216,25 +199,19 @@ class Scheduler:
                 yield claimed
 
     async def _run_firing(
-        self,
-        firing: Firing,
-        backend: Backend,
-        *,
-        oldest: float = -math.inf,
-        resumed: tuple[RunState, Decisions] | None = None,
+        self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None = None
     ) -> FiringOutcome:
         """Run one firing, record its end, and report it.
 
         Args:
             firing: The firing.
             backend: The backend of the caller.
-            oldest: Firings that were due before this time are missed.
             resumed: The paused run of the firing, and the decisions on its calls; until it is done, it can be resumed
                 again.
         """
         token = current_firing.set(firing)
         try:
-            outcome = await self._find_outcome(firing, backend, oldest, resumed)
+            outcome = await self._find_outcome(firing, backend, resumed)
         finally:
             current_firing.reset(token)
         paused_run = None if resumed is None or outcome.status == "done" else resumed[0].run_id
@@ -247,14 +224,12 @@ class Scheduler:
         return outcome
 
     async def _find_outcome(
-        self, firing: Firing, backend: Backend, oldest: float, resumed: tuple[RunState, Decisions] | None
+        self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None
     ) -> FiringOutcome:
         status: Status = "done"
         try:
             if firing.attempt > self._attempts:
                 return FiringOutcome(firing=firing, status="crashed")
-            if firing.attempt == 1 and firing.due < oldest:
-                return FiringOutcome(firing=firing, status="missed")
             if self._allow is not None and await call_function(self._allow, (firing,), backend) is not True:
                 return FiringOutcome(firing=firing, status="refused")
             result = await self._call_run(firing, backend, resumed)
