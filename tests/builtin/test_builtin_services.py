@@ -157,15 +157,6 @@ def test_place_as_text(service: Service) -> None:
     assert "J\\u202e" == call_tool(weather_tool(base_url=service.url), location="Jakarta")["location"]
 
 
-def test_two_addresses(service: Service) -> None:
-    """Places can be looked up elsewhere."""
-    other = Service({"/v1/search": {"results": [{**JAKARTA["results"][0], "name": "Elsewhere"}]}})
-    result = call_tool(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
-    other.close()
-
-    assert "Elsewhere, Indonesia" == result["location"]
-
-
 def test_wikipedia(service: Service) -> None:
     """Articles have their URL, and an excerpt without markup."""
     article = {
@@ -357,12 +348,6 @@ def test_more_than_an_address(make: Callable[..., Any], more: str) -> None:
         make(base_url=f"https://{more}")
 
     assert "s3cret" not in str(refused.value)
-
-
-def test_no_address_of_places() -> None:
-    """The refusal names the parameter that is wrong."""
-    with pytest.raises(DefinitionError, match="geocoding_url='x'"):
-        weather_tool(geocoding_url="x")
 
 
 @pytest.mark.parametrize("agent", ["", "a\r\nX: y", "ä", None], ids=repr)

@@ -96,23 +96,18 @@ class Weather(TypedDict):
 
 
 @check_options
-def weather_tool(
-    *, base_url: str = FORECAST, geocoding_url: str | None = None, timeout: float = TIMEOUT
-) -> Tool[..., Any]:
+def weather_tool(*, base_url: str = FORECAST, timeout: float = TIMEOUT) -> Tool[..., Any]:
     """Make `weather`.
 
     Args:
-        base_url: Address of Open-Meteo, or of a server with the same API.
-        geocoding_url: Address of the API that looks up places; by default Open-Meteo's own, or `base_url` if that is
-            given.
+        base_url: Address of Open-Meteo, or of a server with its APIs for forecasts and places.
         timeout: Seconds for each response.
 
     Raises:
-        DefinitionError: An address is not one of HTTP, or the timeout is not above 0.
+        DefinitionError: The address is not one of HTTP, or the timeout is not above 0.
     """
     forecast = check_base_url("base_url", base_url)
-    default = GEOCODING if forecast == FORECAST else forecast
-    geocoding = default if geocoding_url is None else check_base_url("geocoding_url", geocoding_url)
+    geocoding = GEOCODING if forecast == FORECAST else forecast
     return _Weather(*(JsonService("Open-Meteo", url, timeout=timeout) for url in (forecast, geocoding))).weather
 
 
