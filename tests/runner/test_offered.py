@@ -59,7 +59,7 @@ def test_generated_names() -> None:
     model = ScriptedModel([BOTH, "Done."] * 4)
     own = Runner([read, write], model=model, approve=approve, allowed_tools=iter(["write"]))  # type: ignore[arg-type]
     other = Runner([read, write], model=model, approve=approve)
-    outcomes = other.map(["a", "b"], max_parallel=1, allowed_tools=iter(["write"]))  # type: ignore[arg-type]
+    outcomes = other.map(["a", "b"], max_parallel=1, allowed_tools=iter(["write"]))  # type: ignore[call-overload]
 
     for result in (own.run("a"), own.run("b"), *outcomes):
         assert isinstance(result, RunResult)

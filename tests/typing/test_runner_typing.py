@@ -108,6 +108,17 @@ def test_stream() -> None:
     assert City(name="Oslo") == events.result.output
 
 
+def test_map() -> None:
+    """The results of many prompts are typed as that of one."""
+    assert_type(runner("Hi.").map(["x"]), list[RunResult[str] | Exception])
+    results = runner('{"name": "Oslo"}').map(["x"], output_type=City)
+    assert_type(results, list[RunResult[City] | Exception])
+    assert_type(runner('{"result": 5}').map(["x"], output_type=int | City), list[RunResult[Any] | Exception])
+
+    assert isinstance(results[0], RunResult)
+    assert City(name="Oslo") == results[0].output
+
+
 async def asynchronous() -> City:
     assert_type(await runner("Hi.").arun("x"), RunResult[str])
     assert_type(runner("Hi.").astream("x"), AsyncRunStream[str])
@@ -115,6 +126,7 @@ async def asynchronous() -> City:
         async for event in events:
             assert_type(event, Event)
     assert_type(events.result.output, City)
+    assert_type(await runner("Hi.").amap(["x"]), list[RunResult[str] | Exception])
     result = await runner('{"name": "Oslo"}').arun("x", output_type=City)
     return assert_type(result.output, City)
 

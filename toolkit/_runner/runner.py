@@ -234,6 +234,14 @@ class Runner(Controls):
         request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
         return RunHandle(self._factory.create(request))
 
+    @overload
+    def map(
+        self, prompts: Iterable[Prompt], *, output_type: type[T] = ..., **given: Unpack[MapOptions]
+    ) -> list[RunResult[T] | Exception]: ...
+    @overload
+    def map(
+        self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
+    ) -> list[RunResult[Any] | Exception]: ...
     @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
@@ -266,6 +274,14 @@ class Runner(Controls):
         """
         return run_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
 
+    @overload
+    async def amap(
+        self, prompts: Iterable[Prompt], *, output_type: type[T] = ..., **given: Unpack[MapOptions]
+    ) -> list[RunResult[T] | Exception]: ...
+    @overload
+    async def amap(
+        self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
+    ) -> list[RunResult[Any] | Exception]: ...
     @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
     async def amap(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
