@@ -532,7 +532,9 @@ class Toolbox:
         specs = [made._spec for made in self]
         calls = dialect.parse_calls(reply, specs)
         if not calls and (other := find_dialect(reply)):
-            raise ValueError(f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}.")
+            raise ValueError(
+                f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}: pass dialect={other!r}."
+            )
         results = await parallel.all(calls)
         truncated = map(parallel.dispatcher.truncate, calls, results)
         return dialect.render_results([*zip(calls, truncated)], specs)

@@ -116,7 +116,7 @@ def test_types() -> None:
 
 def test_name() -> None:
     """A name that Python cannot have is refused."""
-    with pytest.raises(DefinitionError, match="'get-it': smolagents takes names of Python"):
+    with pytest.raises(DefinitionError, match="'get-it': smolagents needs an identifier of Python"):
         to_smolagents([add.with_name("get-it")])
 
 

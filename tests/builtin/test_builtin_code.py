@@ -336,7 +336,7 @@ def test_one_name_in_python() -> None:
     def make(name: str) -> Tool[..., Any]:
         return tool(lambda: 1, name=name)
 
-    with pytest.raises(DefinitionError, match="'a_b' and 'a-b' have one name in Python"):
+    with pytest.raises(DefinitionError, match="'a_b' and 'a-b' have the same name in Python"):
         code_tool([make("a-b"), make("a_b")])
 
 

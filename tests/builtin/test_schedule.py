@@ -451,7 +451,7 @@ def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
         ),
         ({"allowed_tools": 5}, "allowed_tools=5 is not a list of texts"),
         ({"owner": None}, "owner=None is not of type str"),
-        ({"most": "x"}, "most='x' is not a whole number from 0 on"),
+        ({"most": "x"}, "most='x' is not a whole number of at least 0"),
         ({"clock": 5}, "clock=5 is not a function"),
         ({"zone": 5.5}, "zone=5.5 is not of type str or int"),
         ({"zone": True}, "zone=True is not of type str or int"),
@@ -1142,9 +1142,9 @@ def test_invalid_run(store: SQLiteSchedule, run: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"poll": -1}, "poll=-1 is not a number from 0 on"),
-        ({"poll": float("nan")}, "poll=nan is not a number from 0 on"),
-        ({"lease": "x"}, "lease='x' is not a number from 0 on"),
+        ({"poll": -1}, "poll=-1 is not a number of at least 0"),
+        ({"poll": float("nan")}, "poll=nan is not a number of at least 0"),
+        ({"lease": "x"}, "lease='x' is not a number of at least 0"),
         ({"clock": None}, "clock=None is not a function"),
         ({"on_run": "print"}, "on_run='print' is not a function"),
     ],

@@ -419,9 +419,9 @@ def test_limit_reached(tmp_path: Path) -> None:
         pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is not a number", id="time as text"),
         pytest.param(shell_tool, {"timeout": None}, "timeout=None is not a number", id="None as time"),
         pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is not a number", id="too long"),
-        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is not a whole number from 1 on.", id="output"),
+        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is not a whole number of at least 1.", id="output"),
         pytest.param(
-            bash_tool, {"max_output": True}, "max_output=True is not a whole number from 1 on.", id="True as output"
+            bash_tool, {"max_output": True}, "max_output=True is not a whole number of at least 1.", id="True as output"
         ),
         pytest.param(bash_tool, {"deny": None}, "deny=None is not a list of texts", id="None as deny"),
         pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
@@ -475,7 +475,7 @@ def test_no_directory(tmp_path: Path) -> None:
 
 def test_wrong_limit() -> None:
     """A bound is a whole number from 1 on."""
-    with pytest.raises(DefinitionError, match="memory=0 is not a whole number from 1 on"):
+    with pytest.raises(DefinitionError, match="memory=0 is not a whole number of at least 1"):
         CommandLimits(memory=0)
 
 

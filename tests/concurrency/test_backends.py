@@ -22,7 +22,7 @@ from toolkit._concurrency.event_loop import LoopWaits, PrivateLoop, loop_waits, 
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit.errors import Cancelled, TimedOut
 
-WAITS = "waits for an event loop; use the method whose name begins with a"
+WAITS = "needs an event loop: await the async method"
 
 
 async def here() -> threading.Thread:
@@ -730,7 +730,9 @@ def test_private_loop_does_not_wait_for_itself() -> None:
     async def nested() -> None:
         private_loop.run(suspended)
 
-    with pytest.raises(RuntimeError, match=r"an async tool called a sync method of this library; await the one"):
+    with pytest.raises(
+        RuntimeError, match=r"an async tool called a sync method of this library: await the async method"
+    ):
         private_loop.run(nested)
 
 

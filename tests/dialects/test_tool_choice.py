@@ -93,10 +93,10 @@ def test_fitting_choices(choice: str | None, allowed: Any) -> None:
         (
             "ad",
             None,
-            r"^tool_choice='ad' is not one of 'auto', 'none', 'required', and no tool here; did you mean 'add'\?",
+            r"^tool_choice='ad' is neither one of 'auto', 'none', 'required' nor a tool here; did you mean 'add'\?",
         ),
         ("", None, r"Available: add, subtract$"),
-        ({"type": "function"}, None, r"^tool_choice=\{'type': 'function'\} is not one of 'auto'"),
+        ({"type": "function"}, None, r"^tool_choice=\{'type': 'function'\} is neither one of 'auto'"),
         (None, [{}], r"^allowed_tools has \{\}, which is not a tool here"),
         (None, ["ad"], r"^allowed_tools has 'ad', which is not a tool here; did you mean 'add'\?"),
         (None, [], r"pass tool_choice='none' instead\.$"),
@@ -350,5 +350,5 @@ def test_unknown_call_with_allowed_tools() -> None:
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_run_with_an_unknown_tool(api: Any) -> None:
     """A choice of no tool is refused before anything is asked."""
-    with FakeServer() as server, pytest.raises(ValueError, match="'ad' is not one of"):
+    with FakeServer() as server, pytest.raises(ValueError, match="'ad' is neither one of"):
         through(server, api, tool_choice="ad")

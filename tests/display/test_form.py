@@ -102,7 +102,7 @@ CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
 
 def test_form_of_a_plain_function() -> None:
     """A function that is no tool is refused, with the way to make it one."""
-    with pytest.raises(TypeError, match="A form is that of a tool, not of <built-in function len>: decorate"):
+    with pytest.raises(TypeError, match="Form\\(\\) takes a tool, not <built-in function len>: decorate"):
         Form(len)  # type: ignore[arg-type]
 
 

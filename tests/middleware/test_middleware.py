@@ -710,7 +710,7 @@ def test_cache_across_runs(shared: bool, times: int) -> None:
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"maxsize": 0}, {"ttl": -1}], ids=str)
 def test_cache_bounds(options: dict[str, Any]) -> None:
     """A cache that could keep nothing is refused."""
-    with pytest.raises(ValueError, match="both have to be above 0"):
+    with pytest.raises(ValueError, match="both must be above 0"):
         cache(**options)
 
 
@@ -862,14 +862,16 @@ def test_a_guard_resets() -> None:
     assert [False, False, False, True, True, False, False] == [
         str(text).startswith("Circuit") for text in texts(result)
     ]
-    with pytest.raises(ValueError, match="reset_after=0 must be"):
+    with pytest.raises(ValueError, match=r"reset_after=0\): it must be"):
         repeat_guard(reset_after=0)
 
 
 @pytest.mark.parametrize("bounds", [{"limit": 0}, {"window": 2}, {"window": 5}, {"stop_after": 0}], ids=str)
 def test_guard_bounds(bounds: dict[str, Any]) -> None:
     """A bound that makes no sense is refused."""
-    with pytest.raises(ValueError, match="limit and stop_after are 1 or more, window is even, 4 or more"):
+    with pytest.raises(
+        ValueError, match="limit and stop_after must be at least 1, and window an even number of at least 4"
+    ):
         repeat_guard(**bounds)
 
 

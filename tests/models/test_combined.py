@@ -132,7 +132,7 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
         "Some of the models are async",
     ),
     "no model": (lambda: RateLimitedModel("gpt-5", 5), "is not a model"),  # type: ignore[arg-type]
-    "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "Give rpm="),
+    "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "rpm=None, tpm=None: give one or both"),
     "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a whole number"),
     "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "each a whole number"),  # type: ignore[arg-type]
 }

@@ -798,7 +798,7 @@ def test_run_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> 
 @WAYS
 def test_turn_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
     """An answer that takes longer than a turn may, silent or dripping, is the model's failure."""
-    with pytest.raises(ModelError, match=r"no whole answer in its time: 0\.05 s"):
+    with pytest.raises(ModelError, match=r"did not complete its answer within 0\.05 s"):
         go(Runner(model=silent, limits=Limits(max_seconds_per_turn=0.05)))
 
 
@@ -806,7 +806,7 @@ def test_turn_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) ->
 @WAYS
 def test_server_that_is_late(go: Callable[[Runner], RunResult], answer: Reply) -> None:
     """A server cannot outlast a turn, however slowly it drips."""
-    with FakeServer(lambda _: answer) as server, pytest.raises(ModelError, match="no whole answer in its time"):
+    with FakeServer(lambda _: answer) as server, pytest.raises(ModelError, match="did not complete its answer within"):
         go(Runner(model="fake", base_url=server.base_url, limits=Limits(max_seconds_per_turn=0.1)))
 
 

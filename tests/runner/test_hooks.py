@@ -243,7 +243,7 @@ def test_cost_of_an_answer_that_a_hook_refuses(go: Go, later: bool, error: Excep
 @pytest.mark.parametrize("name", ["before_model", "after_model"])
 def test_a_hook_of_the_model_answers_with_nonsense(name: str) -> None:
     """What is neither None nor of the kind that was given ends the run, and names the hook."""
-    with pytest.raises(TypeError, match="answers with a Model.* or None, not 'text'"):
+    with pytest.raises(TypeError, match="must return a Model.* or None, not 'text'"):
         answering(Hook(**{name: lambda _: "text"}))
 
 

@@ -198,7 +198,7 @@ def test_modified_after_mending(words: str) -> None:
     assert ["Bob has got 5"] == texts(runner.run("Go."))
 
 
-ALIEN = "Invalid arguments: mode was given by the approver, and is not a key of the tool's schema."
+ALIEN = "Invalid arguments: mode: the approver gave it, and the tool's schema has no such key."
 
 
 @pytest.mark.parametrize(("written", "expected"), [({}, "b in mode r"), ({"m": "w"}, ALIEN)], ids=["default", "value"])
@@ -222,7 +222,7 @@ def log_in(keys: list[SecretStr], port: int) -> str:
     return f"{[key.get_secret_value() for key in keys]} at {port}"
 
 
-HIDDEN = "Invalid arguments: keys was changed by the approver, and a secret in it is hidden."
+HIDDEN = "Invalid arguments: keys: the approver changed it, and was not shown a secret in it."
 SECRETS: dict[str, tuple[Any, str]] = {
     "left as shown": (["**********"], "['abc'] at 2"),
     "left as it is": ([SecretStr("abc")], "['abc'] at 2"),

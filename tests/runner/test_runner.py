@@ -504,7 +504,7 @@ def test_middleware_that_waits_in_a_sync_run(caplog: pytest.LogCaptureFixture) -
     with ScriptedModel([[call("add", a=1)], "Done."]) as model, caplog.at_level(logging.CRITICAL, "toolkit"):
         result = Runner([add], model=model, middleware=[wait]).run("x")
 
-    assert ("Done.", True) == (result.output, "waits for an event loop" in str(result.calls[0].exception))
+    assert ("Done.", True) == (result.output, "needs an event loop" in str(result.calls[0].exception))
 
 
 # -- several calls at the same time

@@ -430,7 +430,7 @@ def test_keywords_take_no_place(name: str) -> None:
 
     result = tool(functools.partial(function, key="secret")).invoke({"a": 1, "more": {name: "forged"}})
 
-    assert str(result.text).startswith(f"Invalid arguments: more: Value error, {name!r} cannot be given here")
+    assert str(result.text).startswith(f"Invalid arguments: more: Value error, {name!r} is already set")
 
 
 def test_partial_hides() -> None:

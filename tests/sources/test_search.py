@@ -257,7 +257,7 @@ def test_hook_without_its_tools(make: Callable[[ToolSearch], Any], missing: str)
     [
         ({"always": ["coook"]}, "always='coook' is not a tool here; did you mean 'cook'"),
         ({"always": "cook"}, r"always='cook' is one text: write always=\['cook'\]"),
-        ({"top_k": 0}, "top_k=0 is not a whole number from 1 on"),
+        ({"top_k": 0}, "top_k=0 is not a whole number of at least 1"),
     ],
 )
 def test_options(options: Any, message: str) -> None:

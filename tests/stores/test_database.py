@@ -118,7 +118,7 @@ def test_block_in_a_block(database: Database) -> None:
     """A block in a block of the same database is refused, and the outer one goes on."""
     with database.transaction() as connection:
         connection.execute("INSERT INTO numbers (n) VALUES (1)")
-        with pytest.raises(RuntimeError, match="in a block of this database already"):
+        with pytest.raises(RuntimeError, match="has a transaction of this database open"):
             add(database, 2)
 
     assert [1] == read_numbers(database)

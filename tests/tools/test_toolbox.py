@@ -419,7 +419,7 @@ some_by_type.__annotations__ = {"return": list[Tool[..., Any]]}
 @pytest.mark.parametrize("maker", [one, some, bare, one_by_type, some_by_type])
 def test_maker(maker: Callable[..., Any]) -> None:
     """A function that makes tools is none: its parentheses were forgotten."""
-    with pytest.raises(DefinitionError, match=rf"{maker.__name__} makes tools: write {maker.__name__}\(\.\.\.\)"):
+    with pytest.raises(DefinitionError, match=rf"returns tools, .*: call it, {maker.__name__}\(\.\.\.\)"):
         Toolbox([maker])
 
 

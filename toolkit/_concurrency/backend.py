@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import AbandonedJobs, Outcome
 
-SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
+SUSPENDED = "a sync method called something that needs an event loop: await the async method, such as arun() for run()"
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

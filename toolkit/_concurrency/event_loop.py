@@ -88,7 +88,7 @@ class PrivateLoop:
         loop = self._get_loop()
         if threading.current_thread() is self._thread:
             raise RuntimeError(
-                "an async tool called a sync method of this library; await the one whose name begins with a"
+                "an async tool called a sync method of this library: await the async method, such as arun() for run()"
             )
         watched = _LoopJob(job)
         try:

@@ -94,8 +94,8 @@ class Dialect(ABC):
             DefinitionError: The provider has no such tool.
         """
         raise DefinitionError(
-            f"{name!r} is a tool that OpenAI's Responses execute, and {self.name!r} has none: pass api='responses', or "
-            f"leave it out."
+            f"{name!r} is executed by OpenAI's Responses API, which the dialect {self.name!r} is not for: pass "
+            "api='responses', or leave the tool out."
         )
 
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -38,7 +38,7 @@ def check_choice(
     if not (isinstance(choice, str) and choice in (*MODES, *names)):
         modes = ", ".join(map(repr, MODES))
         hint = suggest(str(choice), names)
-        raise ValueError(f"tool_choice={choice!r} is not one of {modes}, and no tool here{hint}")
+        raise ValueError(f"tool_choice={choice!r} is neither one of {modes} nor a tool here{hint}")
     if choice == "required" and not names:
         raise ValueError("tool_choice='required' needs a tool, and there is none.")
     if listed is not None and choice not in (*MODES, *listed):

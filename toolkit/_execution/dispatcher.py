@@ -238,7 +238,7 @@ class _CallPipeline:
         if call.name != self.call.name and call.name in tools and tools[call.name].settings.runs_alone:
             original = tools.get(self.call.name)
             if original is None or not original.settings.runs_alone:
-                raise ValueError(f"a hook or a middleware made {call.name}, which runs alone, of {self.call.name!r}")
+                raise ValueError(f"a hook or middleware made {call.name!r}, which runs alone, of {self.call.name!r}")
         return replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
 
     async def _execute_recorded(
@@ -353,10 +353,10 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
     same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
     changed = {name: value for name, value in arguments.items() if name not in same}
     if hidden := next((name for name, value in changed.items() if f'"{MASK}"' in to_json_text({name: value})), None):
-        raise InvalidArguments(f"{hidden} was changed by the approver, and a secret in it is hidden.")
+        raise InvalidArguments(f"{hidden}: the approver changed it, and was not shown a secret in it.")
     known = {*raw, *request.tool.parameters.get("properties", ())}
     if raw.keys() - arguments.keys() and (alien := next((name for name in arguments if name in same - known), None)):
-        raise InvalidArguments(f"{alien} was given by the approver, and is not a key of the tool's schema.")
+        raise InvalidArguments(f"{alien}: the approver gave it, and the tool's schema has no such key.")
     return {name: raw[name] if name in same else arguments[name] for name in arguments if name in {*changed, *raw}}
 
 

@@ -35,21 +35,21 @@ def check_choice(name: str, value: T, *choices: str) -> T:
 def check_whole(name: str, value: int, least: int = 1) -> int:
     """Check that a value is a whole number of at least `least`."""
     if not is_whole(value, least):
-        raise DefinitionError(f"{name}={value!r:.100} is not a whole number from {least} on.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a whole number of at least {least}.")
     return value
 
 
 def check_number(name: str, value: float, least: float = 0) -> float:
     """Check that a value is a number of at least `least`; it may be infinite."""
     if not is_number(value) or not value >= least:
-        raise DefinitionError(f"{name}={value!r:.100} is not a number from {least:g} on.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a number of at least {least:g}.")
     return value
 
 
 def check_seconds(name: str, value: float, default: float | None = None) -> float:
     """Check that a value is a number of seconds above 0, `MAX_SECONDS` at most; for less, return a default."""
     if not is_number(value) or not value <= MAX_SECONDS:
-        raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, or above {MAX_SECONDS:,.0f}.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, at most {MAX_SECONDS:,.0f}.")
     if value > 0:
         return value
     if default is None:

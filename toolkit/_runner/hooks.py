@@ -132,7 +132,7 @@ def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
     if answer is None:
         return given
     if not isinstance(answer, type(given)):
-        raise TypeError(f"the hook {hook!r} answers with a {type(given).__name__} or None, not {answer!r}")
+        raise TypeError(f"the hook {hook!r} must return a {type(given).__name__} or None, not {answer!r:.100}")
     return answer
 
 

@@ -402,7 +402,7 @@ class Run(Generic[T]):
                 if deadline or not cancellation:
                     raise
                 raise ModelError(
-                    f"The model gave no whole answer in its time: {seconds:g} s, with the hooks around it."
+                    f"The model did not complete its answer within {seconds:g} s, the hooks around it included."
                 ) from error
 
     def _transform_piece(

@@ -367,7 +367,7 @@ class _RunBuilder:
         """
         earlier = self._earlier
         if was_undone(self._factory.ledger, state.run_id):
-            raise ConversationError(f"The calls of run {state.run_id} were undone, so it cannot go on; undo() ends it.")
+            raise ConversationError(f"The calls of run {state.run_id} were undone, so it cannot be resumed.")
         known = len(earlier) + isinstance(state.messages[0], SystemMessage)
         if state.messages[known - len(earlier) : known] != tuple(earlier):
             raise ConversationError(

@@ -398,7 +398,7 @@ def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any
     def check(keywords: dict[str, Any]) -> dict[str, Any]:
         wrong = next((name for name in keywords if name in taken), None)
         if wrong is not None:
-            raise ValueError(f"{wrong!r} cannot be given here")
+            raise ValueError(f"{wrong!r} is already set, and cannot be given here")
         return keywords
 
     return apply_after(check, core)

@@ -182,7 +182,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         )
     own, name = make_function_handler(plain), name_of(plain)
     if _returns_tools(own.signature):
-        raise DefinitionError(f"{own.origin}: {name} makes tools: write {name}(...).")
+        raise DefinitionError(f"{own.origin} returns tools, and is none itself: call it, {name}(...).")
     behind = find_wrapped_tool(plain)
     settings = DEFAULT_SETTINGS if behind is None else behind.settings  # what wraps a tool keeps its gates
     fields = {"name": safe_name(name), **split_options(given, name, settings)}

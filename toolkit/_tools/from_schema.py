@@ -60,7 +60,9 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
 def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the properties into parameters and keys about calls."""
     if not isinstance(given, dict) or whole.get("type", "object") != "object":
-        raise DefinitionError('a tool is a JSON Schema {"type": "object", "properties": ...}.')
+        raise DefinitionError(
+            f'a tool is declared by a JSON Schema {{"type": "object", "properties": ...}}, not by {given!r:.100}.'
+        )
     properties = whole.get("properties", {})
     if not isinstance(properties, dict):
         raise DefinitionError(f"properties={properties!r} is not an object of schemas by name.")
@@ -154,7 +156,9 @@ def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
     document = SchemaDocument.load(given)
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
-        raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')
+        raise DefinitionError(
+            f'accepts= is a type or a JSON Schema {{"type": "object", "properties": ...}}, not {given!r:.100}.'
+        )
     built: dict[str, Any] = bundle(document, part=_forbid_extra(whole))
     return built
 

@@ -416,13 +416,15 @@ class BoundHandler(DeclaredHandler):
             }
         missing = next((name for name in self.missing if name not in values), None)
         if missing is not None:
-            raise TypeError(f"{self.function.origin} needs {missing!r}; see Toolbox.check()")
+            raise TypeError(f"{self.function.origin} needs {missing!r}, which the call leaves out; see Toolbox.check()")
         names = {p.name for p in self.parameters}
         other = {name: value for name, value in values.items() if name not in names}
         if not other:
             return values
         if not self._rest:
-            raise TypeError(f"{self.function.origin} takes no {next(iter(other))!r}; see Toolbox.check()")
+            raise TypeError(
+                f"{self.function.origin} does not take {next(iter(other))!r}, which the call has; see Toolbox.check()"
+            )
         return {name: value for name, value in values.items() if name in names} | {self._rest: other}
 
 

@@ -96,9 +96,8 @@ class _Interpreter:
         functions = dict[str, Tool[..., Any]]()
         for name, each in self.calls.tools.items():
             if functions.setdefault(make_identifier(name), each) is not each:
-                raise DefinitionError(
-                    f"{name!r} and {functions[make_identifier(name)].name!r} have one name in Python."
-                )
+                other = functions[make_identifier(name)].name
+                raise DefinitionError(f"The tools {name!r} and {other!r} have the same name in Python: rename one.")
         return functions
 
     @cached_property

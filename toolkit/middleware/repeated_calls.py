@@ -56,7 +56,7 @@ def cache(
         ValueError: `ttl` or `maxsize` is not above 0.
     """
     if ttl <= 0 or maxsize <= 0:
-        raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both have to be above 0.")
+        raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both must be above 0.")
     results = _ResultCache(ttl, maxsize, clock)
 
     async def use_cache(call: ToolCall, call_next: Next) -> ToolResult:
@@ -185,9 +185,12 @@ def repeat_guard(
         ValueError: A number is out of range.
     """
     if limit < 1 or window < 4 or window % 2 or stop_after == 0:
-        raise ValueError("repeat_guard: limit and stop_after are 1 or more, window is even, 4 or more.")
+        raise ValueError(
+            f"repeat_guard(limit={limit!r}, window={window!r}, stop_after={stop_after!r}): limit and stop_after must "
+            "be at least 1, and window an even number of at least 4."
+        )
     if reset_after is not None and reset_after <= 0:
-        raise ValueError(f"repeat_guard: reset_after={reset_after!r} must be a number of seconds above 0, or None.")
+        raise ValueError(f"repeat_guard(reset_after={reset_after!r}): it must be a number of seconds above 0, or None.")
     cycles = ((1, limit), (2, window // 2))
     histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after, reset_after, clock))
 

@@ -133,7 +133,7 @@ def make_app(
     check_choice("skills", skills, "one", "tools")
     check_whole("keep", keep)
     if token is not None and not (isinstance(token, str) and token.isascii() and token.strip() == token != ""):
-        raise DefinitionError("token= is not a word of ASCII characters.")  # it is a secret, so it is not shown
+        raise DefinitionError("token= must be visible ASCII characters.")  # a secret: it is not shown
 
     def make_card(address: str) -> AgentCard:
         listed = _list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)]

@@ -141,7 +141,7 @@ class Database:
                 self._connections.append(_open_file(self.path, self._layout, self._timeout))
             connection = self._connections[0]
             if connection.in_transaction:
-                raise RuntimeError("This thread is in a block of this database already: do the work in that one.")
+                raise RuntimeError("This thread has a transaction of this database open: do the work in that one.")
             try:
                 connection.execute(begin)
                 yield connection

@@ -59,7 +59,7 @@ class Address:
         given = dict(headers or {})
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
-                raise DefinitionError("token= is not a word of ASCII characters.")
+                raise DefinitionError("token= must be visible ASCII characters.")
             if "authorization" in map(str.lower, given):
                 raise DefinitionError("Set either token= or the header Authorization, not both.")
             given["Authorization"] = f"Bearer {token}"

@@ -84,7 +84,7 @@ def _copy(document: Mapping[str, Any]) -> Any:
 
 def _read_text(document: str | os.PathLike[str]) -> str:
     if not isinstance(document, (str, os.PathLike)):
-        raise DefinitionError(f"The OpenAPI document is no {type(document).__name__}, but data, a text, or a path.")
+        raise DefinitionError(f"An OpenAPI document is data, a text, or a path, not {document!r:.100}.")
     if isinstance(document, str):
         document = document.removeprefix("\ufeff")
         if "\n" in document or document.lstrip()[:1] == "{":
