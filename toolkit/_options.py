@@ -48,17 +48,22 @@ def refuse_unknown_options(
     Raises:
         TypeError: There is one; the message has the nearest name or its hint, or else all names.
     """
-    if not set(given).difference(known):
-        return
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        raise TypeError(f"{owner} has no option {unknown!r}. {_find_remedy(unknown, known, hints)}") from None
+
+
+def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str]) -> str:
+    """Find what to write for an unknown option: its own hint, the nearest option, or the hint of a similar name."""
     import difflib  # only a mistake needs it
 
-    unknown = next(name for name in given if name not in known)
-    near = next(iter(difflib.get_close_matches(unknown, known, n=1)), "")
-    (hint,) = difflib.get_close_matches(unknown, hints, n=1, cutoff=0.85) or [""]
-    remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
-    if unknown in hints or not near:
-        remedy = hints.get(hint, remedy)
-    raise TypeError(f"{owner} has no option {unknown!r}. {remedy}") from None
+    if unknown in hints:
+        return hints[unknown]
+    if near := difflib.get_close_matches(unknown, known, n=1):
+        return f"Did you mean {near[0]!r}?"
+    if similar := difflib.get_close_matches(unknown, hints, n=1, cutoff=0.85):
+        return hints[similar[0]]
+    return f"The options are: {', '.join(known)}."
 
 
 def spell_options(
@@ -111,8 +116,9 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
 
     def decorate(owner: C) -> C:
         for name, member in [*vars(owner).items()]:
-            is_open = not inspect.isfunction(member) or member.__code__.co_flags & inspect.CO_VARKEYWORDS
-            if not is_open and (name == "__init__" or not name.startswith("_")):
+            is_public = name == "__init__" or not name.startswith("_")
+            is_function = inspect.isfunction(member)
+            if is_public and is_function and not member.__code__.co_flags & inspect.CO_VARKEYWORDS:
                 setattr(owner, name, check_options(member, hints))
         return owner
 
