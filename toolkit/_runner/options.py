@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from inspect import isclass
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
 
@@ -174,10 +174,11 @@ def check_values(options: Mapping[str, Any]) -> None:
         ValueError: A number is out of range.
     """
     for name, value in options.items():
-        wanted, *checks = _RULES.get(name, ("",))
-        failed = next((number for number, is_fit in enumerate(checks) if not is_fit(value)), None)
-        if failed is not None:
-            raise (ValueError if failed else TypeError)(f"{name}={value!r} is not {wanted}.")
+        rule = _RULES.get(name, _NO_RULE)
+        if not rule.is_type(value):
+            raise TypeError(f"{name}={value!r} is not {rule.wanted}.")
+        if not rule.is_in_range(value):
+            raise ValueError(f"{name}={value!r} is not {rule.wanted}.")
 
 
 def reject_reserved_keys(options: Mapping[str, Any]) -> None:
@@ -210,52 +211,62 @@ def _are_functions(value: object) -> bool:
     return isinstance(value, Sequence) and all(map(_is_function, value))
 
 
-# Of an option: what it has to be, is it of that type, and is it in range. The others are checked where they are used.
-_FUNCTION = ("a function", _optional(_is_function))
-_TRUTH = ("True or False", lambda value: isinstance(value, bool))
-_ANY_TEXT = ("a text", _optional(lambda value: isinstance(value, str)))
-_TEXT = (*_ANY_TEXT, _optional(bool))
-_RULES: Mapping[str, tuple[Any, ...]] = {
+class _Rule(NamedTuple):
+    """The rule for an option: a description of its values, and checks of their type and range."""
+
+    wanted: str
+    is_type: Callable[[Any], bool] = lambda _: True
+    is_in_range: Callable[[Any], bool] = lambda _: True
+
+
+_NO_RULE = _Rule("")
+_FUNCTION = _Rule("a function", _optional(_is_function))
+_TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
+_ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
+_TEXT = _ANY_TEXT._replace(is_in_range=_optional(bool))
+# Options that are not here are checked where they are used.
+_RULES: Mapping[str, _Rule] = {
     "name": _TEXT,
     "description": _TEXT,
     "instructions": _ANY_TEXT,
     "api_key": _ANY_TEXT,
     "tool_choice": _ANY_TEXT,
-    "allowed_tools": (
+    "allowed_tools": _Rule(
         "a list of names of tools",
         lambda value: isinstance(value, Iterable) and not isinstance(value, str),
     ),
-    "limits": ("Limits(...)", lambda value: isinstance(value, Limits)),
+    "limits": _Rule("Limits(...)", lambda value: isinstance(value, Limits)),
     "strict": _TRUTH,
-    "request_options": ("a dict of keys of the request", lambda value: isinstance(value, Mapping)),
+    "request_options": _Rule("a dict of keys of the request", lambda value: isinstance(value, Mapping)),
     "authorize": _FUNCTION,
-    "approve": (
+    "approve": _Rule(
         "a function of an ApprovalRequest, such as Console() or approve_all of toolkit.approvers",
         _optional(_is_function),
     ),
-    "approval_timeout": (
+    "approval_timeout": _Rule(
         "a number of seconds above 0, and at most 31 days",
         _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
     ),
-    "ledger": ("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
+    "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
     "checkpoint": _FUNCTION,
-    "middleware": ("a list of functions", _are_functions),
-    "hooks": ("a list of hooks", lambda value: isinstance(value, Iterable)),
+    "middleware": _Rule("a list of functions", _are_functions),
+    "hooks": _Rule("a list of hooks", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
-    "max_runs": ("a whole number of runs, at least 1", lambda _: True, lambda value: is_whole(value, 1)),
-    "order": (
+    "max_runs": _Rule("a whole number of runs, at least 1", is_in_range=lambda value: is_whole(value, 1)),
+    "order": _Rule(
         "'parallel', 'sequential' or batched(n)",
-        lambda _: True,
-        lambda value: isinstance(value, Batched) or value in ("parallel", "sequential"),
+        is_in_range=lambda value: isinstance(value, Batched) or value in ("parallel", "sequential"),
     ),
-    "queue": ("'one' or 'all'", lambda _: True, lambda value: value in get_args(QueueMode)),
-    "refresh": ("'run' or 'iteration'", lambda value: isinstance(value, str), lambda value: value in get_args(Refresh)),
+    "queue": _Rule("'one' or 'all'", is_in_range=lambda value: value in get_args(QueueMode)),
+    "refresh": _Rule(
+        "'run' or 'iteration'", lambda value: isinstance(value, str), lambda value: value in get_args(Refresh)
+    ),
     "undo_on_failure": _TRUTH,
     "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
-    "max_parallel": ("a whole number of calls, at least 1", lambda _: True, lambda value: is_whole(value, 1)),
-    "max_result": ("a whole number of characters, at least 1", is_whole, lambda value: value > 0),
+    "max_parallel": _Rule("a whole number of calls, at least 1", is_in_range=lambda value: is_whole(value, 1)),
+    "max_result": _Rule("a whole number of characters, at least 1", is_whole, lambda value: value > 0),
 }
 
 
