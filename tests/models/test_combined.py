@@ -133,8 +133,8 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no model": (lambda: RateLimitedModel("gpt-5", 5), "is not a model"),  # type: ignore[arg-type]
     "no rate": (lambda: RateLimitedModel(ScriptedModel([])), "rpm=None, tpm=None: give one or both"),
-    "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "each a whole number"),
-    "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "each a whole number"),  # type: ignore[arg-type]
+    "rate of nothing": (lambda: RateLimitedModel(ScriptedModel([]), 0), "whole numbers of at least 1"),
+    "half a request": (lambda: RateLimitedModel(ScriptedModel([]), 1.5), "whole numbers of at least 1"),  # type: ignore[arg-type]
 }
 
 

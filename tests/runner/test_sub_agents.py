@@ -664,9 +664,7 @@ def test_runner_in_a_toolbox() -> None:
     """A runner without a name that is put among tools is refused, with what to write; so is an agent of others."""
     with pytest.raises(DefinitionError, match=r"needs a name and a description .* write \.as_tool\(name=\.\.\., desc"):
         Toolbox([clerk()])
-    with pytest.raises(
-        DefinitionError, match=r"is not a tool by itself: pass what its as_tool\(name, description\) returns"
-    ):
+    with pytest.raises(DefinitionError, match=r"is not a tool by itself: pass its \.as_tool\(name, description\)"):
         Toolbox([SimpleNamespace(as_tool=str)])
 
 
@@ -819,7 +817,7 @@ def test_gates_of_a_handoff() -> None:
     ("tools", "options", "why"),
     [
         ([], {"output_type": int}, "leave out output_type="),
-        ([tool(write_note, name="hand_back")], {}, "has one already: rename it"),
+        ([tool(write_note, name="hand_back")], {}, "and there is one: rename it"),
     ],
 )
 def test_wrong_handoff(tools: Any, options: dict[str, Any], why: str) -> None:

@@ -191,10 +191,10 @@ def test_output_without_a_schema() -> None:
 
 
 NO_SCHEMAS: dict[str, tuple[Any, str]] = {
-    "none": (None, r'a tool is declared by a JSON Schema \{"type": "object"'),
-    "list": ([], "a tool is declared by a JSON Schema"),
-    "text": ("x", "a tool is declared by a JSON Schema"),
-    "array": ({"type": "array", "items": {}}, "a tool is declared by a JSON Schema"),
+    "none": (None, r'a tool is a JSON Schema \{"type": "object"'),
+    "list": ([], "a tool is a JSON Schema"),
+    "text": ("x", "a tool is a JSON Schema"),
+    "array": ({"type": "array", "items": {}}, "a tool is a JSON Schema"),
     "no JSON": ({"properties": {"a": {"default": object()}}}, "it is not JSON"),
     "not a number": ({"properties": {"a": {"default": float("nan")}}}, "it is not JSON"),
     "half a character": ({"description": "\ud800"}, "it is not JSON"),
@@ -469,7 +469,7 @@ NO_MODELS: dict[str, tuple[Any, Any, str]] = {
     "value": (5, str, "5 is not a type that JSON can fill"),
     "name of nothing": ("Nowhere", str, "'Nowhere' is not a type that JSON can fill"),
     "private": (Private, str, "parameter '_city' begins with '_'"),
-    "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): accepts= is a type or a JSON Schema"),
+    "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): accepts= is a JSON Schema"),
     "schema, beside": ({"a": {"type": "string"}}, str, r"Tool\.from_models\('x'\): 'a' stands beside"),
     "schema, inside": (
         {"properties": {"a": {"type": "text"}}}, str, r"Tool\.from_models\('x'\): .*#/properties/a/type",

@@ -55,13 +55,11 @@ def _reject_single_text(**given: object) -> None:
 def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
     if any(len(secret) < MIN_SECRET for secret in secrets):
         raise ValueError(
-            f"secrets= has a secret of fewer than {MIN_SECRET} characters, which ordinary texts hold: leave it out."
+            f"secrets=: a secret of fewer than {MIN_SECRET} characters occurs in ordinary texts: leave it out."
         )
     greedy = next((pattern.pattern for pattern in patterns if pattern.search("")), None)
     if greedy is not None:
-        raise ValueError(
-            f"patterns=: the pattern {greedy!r} matches the empty text, so everywhere: let it match some character."
-        )
+        raise ValueError(f"patterns=: the pattern {greedy!r} matches the empty text, so it would be found everywhere.")
 
 
 def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:

@@ -87,19 +87,13 @@ class SubAgent:
         self, runner: AgentRunner, name: str, *, arg: str, max_depth: int, output_type: Any, handoff: bool
     ) -> None:
         if not arg.isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
-            raise DefinitionError(
-                f"{name}: arg={arg!r} cannot name a parameter. Write an identifier, such as arg='query'."
-            )
+            raise DefinitionError(f"{name}: arg={arg!r} cannot name a parameter, as arg='query' can.")
         if type(max_depth) is not int or max_depth < 1:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
         if handoff and output_type is not str:
-            raise DefinitionError(
-                f"{name}: with handoff=True the answer is for the user, so it is text: leave out output_type=."
-            )
+            raise DefinitionError(f"{name}: with handoff=True the answer is a text: leave out output_type=.")
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
-            raise DefinitionError(
-                f"{name}: handoff=True adds a tool {HAND_BACK!r}, and the runner has one already: rename it."
-            )
+            raise DefinitionError(f"{name}: handoff=True adds a tool {HAND_BACK!r}, and there is one: rename it.")
         self.runner, self.name, self.max_depth, self.handoff = runner, name, max_depth, handoff
         self._arg, self.output_type = arg, output_type
         task = Annotated[str, "The task, with everything that one must know for it."]

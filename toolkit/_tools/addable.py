@@ -74,9 +74,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     if as_tool and item is not owner and isinstance(item, ModuleRunner):
         return [as_tool()]
     if as_tool:
-        raise DefinitionError(
-            f"{item!r:.100} is not a tool by itself: pass what its as_tool(name, description) returns."
-        )
+        raise DefinitionError(f"{item!r:.100} is not a tool by itself: pass its .as_tool(name, description).")
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is not a tool. Pass a function (f, not f()), an object whose methods are decorated with "

@@ -60,9 +60,7 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
 def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the properties into parameters and keys about calls."""
     if not isinstance(given, dict) or whole.get("type", "object") != "object":
-        raise DefinitionError(
-            f'a tool is declared by a JSON Schema {{"type": "object", "properties": ...}}, not by {given!r:.100}.'
-        )
+        raise DefinitionError(f'a tool is a JSON Schema {{"type": "object", "properties": ...}}, not {given!r:.100}.')
     properties = whole.get("properties", {})
     if not isinstance(properties, dict):
         raise DefinitionError(f"properties={properties!r} is not an object of schemas by name.")
@@ -101,13 +99,18 @@ def _make_interface(
 
 
 def _get_constant(value: Any) -> Any:
-    """Return a constant, as a schema or as it is; None where there is none; the schema where it is wrong."""
-    schema = value if isinstance(value, dict) else {"const": value}
-    has_constant = not schema.keys().isdisjoint(("const", "enum"))
-    if schema.get("type", "string") != "string" or ("default" in schema and not has_constant):
-        return schema
-    values = schema.get("enum")
-    return schema.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
+    """Return the constant of a schema, or a value that is none itself; None where there is none.
+
+    A schema that is not of a text is returned as it is, as is one whose default looks like a constant.
+    """
+    if not isinstance(value, dict):
+        return value
+    is_text, values = value.get("type", "string") == "string", value.get("enum")
+    if not is_text or ("default" in value and "const" not in value and "enum" not in value):
+        return value
+    if isinstance(values, list) and len(values) == 1:
+        return value.get("const", values[0])
+    return value.get("const", values)
 
 
 def _check_name(name: str, fields: Mapping[str, Any]) -> None:
@@ -156,9 +159,7 @@ def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
     document = SchemaDocument.load(given)
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
-        raise DefinitionError(
-            f'accepts= is a type or a JSON Schema {{"type": "object", "properties": ...}}, not {given!r:.100}.'
-        )
+        raise DefinitionError(f'accepts= is a JSON Schema {{"type": "object", "properties": ...}}, not {given!r:.100}.')
     built: dict[str, Any] = bundle(document, part=_forbid_extra(whole))
     return built
 

@@ -110,9 +110,7 @@ class SharedValues:
             sizes = {other: size for other, size in self._sizes.items() if other[: len(place)] != place}
             sizes[place] = len(text) + len(path)
             if sum(sizes.values()) > MAX_BYTES:
-                raise ValueError(
-                    f"{path!r} was not stored: it has {len(text):,} bytes, and all values may have {MAX_BYTES:,}."
-                )
+                raise ValueError(f"{path!r} was not stored: it has {len(text):,} bytes; all may have {MAX_BYTES:,}.")
             self._sizes = sizes
             self._trees = _set_at(self._trees, place, from_json(text))
 

@@ -155,7 +155,7 @@ def to_smolagents(
         inputs = _describe_inputs(bridge.schema(tool))
         if not tool.name.isidentifier():
             raise DefinitionError(
-                f"Tool {tool.name!r}: smolagents needs an identifier of Python: rename it by Tool.with_name()."
+                f"Tool {tool.name!r}: smolagents needs an identifier of Python; see Tool.with_name()."
             )
         members = {
             "name": tool.name,

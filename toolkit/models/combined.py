@@ -138,9 +138,7 @@ class RateLimitedModel:
         if not isinstance(self.model, Model):
             raise TypeError(f"model={self.model!r} is not a model, such as OpenAIModel(client, 'name').")
         if not rates or not all(is_whole(rate, 1) for rate in rates):
-            raise ValueError(
-                f"rpm={self.rpm!r}, tpm={self.tpm!r}: give one or both, each a whole number of at least 1."
-            )
+            raise ValueError(f"rpm={self.rpm!r}, tpm={self.tpm!r}: give one or both, whole numbers of at least 1.")
 
     @property
     def name(self) -> str:
