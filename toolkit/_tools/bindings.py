@@ -12,10 +12,9 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
-from operator import is_
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.delegation import Delegated, ModuleFunction, ModuleRunner, parse_delegate
@@ -134,9 +133,10 @@ class Bindings:
         """Return the tools, each with the handler that executes it now: the same mapping until something changes."""
         overlay, tools = _overlays.get().get(self, self._overlay), self._tools
         chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
-        last = overlay.last
-        if last and all(map(is_, last, (tools, self.functions, self.modules))) and last[3] == chosen:
-            return last[4]
+        if (last := overlay.last) is not None:
+            is_same = last.tools is tools and last.functions is self.functions and last.modules is self.modules
+            if is_same and last.chosen == chosen:
+                return last.composed
         functions = {**self.functions, **overlay.functions}
         composed = {
             name: _resolve_handler(
@@ -146,8 +146,8 @@ class Bindings:
         }
         if self._meta:
             composed = {name: replace(tool, _meta={**self._meta, **tool._meta}) for name, tool in composed.items()}
-        overlay.last = tools, self.functions, self.modules, chosen, MappingProxyType(composed)
-        return overlay.last[4]
+        overlay.last = _Composition(tools, self.functions, self.modules, chosen, MappingProxyType(composed))
+        return overlay.last.composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for tools of other names; overrides of the current context become part of the copy.
@@ -171,13 +171,11 @@ class Bindings:
         Raises:
             DefinitionError: Both have different functions under one name.
         """
-        clash = next(
-            (name for name, function in self.functions.items() if other.functions.get(name, function) != function), ""
-        )
-        if clash:
-            raise DefinitionError(
-                f"Both toolboxes have something bound as {clash!r}. Unbind one, or give it another name."
-            )
+        for name, function in self.functions.items():
+            if other.functions.get(name, function) != function:
+                raise DefinitionError(
+                    f"Both toolboxes have something bound as {name!r}. Unbind one, or give it another name."
+                )
         return Bindings(
             functions={**self.functions, **other.functions},
             choices={**self.choices, **other.choices},
@@ -203,19 +201,29 @@ class Bindings:
 _Override: TypeAlias = tuple[str, FunctionHandler | None]
 
 
+class _Composition(NamedTuple):
+    """The tools with their handlers, and what they were made of."""
+
+    tools: Tools
+    functions: Mapping[str, FunctionHandler | None]
+    modules: Mapping[str, FunctionHandler]
+    chosen: Mapping[str, str | None]
+    composed: Tools
+
+
 class _Overlay:
     """Overrides of one context, and the last composition there.
 
     Attributes:
         overrides: In the order of their blocks; the last one of a name counts.
         functions: Overriding functions by name.
-        last: The composition, behind what it was made of.
+        last: The last composition; None until there is one.
     """
 
     def __init__(self, overrides: tuple[_Override, ...] = ()) -> None:
         self.overrides = overrides
         self.functions = dict(overrides)
-        self.last: tuple[Any, Any, Any, Any, Tools] | None = None
+        self.last: _Composition | None = None
 
 
 # Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may come in between.
