@@ -82,13 +82,11 @@ class ToolSettings:
 
     def bind(self, instance: Any) -> ToolSettings:
         """Bind the functions that are methods of the instance's class, as the tool itself is bound."""
-        own = {option: getattr(self, option) for option in ("authorize", "approve", "retry_on", "undo")}
-        bound_own = {option: _bind_method(value, instance) for option, value in own.items()}
-        if all(bound_own[option] is value for option, value in own.items()):
+        functions = {option: getattr(self, option) for option in ("authorize", "approve", "retry_on", "undo")}
+        methods = {option: _bind_method(value, instance) for option, value in functions.items()}
+        if all(methods[option] is value for option, value in functions.items()):
             return self
-        bound = replace(self, **bound_own)
-        vars(bound)["semaphore"] = self.semaphore
-        return bound
+        return _with_semaphore(replace(self, **methods), self.semaphore)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -123,9 +121,7 @@ class ToolSettings:
             "idempotent": idempotent,
             "retries": (self.retries or inner.retries) if may_repeat else 0,
         }
-        merged = replace(self, **joined)
-        vars(merged)["semaphore"] = self.semaphore or inner.semaphore
-        return merged
+        return _with_semaphore(replace(self, **joined), self.semaphore or inner.semaphore)
 
     def tighten(self, given: Mapping[str, Any]) -> ToolSettings:
         """Return these settings, which are those of the tool that another is made of, with the other's options.
@@ -151,17 +147,24 @@ class ToolSettings:
         Raises:
             DefinitionError: One would.
         """
-        for name, new in given.items():
-            if name in _IS_LOOSER and _IS_LOOSER[name](new, own := getattr(self, name)):
+        for name, is_looser in _IS_LOOSER.items():
+            own = getattr(self, name)
+            if name in given and is_looser(given[name], own):
                 raise DefinitionError(
-                    f"{name}={new!r} would loosen {name}={own!r} of the tool that it is made of. Leave it out, or make "
-                    "the tool of the plain function: inspect.unwrap(...) returns it."
+                    f"{name}={given[name]!r} would loosen {name}={own!r} of the tool that it is made of. Leave it out, "
+                    "or make the tool of the plain function: inspect.unwrap(...) returns it."
                 )
 
     @property
     def runs_alone(self) -> bool:
         """True if no other call runs at the same time."""
         return self.exclusive or self.effect in ("write", "destructive")
+
+
+def _with_semaphore(settings: ToolSettings, semaphore: Semaphore | None) -> ToolSettings:
+    """Return new settings after giving them the semaphore of the tool that they are a copy of."""
+    vars(settings)["semaphore"] = semaphore
+    return settings
 
 
 def _bind_method(value: Any, instance: Any) -> Any:
@@ -198,7 +201,9 @@ _IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
 
 def _join_approval(outer: Any, inner: Any) -> Any:
     """Return the stricter of two settings; two functions cannot be compared, so each call needs approval."""
-    return outer if inner is False or inner == outer else outer is not False or inner
+    if inner is False or inner == outer:
+        return outer
+    return inner if outer is False else True
 
 
 def _join_authorizers(outer: Callable[..., Any] | None, inner: Callable[..., Any] | None) -> Callable[..., Any] | None:
