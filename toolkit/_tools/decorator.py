@@ -1,4 +1,4 @@
-"""`@tool`."""
+"""The decorator `@tool`: make a tool from a function, or from another tool with other options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, get_origin,
 from typing_extensions import Unpack
 
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.signature import (
-    Signature,
-    read_annotations,
-    resolve_annotation,
-)
+from toolkit._schema.signature import Signature, read_annotations, resolve_annotation
 from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
     DEFAULT_SETTINGS,
@@ -156,9 +152,12 @@ def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[...,
         made = replace(made, settings=settings)
     own = {**vars(made.settings), "relay": made.relay}
     added = {name: value for name, value in defaults.items() if own[name] == DEFAULTS.get(name)}
-    retries = {"retries": added.pop("retries")} if "retries" in added else {}
-    changed: Tool[..., Any] = tool(made, **added) if added else made
-    return tool(changed, **retries) if retries and changed.settings.may_repeat else changed
+    retries = added.pop("retries", 0)
+    if added:
+        made = tool(made, **added)
+    if retries and made.settings.may_repeat:
+        made = tool(made, retries=retries)
+    return made
 
 
 def tool_methods(owner: type) -> list[str]:
@@ -180,14 +179,14 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    own, name = make_function_handler(plain), name_of(plain)
-    if _returns_tools(own.signature):
-        raise DefinitionError(f"{own.origin} returns tools, and is none itself: call it, {name}(...).")
-    behind = find_wrapped_tool(plain)
-    settings = DEFAULT_SETTINGS if behind is None else behind.settings  # what wraps a tool keeps its gates
+    function_handler, name = make_function_handler(plain), name_of(plain)
+    if _returns_tools(function_handler.signature):
+        raise DefinitionError(f"{function_handler.origin} returns tools, and is none itself: call it, {name}(...).")
+    wrapped = find_wrapped_tool(plain)
+    settings = DEFAULT_SETTINGS if wrapped is None else wrapped.settings  # what wraps a tool keeps its gates
     fields = {"name": safe_name(name), **split_options(given, name, settings)}
     choose = _drop_function if _is_declaration(plain) else _choose_handler
-    handler = choose(own, fields.get("activity"))
+    handler = choose(function_handler, fields.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _is_classmethod=isinstance(function, classmethod), **fields)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
