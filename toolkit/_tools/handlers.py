@@ -157,12 +157,12 @@ def make_default_filler(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], 
     defaulted = [
         p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden
     ]
-    if not defaulted:
-        return lambda values: values
-    return lambda values: {
-        **{p.name: pick_value(p, values, None) for p in defaulted if p.name not in values},
-        **values,
-    }
+
+    def fill(values: dict[str, Any]) -> dict[str, Any]:
+        defaults = {p.name: pick_value(p, values, None) for p in defaulted if p.name not in values}
+        return {**defaults, **values}
+
+    return fill
 
 
 def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
@@ -202,7 +202,7 @@ class DeclaredHandler:
         """The handler of the function that executes the calls; None where there is none."""
         return None
 
-    def of(self, interface: Any) -> Any:
+    def with_interface(self, interface: Any) -> Any:
         """Return the same handler with another declaration."""
         return replace(self, interface=interface)
 
@@ -295,27 +295,27 @@ class BoundHandler(DeclaredHandler):
 
     def make_action(self, tool: Any) -> Action:
         """Return a function that converts the values where their types differ, and calls the function."""
-        act, fit, fill = self._make_inner(tool), self._fit, make_default_filler(self.interface.argument_schema)
+        call, add_defaults = self._make_inner(tool), make_default_filler(self.interface.argument_schema)
         if not self.converted:
-            return lambda values, context: act(fit(fill(values)), context)
-        read = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
+            return lambda values, context: call(self._fit(add_defaults(values)), context)
+        parse = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
         if isinstance(self.interface.argument_schema, DocumentSchema):
-            return lambda values, context: act(read(fit(values))[0], context)
-        return lambda values, context: act(self._convert(fill(values), read), context)
+            return lambda values, context: call(parse(self._fit(values))[0], context)
+        return lambda values, context: call(self._convert(add_defaults(values), parse), context)
 
     def _make_inner(self, tool: Any) -> Action:
         """Return a function that calls the function; one of call, tool and context gets these two as well."""
-        act, names = self.function.make_action(tool), [p.name for p in self.tool_and_context]
+        call, names = self.function.make_action(tool), [p.name for p in self.tool_and_context]
         if not names:
-            return act
+            return call
 
-        def call(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+        def call_with_tool(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
             own = context or ToolContext(deps=None)
-            return act({**values, **dict(zip(names, (tool, own)))}, own)
+            return call({**values, **dict(zip(names, (tool, own)))}, own)
 
-        return call
+        return call_with_tool
 
-    def _convert(self, values: dict[str, Any], read: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+    def _convert(self, values: dict[str, Any], parse: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
         """Convert values from the declaration's types to the function's.
 
         Raises:
@@ -326,7 +326,7 @@ class BoundHandler(DeclaredHandler):
         changed = {p.name: plain[p.name] for p in self.converted if p.name in plain}
         unchanged = {name: value for name, value in fitted.items() if name not in changed}
         try:
-            return {**unchanged, **read(changed)[0]}
+            return {**unchanged, **parse(changed)[0]}
         except InvalidArguments as error:
             what = f"{self.function.origin} takes other types than the tool declares"
             raise TypeError(f"{what}: {error}") from error
@@ -346,9 +346,10 @@ class BoundHandler(DeclaredHandler):
 
         It is the function's only one, or the first of call, tool and context, and none of the interface has that name.
         """
-        named = [p.name for p in self.parameters if p.kind not in _REST]
-        alone = len(named) == 1 == len(self.parameters) and named[0] not in self.value_names
-        return named[0] if alone else ""
+        if len(self.parameters) != 1:
+            return ""
+        only = self.parameters[0]
+        return "" if only.kind in _REST or only.name in self.value_names else only.name
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -388,12 +389,10 @@ class BoundHandler(DeclaredHandler):
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
         """Parameters that the function needs and a call may leave out."""
+        if self.single_parameter:
+            return ()
         needed = {p.name for p in self.parameters if p.is_required}
-        return (
-            ()
-            if self.single_parameter
-            else tuple(name for name in optional_without_default(self.interface.argument_schema) if name in needed)
-        )
+        return tuple(name for name in optional_without_default(self.interface.argument_schema) if name in needed)
 
     @cached_property
     def value_names(self) -> Collection[str]:
@@ -423,14 +422,14 @@ class BoundHandler(DeclaredHandler):
             return values
         if not self._rest:
             raise TypeError(
-                f"{self.function.origin} does not take {next(iter(other))!r}, which the call has; see Toolbox.check()"
+                f"{self.function.origin} does not take {next(iter(other))!r} of the call; see Toolbox.check()"
             )
         return {name: value for name, value in values.items() if name in names} | {self._rest: other}
 
 
 @dataclass(frozen=True)
 class UndoPlan:
-    """The values of a call that the function which undoes it takes.
+    """The values of a call that its `undo` takes.
 
     Attributes:
         handler: The handler of the tool.

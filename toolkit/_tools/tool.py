@@ -53,7 +53,9 @@ def safe_name(name: str) -> str:
         return name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
-    legal = (legal.strip("_") if legal != name else legal) or "tool"
+    if legal != name:
+        legal = legal.strip("_")
+    legal = legal or "tool"
     if len(legal) <= 64 and len(plain) >= len(name):
         return legal
     import hashlib  # it takes longer to load than all of this module, and is rarely needed
@@ -66,12 +68,10 @@ def name_of(function: Any) -> str:
     """Return the name of a callable; for an instance, that of its class in snake case."""
     while isinstance(function, partial) and "__name__" not in vars(function):
         function = function.func
-    written = getattr(function, "__name__", None)
-    return (
-        written
-        if isinstance(written, str) and written
-        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
-    )
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str) and name:
+        return name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
 
 
 P = ParamSpec("P")
@@ -382,7 +382,7 @@ class Tool(Generic[P, R]):
             return partial(Tool, handler=self.handler, **values), ()
         function = self._function
         bound = (function.instance,) if isinstance(function, MethodHandler) else ()
-        carried = None if function is self.handler else cast("DeclaredHandler", self.handler).of(None)
+        carried = None if function is self.handler else cast("DeclaredHandler", self.handler).with_interface(None)
         return _rebuild_from_home, (home, bound, carried, values)  # under the function's name stands the tool
 
     def __eq__(self, other: object) -> bool:
@@ -421,7 +421,11 @@ class Tool(Generic[P, R]):
 
     def _with_function(self, function: FunctionHandler) -> Handler:
         """Return the same handler with another function."""
-        return function if self.handler is self._function else cast("DeclaredHandler", self.handler).of(function)
+        return (
+            function
+            if self.handler is self._function
+            else cast("DeclaredHandler", self.handler).with_interface(function)
+        )
 
     @property
     def _binds(self) -> bool:
@@ -467,7 +471,7 @@ def _rebuild_from_home(
 ) -> Tool[Any, Any]:
     own = cast("FunctionHandler", home.handler.interface)
     function = own.in_class().bind(*bound) if bound else own
-    return replace(home, handler=carried.of(function) if carried else function, **values)
+    return replace(home, handler=carried.with_interface(function) if carried else function, **values)
 
 
 def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
@@ -492,7 +496,7 @@ def with_origin(made: Tool[..., Any], origin: str) -> Tool[..., Any]:
     handler: Any = made.handler
     if isinstance(handler, FunctionHandler):
         return replace(made, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
-    return replace(made, handler=handler.of(replace(handler.interface, origin=origin)))
+    return replace(made, handler=handler.with_interface(replace(handler.interface, origin=origin)))
 
 
 def check_deps(made: Tool[..., Any], deps: Any, remedy: str) -> None:
@@ -523,8 +527,9 @@ def _may_be(value: Any, kind: Any) -> bool:
     A value of the application's own class may stand in for one of another, such as in a test.
     """
     is_plain = isinstance(kind, type) and not (get_origin(kind) or is_protocol(kind) or is_typeddict(kind))
-    is_comparable = is_plain and type(value).__module__ == "builtins"
-    return not is_comparable or isinstance(value, kind) or (kind is float and type(value) is int)
+    if not is_plain or type(value).__module__ != "builtins":
+        return True
+    return isinstance(value, kind) or (kind is float and type(value) is int)
 
 
 def take_function(given: Any) -> FunctionHandler:

@@ -290,7 +290,7 @@ class RemoteSource:
         handler: Any = made.handler
         origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
         is_hint = self._options.get("effect") is None
-        tool = replace(made, handler=handler.of(replace(handler.interface, origin=origin, is_hint=is_hint)))
+        tool = replace(made, handler=handler.with_interface(replace(handler.interface, origin=origin, is_hint=is_hint)))
         return tool
 
 
