@@ -187,8 +187,9 @@ async def _ask_gate(
         TimedOut, Cancelled: The run ended first.
     """
     context = request.context
+    failure: Exception | None = None
+    answer: Any = None
     with Cancellation(timeout, parent=context.cancellation) as cancellation:
-        failure, answer = None, None
         try:
             own = replace(request, context=replace(context, cancellation=cancellation))
             answer = await call_function(gate, list_arguments(own), backend, cancellation)
@@ -198,12 +199,12 @@ async def _ask_gate(
             raise Late
         if cancellation:
             raise cancellation_error(cancellation)
+    if failure is None:
+        return answer
     if isinstance(failure, Denied):
         raise failure
-    if failure is not None:
-        logger.error("The gate %r raised; the call is refused.", gate, exc_info=failure)
-        raise Unanswered from failure
-    return answer
+    logger.error("The gate %r raised; the call is refused.", gate, exc_info=failure)
+    raise Unanswered from failure
 
 
 def _format_reason(reason: object) -> str:

@@ -348,16 +348,22 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
         InvalidArguments: A secret was changed, or something beside it, and its value cannot be known; or a key of
             `request.arguments` stands for another one that the model wrote.
     """
-    raw = request.tool._invocation.parser.parse_document(request.call.arguments)
-    seen = (request.arguments, json.loads(request.arguments_json))
-    same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
-    changed = {name: value for name, value in arguments.items() if name not in same}
-    if hidden := next((name for name, value in changed.items() if f'"{MASK}"' in to_json_text({name: value})), None):
-        raise InvalidArguments(f"{hidden}: the approver changed it, and was not shown a secret in it.")
-    known = {*raw, *request.tool.parameters.get("properties", ())}
-    if raw.keys() - arguments.keys() and (alien := next((name for name in arguments if name in same - known), None)):
-        raise InvalidArguments(f"{alien}: the approver gave it, and the tool's schema has no such key.")
-    return {name: raw[name] if name in same else arguments[name] for name in arguments if name in {*changed, *raw}}
+    written = request.tool._invocation.parser.parse_document(request.call.arguments)
+    shown = json.loads(request.arguments_json)
+    known = {*written, *request.tool.parameters.get("properties", ())}
+    has_removed = bool(written.keys() - arguments.keys())
+    merged = {}
+    for name, value in arguments.items():
+        is_same = any(name in each and each[name] == value for each in (request.arguments, shown))
+        if not is_same and f'"{MASK}"' in to_json_text({name: value}):
+            raise InvalidArguments(f"{name}: the approver changed it, and was not shown a secret in it.")
+        if is_same and has_removed and name not in known:
+            raise InvalidArguments(f"{name}: the approver gave it, and the tool's schema has no such key.")
+        if not is_same:
+            merged[name] = value
+        elif name in written:  # any other is a default, which the tool adds again
+            merged[name] = written[name]
+    return merged
 
 
 def _check_result(result: object) -> ToolResult:
