@@ -46,9 +46,11 @@ def _get_reach(handler: Handler) -> list[str | None]:
     function = handler.function_handler
     if function is None:
         return []
-    bound = [] if function is handler else [getattr(function.signature.source, "__qualname__", ""), handler.activity]
     identity = getattr(find_instance(function), "identity", None)
-    return [*bound, "" if identity is None or callable(identity) else str(identity)]
+    own = "" if identity is None or callable(identity) else str(identity)
+    if function is handler:
+        return [own]
+    return [getattr(function.signature.source, "__qualname__", ""), handler.activity, own]
 
 
 def check_identity(tool: Tool[..., Any]) -> None:

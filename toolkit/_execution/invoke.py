@@ -214,6 +214,7 @@ class Attempts:
         )
 
     def _abandon(self, end: Cancelled | TimedOut) -> ToolResult:
+        """Make the result of a call that is no longer waited for; it says whether the function still runs."""
         return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
 
     def _describe_timeout(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:

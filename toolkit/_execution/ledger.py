@@ -236,12 +236,12 @@ class CallNote:
         try:
             serializer = returns.serializer
             text = (serializer.to_json(result.value, by_alias=True) if serializer else to_json(result.value)).decode()
-            is_kept = bool(returns.check(json.loads(text)) == result.value)
-        except Exception:  # noqa: BLE001  the user's type may raise anything
-            text, is_kept = "", False
-        if not is_kept:
-            logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
-        return {"value": text if is_kept else ""}
+            if returns.check(json.loads(text)) == result.value:
+                return {"value": text}
+        except Exception:  # noqa: BLE001, S110  the user's type may raise anything
+            pass
+        logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
+        return {"value": ""}
 
 
 def _may_have_run(result: ToolResult) -> bool:

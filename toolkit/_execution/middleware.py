@@ -62,15 +62,15 @@ Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
 
 def compose(
     middleware: Sequence[Middleware],
-    line: CallHandler,
+    handler: CallHandler,
     context: ToolContext[Any],
     tools: Mapping[str, Tool[..., Any]],
     backend: Backend,
 ) -> CallHandler:
     """Wrap a handler in middleware, the first one outermost."""
     for wrapper in reversed(middleware):
-        line = _wrap(wrapper, Next(line, context, tools, backend))
-    return line
+        handler = _wrap(wrapper, Next(handler, context, tools, backend))
+    return handler
 
 
 def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:

@@ -160,7 +160,7 @@ class ParallelCalls:
         errors: dict[int, str] = {}
         async with aclosing(self.ends(own)) as ends:
             async for end in ends:
-                if not (needs_success and end.result.is_error):
+                if not needs_success or not end.result.is_error:
                     return end.result
                 errors[id(end.call)] = f"{end.call.name}: {end.result.error}"
         return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in own) or "there is no call"))

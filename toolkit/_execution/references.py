@@ -385,7 +385,9 @@ def may_any_refer(tools: Tools) -> bool:
 def list_imports(call: ToolCall, tool: Tool[..., Any]) -> Collection[str]:
     """List the shared values that a call imports."""
     scope = tool._scope
-    return () if scope is None else (scope.imports or ()) if scope.schema is None else call.imports
+    if scope is None:
+        return ()
+    return call.imports if scope.schema is not None else scope.imports or ()
 
 
 def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Arguments as people are shown them: what the model wrote, with nothing hidden that is not a secret."""
+"""Show the arguments of a call to a person who decides on it: all that the model wrote, except secrets."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _list_functions(made: Tool[..., Any]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _Done:
+class _UndoableCall:
     """A call that may have to be undone, as the ledger has it."""
 
     call: ToolCall
@@ -101,7 +101,7 @@ class Undoer:
         started = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
         await self._call_ledger(lambda: self.ledger.write(started))
         entries = await self._call_ledger(lambda: self.ledger.read(self._recorded_as))
-        found = _list_done(entries, self.run_id)
+        found = _list_undoable(entries, self.run_id)
         for each in found:
             for made in self._find(each):
                 check_deps(take_undo(made), self.deps, "pass deps= to undo")
@@ -115,7 +115,7 @@ class Undoer:
     def _recorded_as(self) -> str:
         return self.above or self.run_id
 
-    def _find(self, done: _Done) -> list[Tool[..., Any]]:
+    def _find(self, done: _UndoableCall) -> list[Tool[..., Any]]:
         """Find the tools that may have made a call: several of one name may be those of different instances."""
         found: list[Tool[..., Any]] = []
         for made in self.tools:
@@ -124,7 +124,7 @@ class Undoer:
                 found.append(made)
         return found
 
-    async def _undo(self, done: _Done) -> Undo:
+    async def _undo(self, done: _UndoableCall) -> Undo:
         call, finished = done.call, done.stages.get("finished")
         if finished is None:
             return Undo(call=call, outcome="unknown", error=UNFINISHED)
@@ -148,7 +148,7 @@ class Undoer:
             return Undo(call=call, outcome="failed", error=text, exception=error)
         return await self._run_undo(done, take_undo(made), values)
 
-    async def _run_undo(self, done: _Done, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
+    async def _run_undo(self, done: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
         call, call_id = done.call, name_undo(done.call.id)
         digest = done.stages["finished"].digest
@@ -203,12 +203,12 @@ def was_undone(ledger: Ledger, run_id: str) -> bool:
     return bool(ledger.read(run_id, name_undo(run_id)))
 
 
-def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> list[_Done]:
+def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_UndoableCall]:
     """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order.
 
     Of a call that was repeated, with the same idempotency key, the last attempt that has succeeded counts.
     """
-    done: dict[tuple[Any, ...], _Done] = {}
+    done: dict[tuple[Any, ...], _UndoableCall] = {}
     by_call: dict[str, dict[Stage, LedgerEntry]] = {}
     for entry in entries:
         by_call.setdefault(entry.call_id, {})[entry.stage] = entry
@@ -221,7 +221,7 @@ def _list_done(entries: Sequence[LedgerEntry], run_id: str) -> list[_Done]:
             if key not in done or "value" in finished:
                 done.pop(key, None)
                 undo_stages = by_call.get(name_undo(entry.call_id), {})
-                done[key] = _Done(call, noted["function"], noted["turn"], stages, undo_stages)
+                done[key] = _UndoableCall(call, noted["function"], noted["turn"], stages, undo_stages)
     return [*done.values()]
 
 
