@@ -153,14 +153,14 @@ class AsyncBackend:
 
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome[T] | None] = loop.create_future()
-        work = Job(function, partial(self._end, loop, future))
-        self._start_soon(work, loop)
+        job = Job(function, partial(self._end, loop, future))
+        self._start_soon(job, loop)
         outcome = None
         try:
             outcome = await wait_for(future, cancellation)
         finally:
             if outcome is None:
-                self.abandoned.abandon(work)
+                self.abandoned.abandon(job)
         if outcome is None:
             raise cancellation_error(cancellation or Cancellation())
         return unwrap_outcome(outcome)
@@ -173,18 +173,18 @@ class AsyncBackend:
             call_soon(loop, self._settle_ended)
 
     def _settle_ended(self) -> None:
-        self._is_called = False  # before it looks, as who ends looks at this afterwards
+        self._is_called = False  # first: an outcome that arrives from here on asks for another call
         while self._ended:
             set_result(*self._ended.popleft())
 
-    def _start_soon(self, work: Job[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def _start_soon(self, job: Job[Any], loop: asyncio.AbstractEventLoop) -> None:
         """Start a thread; more that follow in the same round of the loop are started together."""
         if self._waiting is not None:
-            self._waiting.append(work)
+            self._waiting.append(job)
             return
         self._waiting = []
         loop.call_soon(self._start_waiting)
-        work.start()
+        job.start()
 
     @contextmanager
     def _collecting(self) -> Iterator[None]:

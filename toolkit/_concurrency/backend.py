@@ -202,14 +202,20 @@ async def call_function(
         with _contain(BaseException):  # a cancellation, too: a sync function is not awaited by a task
             return function(*arguments)
 
+    async def call_and_wait() -> Any:
+        with _contain(SystemExit):
+            return await function(*arguments)
+
+    if is_async(function):  # called where it is awaited: a wait that is over would leave a coroutine that never starts
+        return await backend.call(call_and_wait, is_async=True, cancellation=cancellation)
+    answer = await backend.call(call, is_async=False, cancellation=cancellation)
+    if not inspect.isawaitable(answer):
+        return answer
+
     async def wait() -> Any:
         with _contain(SystemExit):
-            return await (function(*arguments) if has_coroutine else answer)
+            return await answer
 
-    has_coroutine = is_async(function)  # which is made where it is awaited, since a wait that is over awaits none
-    answer: Any = None if has_coroutine else await backend.call(call, is_async=False, cancellation=cancellation)
-    if not has_coroutine and not inspect.isawaitable(answer):
-        return answer
     return await backend.call(wait, is_async=True, cancellation=cancellation)
 
 

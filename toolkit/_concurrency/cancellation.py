@@ -56,9 +56,10 @@ class Cancellation:
 
     def restart(self, seconds: float | None) -> None:
         """Set the deadline again, counted from now; None leaves that of the parent."""
-        latest = None if self._parent is None else self._parent.deadline
-        own = None if seconds is None else time.monotonic() + seconds
-        self.deadline = own if latest is None else latest if own is None else min(own, latest)
+        deadlines = [] if seconds is None else [time.monotonic() + seconds]
+        if self._parent is not None and self._parent.deadline is not None:
+            deadlines.append(self._parent.deadline)
+        self.deadline = min(deadlines, default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
         """Cancel; returns whether this was the first time."""

@@ -61,14 +61,13 @@ class SyncBackend:
     ) -> AsyncGenerator[T, None]:
         """Iterate over a leaf."""
         try:
-            if not is_async:
+            if is_async:
+                pull_next = partial(await_in_place, partial(pull, source), cancellation)
+                while (pulled := _run_in_loop(pull_next)) is not None:
+                    yield pulled[0]
+            else:
                 async for item in source:
                     yield item
-            else:
-                while (
-                    pulled := _run_in_loop(partial(await_in_place, partial(pull, source), cancellation))
-                ) is not None:
-                    yield pulled[0]
         finally:
             if is_async:
                 _run_in_loop(partial(close_iterator, source))
@@ -130,14 +129,14 @@ class SyncBackend:
 
     def _in_thread(self, function: Callable[[], T], cancellation: Cancellation) -> T:
         done: SimpleQueue[Outcome[T] | None] = SimpleQueue()
-        work = Job(function, done.put)
-        work.start()
+        job = Job(function, done.put)
+        job.start()
         outcome = None
         try:
             outcome = get_unless_cancelled(done, cancellation)
         finally:
             if outcome is None:
-                self.abandoned.abandon(work)
+                self.abandoned.abandon(job)
         if outcome is None:
             raise cancellation_error(cancellation)
         return unwrap_outcome(outcome)
@@ -150,8 +149,8 @@ class _JobHandle(Generic[T]):
         self.abandoned = abandoned
         self._waits = LoopWaits()
         self._ends: SimpleQueue[Outcome[T]] = SimpleQueue()
-        self._work = Job(partial(_run_job, job, self._waits), self._ends.put)
-        self._work.start()
+        self._job = Job(partial(_run_job, job, self._waits), self._ends.put)
+        self._job.start()
 
     async def wait(self) -> T:
         """Wait for its value, on this thread."""
@@ -161,7 +160,7 @@ class _JobHandle(Generic[T]):
 
     def cancel(self) -> None:
         """Abandon its thread."""
-        self.abandoned.abandon(self._work)
+        self.abandoned.abandon(self._job)
         end_waits([self._waits], PATIENCE)
 
 
