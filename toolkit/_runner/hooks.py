@@ -55,11 +55,13 @@ class Hooks:
         for hook in given:
             _check_hook(hook)
         for each in (*given, *wrappers):
-            if _has_method(each, "on_event") and is_async(each.on_event):  # type: ignore[attr-defined]
+            if any(map(is_async, _list_methods([each], "on_event"))):
                 raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
-        methods = [tuple(getattr(hook, name) for hook in given if _has_method(hook, name)) for name in NAMES]
-        self.before_model, self.after_model, self._before_call, self._after_call, observers = methods
-        self.observers = (*observers, *(each.on_event for each in wrappers if _has_method(each, "on_event")))  # type: ignore[attr-defined]
+        self.before_model = _list_methods(given, "before_model")
+        self.after_model = _list_methods(given, "after_model")
+        self._before_call = _list_methods(given, "before_call")
+        self._after_call = _list_methods(given, "after_call")
+        self.observers = _list_methods((*given, *wrappers), "on_event")
         own = (self._run_call,) if self._before_call or self._after_call else ()
         self.middleware: tuple[Middleware, ...] = (*own, *wrappers)
 
@@ -121,7 +123,7 @@ async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: 
         return follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
     except ToolError as refusal:
         return explain_exception(refusal, call.name, (), ())
-    except (FatalError, Halt, CancelledError):  # as in `_before`
+    except (FatalError, Halt, CancelledError):  # as in `_run_before`
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)
@@ -134,6 +136,11 @@ def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
     if not isinstance(answer, type(given)):
         raise TypeError(f"the hook {hook!r} must return a {type(given).__name__} or None, not {answer!r:.100}")
     return answer
+
+
+def _list_methods(hooks: Iterable[object], name: str) -> tuple[Hook, ...]:
+    """List the methods of a name, of the hooks that have it."""
+    return tuple(getattr(hook, name) for hook in hooks if _has_method(hook, name))
 
 
 def _has_method(hook: object, name: str) -> bool:
