@@ -37,7 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from toolkit._execution.approval import STOPPED_TEXT
 from toolkit._messages import (
@@ -154,7 +154,8 @@ class Conversation:
         conversation = cls(state.messages, run_id=state.run_id, limits=limits, parent=parent)
         conversation._state, conversation._usage = state, state.usage
         conversation._calls_by_tool.update(state.calls_by_tool)
-        conversation.limit = next((name for name in get_args(LimitName) if name == state.finish_reason), "")
+        if state.finish_reason in get_args(LimitName):
+            conversation.limit = cast("LimitName", state.finish_reason)
         return conversation
 
     @property
@@ -338,7 +339,9 @@ class Conversation:
     def _finish_or_retry(self, response: ModelResponse) -> None:
         self.refusals = ()
         # Servers have many finish reasons for a complete response.
-        state, reason = self._state, CUT.get(response.finish_reason) or ("stop" if response.text.strip() else "empty")
+        is_empty = not response.text.strip()
+        reason: FinishReason = CUT.get(response.finish_reason, "empty" if is_empty else "stop")
+        state = self._state
         if state.is_last_turn:
             self._state = state.replace(phase="finished")
         elif reason == "empty" and state.empty_responses == 0:
@@ -374,8 +377,8 @@ class Conversation:
         self._expect("calling")
         due = sorted([call.id for call in get_open_calls(self._messages, self._state.results)])
         given = sorted([*(result.call_id for result in results), *(waiting.call.id for waiting in pending)])
-        is_complete = due == given or (pending and {*given} <= {*due} and len({*given}) == len(given))
-        if not is_complete:
+        expected = sorted({*given}.intersection(due)) if pending else due
+        if given != expected:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
         results = (*self._state.results, *results)
         if pending:

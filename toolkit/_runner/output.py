@@ -153,10 +153,7 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
 
 def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
-    from toolkit._schema.validation.pointers import (
-        SchemaDocument,  # they take long to load, and a type does not need them
-        bundle,
-    )
+    from toolkit._schema.validation.pointers import SchemaDocument, bundle  # slow to load; a type needs neither
 
     schema = bundle(SchemaDocument.load({**inline_root(kind)}))
     if schema.get("type") == "object":

@@ -23,14 +23,7 @@ from toolkit._concurrency.tasks import notice_interrupts
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undoer
-from toolkit._messages import (
-    Message,
-    ModelRequest,
-    ModelResponse,
-    ToolResult,
-    ToolSpec,
-    write_output,
-)
+from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, ToolSpec, write_output
 from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
@@ -393,8 +386,8 @@ class Run(Generic[T]):
         if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline
             return
-        is_extra = limits.max_seconds is not None and not step.with_tools
-        seconds = limits.max_seconds_per_turn or (LAST_SECONDS if is_extra else ANY_SECONDS)
+        has_extra_turn = limits.max_seconds is not None and not step.with_tools
+        seconds = limits.max_seconds_per_turn or (LAST_SECONDS if has_extra_turn else ANY_SECONDS)
         with Cancellation(seconds, parent=deadline) as cancellation:
             try:
                 yield cancellation

@@ -31,13 +31,7 @@ from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import read_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import (
-    DEFAULTS,
-    RunnerOptions,
-    RunRequest,
-    check_values,
-    reject_reserved_keys,
-)
+from toolkit._runner.options import DEFAULTS, RunnerOptions, RunRequest, check_values, reject_reserved_keys
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
 from toolkit._runner.result import restore_calls
@@ -261,7 +255,9 @@ class _RunBuilder:
         self._above = parent.conversation if parent else None
         self._earlier = _read_session(request)
         self._tools = self._list_tools()  # result_read may join in the course of the run
-        own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
+        own = request.allowed_tools
+        if own is None and state is not None:
+            own = state.allowed_tools
         choice = factory.options.get("tool_choice")
         allowed = factory.options.get("allowed_tools") if own is None else own
         if choice is not None or allowed is not None:
@@ -269,8 +265,9 @@ class _RunBuilder:
         self._choice = choice
         self._allowed = None if allowed is None else (*allowed, *(made.name for made in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
-        is_free = allowed is None and choice != "none"
-        self._available = None if is_free else allowed_names(self._tools, choice, self._allowed)
+        self._available: Collection[str] | None = None
+        if allowed is not None or choice == "none":
+            self._available = allowed_names(self._tools, choice, self._allowed)
 
     def build(self) -> Run[Any]:
         """Make the run."""

@@ -208,7 +208,7 @@ class RunHandle(Controls, Generic[T]):
         if self._end.exception() is not None:
             return "failed"
         reason = require_result(self._run.result).finish_reason
-        return "paused" if reason == "paused" else "cancelled" if reason == "cancelled" else "completed"
+        return reason if reason in ("paused", "cancelled") else "completed"
 
     @hide_frames
     def result(self, timeout: float | None = None) -> RunResult[T]:
