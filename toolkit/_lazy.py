@@ -1,4 +1,4 @@
-"""Lazy loading: of a package's public names, and of what displays a value."""
+"""Load modules when they are first needed: those of a package's public names, and those that display a value."""
 
 from __future__ import annotations
 
@@ -36,11 +36,7 @@ def lazy_names(
     def load(name: str) -> object:
         home = next((home for home, there in homes.items() if name in there), None)
         if home is None:
-            if (ours := _FOREIGN.get(name)) in names:
-                raise ImportError(f"{name} is called {ours} here: write from {scope['__name__']} import {ours}.")
-            if not name.startswith("_") and (other := _find_home(name, str(scope["__name__"]))):
-                raise ImportError(f"{name} is in {other}: write from {other} import {name}.")
-            raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
+            raise _explain_missing(name, str(scope["__name__"]), names)
         try:
             module = import_module(home)
         except ModuleNotFoundError as error:
@@ -52,6 +48,16 @@ def lazy_names(
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names
+
+
+def _explain_missing(name: str, asked: str, names: Sequence[str]) -> Exception:
+    """Make the error of a name that a module does not have: it says where the name is, or what it is called here."""
+    ours = _FOREIGN.get(name)
+    if ours in names:
+        return ImportError(f"{name} is called {ours} here: write from {asked} import {ours}.")
+    if not name.startswith("_") and (other := _find_home(name, asked)):
+        return ImportError(f"{name} is in {other}: write from {other} import {name}.")
+    return AttributeError(f"module {asked!r} has no attribute {name!r}")
 
 
 def _find_home(name: str, asked: str) -> str:
