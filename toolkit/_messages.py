@@ -342,14 +342,11 @@ class ToolResult(NamedTuple):
     files: tuple[File, ...] = ()
 
     def __repr__(self) -> str:
-        values = zip(self._fields, self, self._field_defaults.values())  # not compared: `!=` of a table is a table
-        is_same = self.text in (self.error, self.value if isinstance(self.value, str) else None)  # printed once
-        changed = (
-            f"{name}={value!r}"
-            for name, value, default in values
-            if value is not default and not (is_same and name == "text")
-        )
-        return f"ToolResult({', '.join(changed)})"
+        values = zip(self._fields, self, self._field_defaults.values())
+        changed = {name: value for name, value, default in values if value is not default}  # `!=` of a table is a table
+        if self.text in (self.error, self.value if isinstance(self.value, str) else None):
+            changed.pop("text", None)  # printed once
+        return f"ToolResult({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_tool_result")

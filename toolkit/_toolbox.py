@@ -162,12 +162,11 @@ class Toolbox:
             DuplicateToolError: There is a tool of this name. The message names both.
             DefinitionError: One of them cannot be a tool, or is a method without its instance.
         """
-        parts = [(item, item.current_tools() if is_source(item) else (item,)) for item in tools]
-        taken = [self._make_tools(listed) for _, listed in parts]
-        given = [*chain.from_iterable(taken)]
+        listings = [item.current_tools() if is_source(item) else (item,) for item in tools]
+        made_of = [self._make_tools(listed) for listed in listings]
         with table_lock:
             added = dict(self.bindings._tools)
-            for made in given:
+            for made in chain.from_iterable(made_of):
                 if made.name in added and not (replace or is_redefined(self.bindings._tools.get(made.name), made)):
                     raise DuplicateToolError(
                         f"{describe_conflict(added[made.name], made)} Give one another name=, put a prefix with "
@@ -175,7 +174,9 @@ class Toolbox:
                     )
                 added[made.name] = made
             self.bindings._tools = added
-            self._sources += [(item, listed, own) for (item, listed), own in zip(parts, taken) if is_source(item)]
+            for item, listed, own in zip(tools, listings, made_of):
+                if is_source(item):
+                    self._sources.append((item, listed, own))
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.

@@ -198,11 +198,12 @@ def decode_calls(
         metadata: The keys beside a tool's arguments that are about the call; `metadata_keys` by default.
     """
     by_name = {spec.name: spec for spec in specs}
-    keys_of = metadata or metadata_keys
-    return tuple(
-        call if (spec := by_name.get(call.name)) is None else _decode_call(call, form(spec), keys_of(spec), spec.meta)
-        for call in calls
-    )
+    list_keys = metadata or metadata_keys
+    decoded = []
+    for call in calls:
+        spec = by_name.get(call.name)
+        decoded.append(call if spec is None else _decode_call(call, form(spec), list_keys(spec), spec.meta))
+    return tuple(decoded)
 
 
 def metadata_keys(spec: ToolSpec) -> Collection[str]:
@@ -219,9 +220,11 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
         document = load_json(call.arguments)
     except ValueError:
         return call  # the tool's own validation reports it
-    is_split = bool(metadata) and isinstance(document, dict)
-    constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # whatever was written
-    arguments, fields = split_meta({**document, **constants}, metadata) if is_split else (document, {})
+    arguments: Any = document
+    fields: dict[str, Any] = {}
+    if metadata and isinstance(document, dict):
+        constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # whatever was written
+        arguments, fields = split_meta({**document, **constants}, metadata)
     own = form.decode(arguments)
     if own == document and not fields:
         return call

@@ -100,10 +100,9 @@ def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
         arguments = arguments.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, never repaired
     if isinstance(arguments, str):
         return arguments
+    document = {} if arguments is None else arguments
     try:
-        return to_json(
-            {} if arguments is None else arguments, inf_nan_mode="constants"
-        ).decode()  # NaN is refused later, and not sent as null
+        return to_json(document, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
     except PydanticSerializationError:
         return json.dumps(arguments, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
 

@@ -17,14 +17,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer, from_jso
 
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._schema.error_messages import MAX_ERROR, shorten
-from toolkit._tools.foreign_values import (
-    has_picture,
-    hide_address,
-    is_table,
-    to_image,
-    to_plain,
-    write_table,
-)
+from toolkit._tools.foreign_values import has_picture, hide_address, is_table, to_image, to_plain, write_table
 from toolkit.errors import Cancelled, ToolError, ToolkitError
 
 logger = logging.getLogger("toolkit")
@@ -206,7 +199,7 @@ def accept(result: ToolResult) -> ToolResult:
 
 
 def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
-    """Write an error that a hook or a middleware changed into the text that it left as it was.
+    """Update the text of a result whose error a hook or middleware has changed, unless it has changed the text, too.
 
     Args:
         result: The answer of the hook or middleware.
