@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from typing_extensions import override
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._execution.approval import (
-    ApprovalRequest,
-    Approver,
-    Decision,
-    Verdict,
-)
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._execution.digests import digest_definition
 from toolkit._execution.shown_arguments import shorten_middle
 from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type

@@ -11,17 +11,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import (
-    Callable,
-    Collection,
-    Container,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Reversible,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from enum import EnumMeta

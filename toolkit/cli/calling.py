@@ -16,18 +16,7 @@ from toolkit._tools.check import CHARACTERS_PER_TOKEN
 from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
 from toolkit.cli.arguments import make_command
-from toolkit.cli.options import (
-    HELP,
-    AllFunctions,
-    Called,
-    Command,
-    Dialect,
-    LockFile,
-    Name,
-    Target,
-    UpdateLock,
-    fail,
-)
+from toolkit.cli.options import HELP, AllFunctions, Called, Command, Dialect, LockFile, Name, Target, UpdateLock, fail
 from toolkit.cli.targets import ask_if_required, get_tool, load, refuse_deps
 
 LOCK = Path("tools.lock.json")

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Generator,
-    Iterable,
-    Iterator,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol, TextIO, overload
 

@@ -29,14 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._execution.approval import INCOMPLETE, explain_unknown_call
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
-    from toolkit._messages import (
-        ModelResponse,
-        ToolCall,
-        ToolMessage,
-        Usage,
-        message_from_dict,
-        message_to_dict,
-    )
+    from toolkit._messages import ModelResponse, ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict
     from toolkit._runner.control import MessageQueue
     from toolkit._runner.conversation import (
         CANCELLED_TEXT,

@@ -11,16 +11,7 @@ from typing import Any, TypeAlias
 from typing_extensions import Never, Self
 
 from toolkit._dialects.base import split_meta
-from toolkit._messages import (
-    IMPORTS,
-    INSTANCE,
-    OUTPUT_PATH,
-    REASONING,
-    ModelRequest,
-    ModelResponse,
-    ToolCall,
-    Usage,
-)
+from toolkit._messages import IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.errors import FatalError
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Piece

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with
-from toolkit._dialects.strict.rules import (
-    ANNOTATIONS,
-    Part,
-    Rules,
-    describe_keyword,
-    value_kind,
-)
+from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, value_kind
 from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
 
 # Says that a property is sent under another name.

@@ -20,13 +20,7 @@ from typing import Any
 from pydantic_core import SchemaError, SchemaValidator
 
 from toolkit._schema.validation.checks import NESTED, Probe, StepBudget, Workload, count_step
-from toolkit._schema.validation.keywords import (
-    KeywordWriter,
-    Node,
-    no_info,
-    with_info,
-    write_any_json,
-)
+from toolkit._schema.validation.keywords import KeywordWriter, Node, no_info, with_info, write_any_json
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError, InvalidArguments
 

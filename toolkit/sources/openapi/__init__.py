@@ -47,13 +47,7 @@ from toolkit.sources.openapi.document import (
     select_operations,
 )
 from toolkit.sources.openapi.inputs import make_inputs
-from toolkit.sources.openapi.request import (
-    RequestBuilder,
-    Security,
-    check_name,
-    check_sendable,
-    load_security,
-)
+from toolkit.sources.openapi.request import RequestBuilder, Security, check_name, check_sendable, load_security
 from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
 from toolkit.sources.remote import MAX_TITLE, shorten_description
