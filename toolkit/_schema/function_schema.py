@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
@@ -381,7 +381,26 @@ def _choose_remedy(p: Parameter, error: Exception) -> str:
 
 
 def _write_type(p: Parameter) -> str:
-    return shorten(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
+    return shorten(inspect.formatannotation(simplify_annotation(p.annotation)), MAX_SHOWN_TYPE)
+
+
+class _Unquoted(str):
+    """Text whose repr has no quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def simplify_annotation(annotation: Any) -> Any:
+    """Simplify an annotation for people: a string without quotes, a type without `Annotated`."""
+    if isinstance(annotation, str):
+        return _Unquoted(annotation)
+    if annotation is None:
+        return None
+    try:
+        return typing_extensions.get_type_hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
+    except (NameError, TypeError):  # names that are not defined yet, objects that are no types
+        return annotation
 
 
 def _summarize(error: Exception) -> str:

@@ -480,13 +480,16 @@ def _has_own_parameters(function: Callable[..., Any]) -> bool:
 
 def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
     """Render a signature without some of its parameters and without `Annotated`; `(...)` where there is none."""
+    from toolkit._schema.function_schema import simplify_annotation
+
     try:
         written = read_signature(function)
     except (ValueError, TypeError):
         return "(...)"
     taken = (p for p in written.parameters.values() if p.name not in leave_out)
-    parameters = [p.replace(annotation=_simplify(p.annotation)) for p in taken]
-    return str(written.replace(parameters=parameters, return_annotation=_simplify(written.return_annotation)))
+    parameters = [p.replace(annotation=simplify_annotation(p.annotation)) for p in taken]
+    result = simplify_annotation(written.return_annotation)
+    return str(written.replace(parameters=parameters, return_annotation=result))
 
 
 def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
@@ -519,25 +522,6 @@ def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Map
 
 def _is_literal(annotation: Any) -> bool:
     return getattr(annotation, "__origin__", None) is typing.Literal
-
-
-class _Unquoted(str):
-    """Text whose repr has no quotes."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-def _simplify(annotation: Any) -> Any:
-    """Simplify an annotation for people: a string without quotes, a type without `Annotated`."""
-    if isinstance(annotation, str):
-        return _Unquoted(annotation)
-    if annotation is None:
-        return None
-    try:
-        return typing_extensions.get_type_hints(types.SimpleNamespace(__annotations__={"it": annotation}))["it"]
-    except (NameError, TypeError):  # names that are not defined yet, objects that are no types
-        return annotation
 
 
 def _contains(outer: types.CodeType, inner: object) -> bool:
