@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, Json
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Tool, ToolResult, tool
@@ -628,3 +628,19 @@ def test_endless_arguments() -> None:
 
     texts = [tool(lambda value: value, name="take").invoke(given).text for given in (circle, {"value": deep})]
     assert [invalid("they are nested too deep, or contain themselves.")] * 2 == texts
+
+
+def test_json_text_as_argument() -> None:
+    """Broken JSON in an argument that is JSON text is that argument's error, and other ones are still repaired."""
+
+    @tool
+    def draw(points: Json[list[int]], colors: list[int]) -> list[Any]:
+        """Draw."""
+        return [points, colors]
+
+    broken = draw.invoke('{"points": "[1,", "colors": [2]}').text
+
+    assert "points: Invalid JSON: EOF while parsing" in (broken or "")
+    assert "Send one whole JSON object" not in (broken or "")
+    assert "points: Invalid JSON" in (draw.invoke('{"points": "[1,", "colors": "[2]"}').text or "")
+    assert draw.invoke('{"points": "[1]", "colors": "[2]"}').value == [[1], [2]]

@@ -163,7 +163,7 @@ def _repair_text(
     """Repair a text where it is not valid; returns it with notes, or None where that would need guessing."""
     if text.strip() in ("", "null"):
         return "{}", ()
-    if faults[0]["type"] == "json_invalid":
+    if faults[0]["type"] == "json_invalid" and not faults[0]["loc"]:
         return None
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))

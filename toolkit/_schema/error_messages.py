@@ -61,7 +61,7 @@ class ErrorExplainer:
 
     def _explain_fault(self, fault: ErrorDetails) -> str:
         location, kind = fault["loc"], fault["type"]
-        if kind == "json_invalid":
+        if kind == "json_invalid" and not location:
             return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
         path = shorten(format_path(location), MAX_NAME)
         if kind == "missing":
