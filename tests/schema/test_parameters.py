@@ -790,6 +790,30 @@ class Measured(BaseModel):
 
 
 @dataclass
+class Area:
+    width: int
+    height: int
+    size: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.size = self.width * self.height
+
+
+def test_field_that_no_constructor_takes() -> None:
+    """A field of a dataclass that its constructor does not take is in no schema of arguments, but in a result's."""
+
+    @tool
+    def measure(area: Area) -> Area:
+        """Measure an area."""
+        return area
+
+    assert ["width", "height"] == list(measure.parameters["$defs"]["Area"]["properties"])
+    assert ["width", "height", "size"] == list((measure.output_schema or {})["properties"])
+    assert 6 == measure.invoke('{"area": {"width": 2, "height": 3}}').value.size
+    assert "Unexpected keyword" in (measure.invoke('{"area": {"width": 2, "height": 3, "size": 1}}').text or "")
+
+
+@dataclass
 class Weighed:
     weight: float
 

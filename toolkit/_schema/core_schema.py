@@ -47,6 +47,7 @@ Node: TypeAlias = dict[str, Any]
 # What pydantic validates and has no JSON Schema for, by the type of its core schema.
 _UNWRITABLE = {
     "callable": "a function",
+    "union": "any of the union",
     "function-plain": "a type with its own validator; derive a model of pydantic.v1 from pydantic.BaseModel instead",
 }
 
@@ -383,6 +384,10 @@ def get_generator() -> type[GenerateJsonSchema]:
             _check_values(schema)
             return super().generate_inner(schema)
 
+        def field_is_present(self, field: Any) -> bool:
+            is_given = self.mode == "serialization" or field.get("init", True)  # as dataclasses.field(init=False)
+            return is_given and super().field_is_present(field)
+
         def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
             return _add_texts(super().model_schema(schema), schema["cls"])
 
@@ -398,9 +403,8 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)
-            if generated.get("anyOf") == []:  # each member was skipped
-                raise PydanticInvalidForJsonSchema("JSON has no form for any of the union")
-            return generated
+            is_empty = generated.get("anyOf") == []  # each member was skipped
+            return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
 
     return Generator
 
