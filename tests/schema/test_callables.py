@@ -416,6 +416,26 @@ def test_docstring_of_a_class() -> None:
     assert ("A dial.", "Whom to call.") == (shown.description, shown.parameters["properties"]["number"]["description"])
 
 
+class Silent(BaseModel):
+    number: int
+
+
+class SilentPair(NamedTuple):
+    number: int
+
+
+@dataclass
+class SilentData:
+    number: int
+
+
+@pytest.mark.parametrize("kind", [Silent, SilentPair, SilentData])
+def test_class_without_a_docstring(kind: Any) -> None:
+    """A class without a docstring has no description: neither that of pydantic's base class, nor its signature."""
+    assert "" == tool(kind).description
+    assert 5 == tool(kind).invoke('{"number": 5}').value.number
+
+
 def test_partial_with_a_name() -> None:
     """A partial's own name and docstring are those of the tool."""
     named = functools.partial(add, 1)

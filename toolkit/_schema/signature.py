@@ -352,10 +352,19 @@ def read_docstring(function: Callable[..., Any]) -> str | None:
     """Read the docstring of a callable: of an object that of its `__call__` first, of a partial its own first."""
     if isinstance(function, partial):
         return vars(function).get("__doc__") or read_docstring(function.func)
-    if inspect.isclass(function) or inspect.isroutine(function):
+    if inspect.isclass(function):
+        return _read_class_docstring(function)
+    if inspect.isroutine(function):
         return inspect.getdoc(function)
     written = inspect.getdoc(find_source(function))
     return inspect.getdoc(function) if written in (None, type.__call__.__doc__) else written
+
+
+def _read_class_docstring(kind: type) -> str:
+    """Read the docstring of a class itself, and not of its bases, such as pydantic's."""
+    text = inspect.cleandoc(vars(kind).get("__doc__") or "")
+    is_signature = text.startswith(f"{kind.__name__}(") and "\n" not in text  # Python's, of a dataclass or named tuple
+    return "" if is_signature else text
 
 
 def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -> str | None:
