@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Protocol
 from unittest import mock
 
+import attrs
 import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import Doc
@@ -434,6 +435,19 @@ def test_class_without_a_docstring(kind: Any) -> None:
     """A class without a docstring has no description: neither that of pydantic's base class, nor its signature."""
     assert "" == tool(kind).description
     assert 5 == tool(kind).invoke('{"number": 5}').value.number
+
+
+def test_attrs_class() -> None:
+    """A default that a factory makes is not in the schema of a class of attrs."""
+
+    @attrs.define
+    class Basket:
+        owner: str
+        items: list[str] = attrs.Factory(list)
+
+    properties = {"owner": {"type": "string"}, "items": {"type": "array", "items": {"type": "string"}}}
+    assert properties == tool(Basket).parameters["properties"]
+    assert [] == tool(Basket).invoke('{"owner": "Emma"}').value.items
 
 
 def test_partial_with_a_name() -> None:

@@ -512,6 +512,8 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 def render_default(default: Any) -> dict[str, Any]:
     """Write a default as the keyword `default`; return an empty dict where JSON has no form for it."""
+    if type(default).__name__ == "_Nothing":  # of attrs, for a default that a factory makes; it is an enum's member
+        return {}
     try:
         is_container = isinstance(default, (list, tuple, dict, set, frozenset))
         value = to_jsonable_python(_sort_sets(default) if is_container else default)
