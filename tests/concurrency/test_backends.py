@@ -606,6 +606,23 @@ def test_system_without_threads() -> None:
     assert [threading.current_thread()] * 2 == threads
 
 
+def test_loop_without_threads() -> None:
+    """Where the system gives no thread, an async leaf fails; once it does, the next one runs."""
+
+    async def answer() -> int:
+        return 42
+
+    loop, before = PrivateLoop(), threading.stack_size(1 << 45)
+    try:
+        with pytest.raises(RuntimeError):
+            loop.run(answer)
+    finally:
+        threading.stack_size(before)
+
+    assert 42 == loop.run(answer)
+    loop.close()
+
+
 # -- jobs that begin before somebody waits for them
 
 

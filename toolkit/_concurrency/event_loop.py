@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolkit._concurrency.tasks import GRACE
-from toolkit._concurrency.threads import LONGEST_WAIT
+from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -128,9 +128,13 @@ class PrivateLoop:
 
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
-                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
-                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="toolkit-loop", daemon=True)
-                self._thread.start()
+                loop = asyncio.new_event_loop()
+                try:
+                    self._thread = start_thread(partial(_run_loop, loop), "toolkit-loop")
+                except RuntimeError:
+                    loop.close()
+                    raise
+                self._loop, self._process = loop, os.getpid()
                 atexit.register(self.close)
             return self._loop
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
 from collections import deque
@@ -36,6 +37,19 @@ def wait_at_exit() -> None:
     program of pydantic-monty on a busy machine 20 were aborted, and none that waited.
     """
     atexit.register(time.sleep, EXIT_SECONDS)
+
+
+def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
+    """Start a daemon thread.
+
+    Raises:
+        RuntimeError: The system has no thread left, or the interpreter ends, where Python before 3.12 waits for ever.
+    """
+    if sys.is_finalizing():
+        raise RuntimeError("Python is shutting down, and starts no more threads")
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 class Semaphore:
@@ -187,14 +201,13 @@ class ThreadPool:
             self._start_thread(self._lead)
 
     def _start_thread(self, role: Callable[[], None]) -> bool:
-        """Start a thread if there is a place; if the system has no thread left, do its work on this one."""
+        """Start a thread if there is a place; if none can be started, do its work on this one."""
         try:
             self._places.popleft()
         except IndexError:
             return False
-        thread = threading.Thread(target=role, name="toolkit-call", daemon=True)
         try:
-            thread.start()
+            start_thread(role, "toolkit-call")
         except RuntimeError:
             role()
         return True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from typing_extensions import Self, TypeVar, override
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._concurrency.threads import LONGEST_WAIT
+from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
 from toolkit._options import hide_frames
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import RunResult, require_result
@@ -180,8 +181,7 @@ class RunHandle(Controls, Generic[T]):
         self._end = Future[RunResult[T]]()
         self._end.set_running_or_notify_cancel()  # who waits for it may be cancelled, and it goes on
         self._end.add_done_callback(self._notify)
-        thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
-        thread.start()
+        start_thread(partial(copy_context().run, self._execute), "toolkit-run")
 
     @override
     def _get_run(self) -> Run[T]:
