@@ -321,6 +321,32 @@ def test_invalid_parts(kind: type[Any]) -> None:
         kind(b"", "png")
 
 
+PRIVATE = ToolResult(1, details={"key": "hidden"}, exception=ValueError("hidden"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([PRIVATE, ToolResult("b", error="half")], '["1","b\\nhalf"]'),
+        ([PRIVATE] * 300, json.dumps(["1"] * 300, separators=(",", ":"))),
+        ({"first": PRIVATE}, '{"first":"1"}'),
+        ({"all": [ToolResult(text="a picture", images=(PIXEL,))]}, '{"all":["a picture"]}'),
+    ],
+    ids=["list", "long list", "dict", "image"],
+)
+def test_results_inside(value: Any, text: str) -> None:
+    """Of results inside a value their texts are sent, and never their details and exceptions."""
+
+    def gather() -> Any:
+        """Gather."""
+        return value
+
+    result = tool(gather).invoke("{}")
+
+    assert (text, value) == (result.text, result.value)
+    assert (PIXEL,) * ("picture" in text) == result.images
+
+
 def test_name_of_a_file() -> None:
     """A file name that no request can contain is replaced by a valid one."""
     assert "a\ufffd" == File(b"", name="a\udcff").name

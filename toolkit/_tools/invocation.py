@@ -211,13 +211,14 @@ class Invocation:
         return self._render(value)
 
     def _write_dict(self, value: dict[Any, Any]) -> str:
-        """Write a dict without pictures; one that holds any needs `render`.
+        """Write a dict without pictures and results; one that holds any needs `render`.
 
         Raises:
             TypeError: It does.
         """
         text = self.write(value)
-        if (LEFT_OUT in text or '"media_type":"' in text) and holds_parts(value):  # looking at each item takes longer
+        may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]]" in text  # as the last fields of a result
+        if may_hold and holds_parts(value):  # looking at each item takes longer
             raise TypeError("a picture is not a text")
         return text
 

@@ -234,7 +234,7 @@ def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Render a ToolResult, an image, a file, or a list that holds one; None for any other value."""
+    """Render a ToolResult, an image, a file, or what holds one; None for any other value."""
     if type(value) is ToolResult:
         return complete(value, write)
     parts = value if type(value) in (list, tuple) else [value]
@@ -244,7 +244,7 @@ def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
         kinds = set(map(type, parts))
     if kinds & {Image, File}:
         return _render_parts(value, parts)
-    return _render_inner_parts(value) if holds_parts(value) else None
+    return _render_inner_parts(value) if ToolResult in kinds or holds_parts(value) else None
 
 
 def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
@@ -254,20 +254,27 @@ def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
 
 
 def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
-    """Return whether a value is an image, a file or a picture, or a small dict, list or tuple that holds one."""
+    """Return whether a value is a result, an image, a file or a picture, or a small dict or list that holds one."""
     kind = type(value)
     if kind in (dict, list, tuple):
         items = value.values() if kind is dict else value
         is_open = depth > 0 and len(value) <= MAX_ITEMS and not _has_only_plain(map(type, items))
         return is_open and any(holds_parts(item, depth - 1) for item in items)
-    return kind in (Image, File) or (kind.__module__ != "builtins" and has_picture((kind,)))
+    return kind in (ToolResult, Image, File) or (kind.__module__ != "builtins" and has_picture((kind,)))
 
 
 def _render_inner_parts(value: Any) -> ToolResult | None:
-    """Separate images and files inside of dicts and lists from the JSON, which marks the place of each."""
+    """Separate images and files inside of dicts and lists from the JSON, which marks the place of each.
+
+    Of a result its text is written, and never its details and its exception.
+    """
     taken: list[Any] = []
 
     def take(inner: Any, depth: int) -> Any:
+        if type(inner) is ToolResult:
+            whole = complete(inner)
+            taken.extend((whole, *whole.images, *whole.files))
+            return whole.text
         if type(inner) is dict and depth:
             return {key: take(item, depth - 1) for key, item in inner.items()}
         if type(inner) in (list, tuple) and depth:
