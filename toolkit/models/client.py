@@ -147,10 +147,12 @@ class ServerModel:
             ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
         """
         builder, chunks = self.builder(), await self._send(request, stream=True, **self.streaming)
+        is_stream = False
         is_public = self.dialect.has_public_text(request)  # now that it is known whether the output is a call
         with translate_errors(self.client, self.name):
             async with aclosing(read_stream(chunks, request.cancellation)) as stream:
                 async for chunk in stream:
+                    is_stream = True
                     for piece in builder.add_chunk(chunk):
                         if is_public or not isinstance(piece, TextDelta):
                             yield piece
@@ -158,6 +160,10 @@ class ServerModel:
                         yield ready
                     if builder.is_complete:
                         break
+            if not is_stream:
+                raise ModelError(
+                    "The server's answer is no stream of events; check base_url, or use run(), which does not stream."
+                )
             if not builder.finish_reason:
                 raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
             response = self._build_response(builder, request)
