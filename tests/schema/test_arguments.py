@@ -328,6 +328,7 @@ def test_many_faults() -> None:
 
 def take_nothing(word: str, count: int = 0) -> None: ...
 def take_lists(arguments: list[str], points: list[Point] = [], rest: list[Any] = []) -> None: ...  # noqa: B006
+def take_mixed(sizes: list[int | None], points: list[Point | int] = []) -> None: ...  # noqa: B006
 def take_either(size: int | float | None = None, unit: Literal["c", 1] = "c", point: Point | None = None) -> None: ...
 def take_anything(what, other: Any = None, more: dict[str, int] = Field(default_factory=dict)) -> None: ...  # type: ignore[no-untyped-def]
 def take_one_of(number: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] = 1) -> None: ...
@@ -337,6 +338,7 @@ def take_long(word: str = "x" * 100) -> None: ...
 SIGNATURES = {
     "plain types": (take_nothing, "word: string, count: integer = 0"),
     "lists": (take_lists, "arguments: array of string, points: array of Point = [], rest: array = []"),
+    "lists of either": (take_mixed, "sizes: array of (integer | null), points: array of (Point | integer) = []"),
     "choices": (take_either, 'size: integer | number | null = null, unit: "c" | 1 = "c", point: Point | null = null'),
     "anything": (take_anything, "what: any, other: any = null, more: object = ..."),
     "many choices": (take_one_of, "number: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | ... = 1"),

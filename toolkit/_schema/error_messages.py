@@ -148,7 +148,12 @@ def _render_type(part: Mapping[str, Any]) -> str:
     if branches := part.get("anyOf") or part.get("oneOf"):
         return _join_types(map(_name_type, branches))
     items = part.get("items")
-    return f"array of {_name_type(items)}" if part.get("type") == "array" and items else _name_type(part)
+    return f"array of {_name_items(items)}" if part.get("type") == "array" and items else _name_type(part)
+
+
+def _name_items(items: Any) -> str:
+    branches = as_mapping(items).get("anyOf") or as_mapping(items).get("oneOf")
+    return f"({_join_types(map(_name_type, branches))})" if branches else _name_type(items)
 
 
 def _name_type(part: Any) -> str:
