@@ -40,6 +40,9 @@ _OPEN = (None, type(None), Any, object)
 # The annotation as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
 
+# A name that is not defined, in an annotation as text; Python 3.14 writes whose it is, too.
+_REFERENCE = re.compile(r"ForwardRef\('([^']*)'(?:, [^()]*)?\)")
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -229,7 +232,8 @@ class Signature:
             if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
                 annotation = ToolContext  # imported for type checkers only, which suffices
             else:
-                annotation, problem = Any, f"its annotation {annotation!r} cannot be resolved ({error})"
+                written = _REFERENCE.sub(r"\1", repr(annotation))
+                annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
         non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
