@@ -825,6 +825,24 @@ def test_messages_of_a_result_are_plain_data(index: int) -> None:
     assert message == message_from_dict(message_to_dict(message))
 
 
+@pytest.mark.parametrize(
+    ("output_type", "text"), [(str, '{"all":["{\\"a\\": 5}"]}'), (dict, '{"all":[{"a":5}]}')], ids=["text", "data"]
+)
+def test_a_tool_that_returns_the_result_of_a_run(output_type: type, text: str) -> None:
+    """Its answer is sent, and not the conversation, and the details of its calls."""
+
+    def ask() -> dict[str, Any]:
+        """Ask another model."""
+        model = ScriptedModel([call("look"), '{"a": 5}'])
+        return {"all": [Runner([look], model=model).run("secret", output_type=output_type)]}
+
+    def look() -> ToolResult:
+        """Look."""
+        return ToolResult("seen", details="secret")
+
+    assert text == tool(ask).invoke("{}").text
+
+
 # -- the end of the process
 
 SCRIPT = """

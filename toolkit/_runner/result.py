@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+from pydantic_core import SchemaSerializer
 from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
@@ -20,6 +21,10 @@ T = TypeVar("T", default=str)
 
 # What other libraries call the answer.
 OTHER_NAMES = frozenset({"answer", "content", "data", "final_output", "response", "text", "value"})
+
+
+def _get_answer(result: RunResult[Any]) -> Any:
+    return result.output if result.finish_reason == "stop" else str(result)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,10 @@ class RunResult(Generic[T]):
     undos: tuple[Undo, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
     cost: float | None = field(default=None, repr=False)
+    # What is sent of a result that a tool returns: the answer, without the conversation, details and exceptions.
+    __pydantic_serializer__: ClassVar[SchemaSerializer] = SchemaSerializer(
+        {"type": "any", "serialization": {"type": "function-plain", "function": _get_answer}}
+    )
 
     def __str__(self) -> str:
         """Return the answer; where the run was ended by something else, the last text and what ended it."""
