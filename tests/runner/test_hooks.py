@@ -610,6 +610,33 @@ def test_fatal(name: str, go: Go) -> None:
         answering(Hook(**{name: raising(FatalError("end"))}), script=lambda _: call("pay", amount=5), go=go)
 
 
+@pytest.mark.parametrize("middleware", [lambda call: call, lambda call, context, call_next: call], ids=["one", "three"])
+def test_middleware_with_other_parameters(middleware: Any) -> None:
+    """A middleware that does not take a call and the next step is refused when the runner is made."""
+    with pytest.raises(TypeError, match=r"cannot take \(call, call_next\): "):
+        Runner([], model=ScriptedModel(["x"]), middleware=[middleware])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hook_with_other_parameters(name: str) -> None:
+    """So is a hook."""
+    with pytest.raises(TypeError, match=r"cannot take \(.+\): too many positional arguments\."):
+        Runner([], model=ScriptedModel(["x"]), hooks=[Hook(**{name: lambda: None})])
+
+
+def test_middleware_that_is_not_async(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says how to write a middleware that is not async; its calls get an error."""
+
+    def answer(call: ToolCall, call_next: Any) -> Any:
+        return ToolResult("mine")
+
+    model = ScriptedModel([call("ping"), "x"])
+    result = Runner([tool(lambda: 1, name="ping")], model=model, middleware=[answer]).run("x")
+
+    assert "ping was not run." == result.calls[0].result.text
+    assert "is not async: write it with async def" in caplog.text
+
+
 def test_wrapping_is_for_middleware() -> None:
     """A hook that would wrap calls is refused, with the way on: left out, its gate would be open."""
 

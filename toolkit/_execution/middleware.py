@@ -76,7 +76,10 @@ def compose(
 def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
     async def handle(call: ToolCall) -> ToolResult:
         try:
-            return await wrapper(call, call_next)
+            answer = wrapper(call, call_next)
+            if not inspect.isawaitable(answer):
+                raise TypeError(f"the middleware {wrapper!r} is not async: write it with async def.")
+            return await answer
         except SystemExit as error:  # it would end the process; a KeyboardInterrupt is meant to
             raise RuntimeError("it raised SystemExit") from error
 

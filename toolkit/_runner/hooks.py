@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function, is_async
@@ -20,7 +21,14 @@ from toolkit.events import Event, SubAgentEvent
 logger = logging.getLogger("toolkit")
 
 _WITHHELD = "The result of {} is withheld: it could not be checked. If it has run, its effect stays."
-NAMES = ("before_model", "after_model", "before_call", "after_call", "on_event")
+# The methods of a hook, and what each takes.
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "before_model": ("request",),
+    "after_model": ("response",),
+    "before_call": ("call", "context"),
+    "after_call": ("call", "result", "context"),
+    "on_event": ("event", "run_id"),
+}
 
 T = TypeVar("T")
 Hook: TypeAlias = Callable[..., Any]
@@ -47,13 +55,16 @@ class Hooks:
         observers: The methods `on_event` of all hooks and middleware.
 
     Raises:
-        TypeError: An object has none of the methods, or is a class and not an instance.
+        TypeError: An object has none of the methods, or is a class and not an instance; or a method or a middleware
+            takes other arguments.
     """
 
     def __init__(self, hooks: Iterable[object] = (), middleware: Iterable[Middleware] = ()) -> None:
         given, wrappers = tuple(hooks), tuple(middleware)
         for hook in given:
             _check_hook(hook)
+        for wrapper in wrappers:
+            _check_parameters(wrapper, ("call", "call_next"))
         for each in (*given, *wrappers):
             if any(map(is_async, _list_methods([each], "on_event"))):
                 raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
@@ -152,5 +163,16 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
     if _has_method(hook, "around_call"):
         raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
-    if not any(_has_method(hook, name) for name in NAMES):
-        raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(NAMES)}.")
+    if not any(_has_method(hook, name) for name in METHODS):
+        raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(METHODS)}.")
+    for name, taken in METHODS.items():
+        if _has_method(hook, name):
+            _check_parameters(getattr(hook, name), taken)
+
+
+def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> None:
+    with suppress(ValueError):  # it has no signature
+        try:
+            inspect.signature(function).bind(*taken)
+        except TypeError as error:
+            raise TypeError(f"{function!r} cannot take ({', '.join(taken)}): {error}.") from error
