@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic_core import ValidationError
 
+from toolkit import Tool
 from toolkit._schema.validation.validator import build_validator
 from toolkit.errors import DefinitionError, InvalidArguments
 
@@ -307,6 +308,13 @@ def test_unfit_schemas(schema: Any, reason: str) -> None:
         build_validator(schema)
 
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("row", UNFIT.values(), ids=UNFIT)
+def test_unfit_declarations(row: Any) -> None:
+    """A tool with such a schema is refused at its declaration, and not at the first call."""
+    with pytest.raises(DefinitionError):
+        Tool.from_models("find", {}, row[0])
 
 
 def expression(kinds: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_origin
 
@@ -62,6 +62,17 @@ class DocumentSchema(ArgumentSchema):
         from toolkit._schema.validation.validator import build_validator  # slow to load; signatures do without it
 
         return build_validator(self.document)
+
+    def check(self) -> None:
+        """Check that the validator can be built. It is not stored: of thousands of tools, few are called.
+
+        Raises:
+            DefinitionError: The schema has a part that cannot be checked.
+        """
+        from toolkit._schema.validation.syntax import is_plain  # slow to load, as above
+
+        if not is_plain(self.document):
+            _ = replace(self).validator
 
 
 @dataclass(frozen=True, eq=False)

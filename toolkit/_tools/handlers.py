@@ -66,9 +66,7 @@ class Declaration:
 
 
 def check_declaration(made: Declaration) -> Declaration:
-    """Compile a declaration's JSON Schemas, so that a mistake in them is found before any call.
-
-    The compiled schema is not stored: of thousands of tools, few are called.
+    """Check a declaration's JSON Schemas, so that a mistake in them is found before any call.
 
     Raises:
         DefinitionError: A schema cannot be compiled; the message says whose, and where.
@@ -77,7 +75,7 @@ def check_declaration(made: Declaration) -> Declaration:
     with name_origin(made.origin):
         for each in (made.argument_schema, returned):
             if isinstance(each, DocumentSchema):
-                _ = replace(each).validator
+                each.check()
     return made
 
 

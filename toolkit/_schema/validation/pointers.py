@@ -21,8 +21,9 @@ MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
 # Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
-# Keywords that name a part, as they are in JSON text.
+# Keywords that name a part, as they are in JSON text; and those without which a part is its own bundle.
 _MARKS = (b'"$id"', b'"$anchor"', b'"$dynamicAnchor"')
+_LINKS = (*_MARKS, b'"$ref"', b'"$defs"', b'"definitions"')
 # Kinds of values that hold others.
 _NESTS = (dict, list)
 
@@ -56,11 +57,13 @@ class SchemaDocument:
         root: The schema, a copy of what was given.
         resources: Identifiers of the parts that have one, and of the whole, by their pointers.
         anchors: Pointers of the parts that have an anchor, by their resource's pointer and the anchor.
+        has_links: Whether there may be references, definitions or names of parts.
     """
 
     root: Any
     resources: Mapping[str, str]
     anchors: Mapping[tuple[str, str], str]
+    has_links: bool = True
 
     @classmethod
     def load(cls, schema: Mapping[str, Any]) -> SchemaDocument:
@@ -84,7 +87,8 @@ class SchemaDocument:
             for keyword in ("$anchor", "$dynamicAnchor")
             if isinstance(part.get(keyword), str)
         }
-        return cls(root, {place: urldefrag(uri).url for place, uri in resources.items()}, anchors)
+        uris = {place: urldefrag(uri).url for place, uri in resources.items()}
+        return cls(root, uris, anchors, has_links=any(mark in text for mark in _LINKS))
 
     def resolve(self, reference: str, place: str) -> str:
         """Resolve a reference to a JSON pointer.
@@ -192,8 +196,11 @@ def bundle(
     Raises:
         DefinitionError: A reference points to nothing.
     """
+    own = document.look_up(place) if part is None else part
+    if not document.has_links:
+        return own
     hoisting = _Hoisting(document, document.root if whole is None else whole)
-    shown = hoisting.copy(document.look_up(place) if part is None else part, place)
+    shown = hoisting.copy(own, place)
     hoisting.define()
     return {**shown, "$defs": hoisting.definitions} if hoisting.definitions else shown
 

@@ -57,11 +57,40 @@ _SHAPES: Mapping[str, _Shape] = {
     **dict.fromkeys(("not", "if", "then", "else"), _SCHEMA),
 }
 
+MAX_PLAIN = 40  # parts: so many inside each other are less deep than a schema may be
+# Keywords with the values of which a validator can be built; the schemas inside are looked at by themselves.
+_PLAIN: Mapping[str, Callable[[Any], bool]] = {
+    **{keyword: _SHAPES[keyword][0] for keyword in ("type", "description", "required", "properties", "anyOf")},
+    **{keyword: _SHAPES[keyword][0] for keyword in ("items", "additionalProperties")},
+    **dict.fromkeys(("title", "default", "format", "examples"), lambda _: True),
+    **dict.fromkeys(
+        ("minimum", "maximum", "minLength", "maxLength"), lambda value: type(value) is int and 0 <= value < 2**31
+    ),
+    "enum": _is_names,
+    "$schema": lambda value: isinstance(value, str) and value.startswith(_DIALECTS),
+}
+
 _REFUSED: Mapping[str, str] = {
     "$dynamicRef": "Write $ref.",
     "$recursiveRef": "Write $ref.",
     "dependencies": "Write dependentRequired or dependentSchemas.",
 }
+
+
+def is_plain(schema: Any) -> bool:
+    """Return whether a validator can be built of a schema for sure: it is small, and has only usual keywords."""
+    parts = [schema]
+    for part in parts:
+        if isinstance(part, bool):
+            continue
+        if not isinstance(part, dict) or not all(key in _PLAIN and _PLAIN[key](part[key]) for key in part):
+            return False
+        parts += part.get("properties", {}).values()
+        parts += part.get("anyOf", ())
+        parts += (part[keyword] for keyword in ("items", "additionalProperties") if keyword in part)
+        if len(parts) > MAX_PLAIN:
+            return False
+    return True
 
 
 def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
