@@ -493,13 +493,23 @@ def test_schemas_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
 EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
 
 
-def list_one(**spec: Any) -> MCP:
-    """Return a server with one tool, `a`."""
+def list_one(count: int = 1, **spec: Any) -> MCP:
+    """Return a server with one tool, `a`, or with so many of that name."""
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[Tool(name="a", **spec)])
+        return ListToolsResult(tools=[Tool(name="a", **spec)] * count)
 
     return MCP(Server("s", on_list_tools=list_tools), name="s")
+
+
+def test_many_bad_tools(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of tools that are left out are one warning, with the first of them and the number of the others."""
+    with list_one(2_000, input_schema={"type": "object", "required": ["b"]}) as server:
+        assert () == server.tools
+
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "the tool 'a' is left out: " in warning and "'b' is required" in warning
+    assert "\n  1,990 more are left out." in warning
 
 
 def test_schemas_of_zod() -> None:

@@ -162,9 +162,10 @@ def test_malformed_tools(way: str, caplog: pytest.LogCaptureFixture) -> None:
     }
 
     assert "mcp_liar_echo" in names and not any("wrong_hint" in name for name in names)
-    assert len(faults) == len(warnings)
+    (warning,) = warnings
+    assert "'liar'" in warning
     for name, fault in faults.items():
-        assert any("'liar'" in each and f"the tool {name} is left out: {fault}" in each for each in warnings), name
+        assert f"the tool {name} is left out: {fault}" in warning
 
 
 @pytest.mark.parametrize("silent", ["server/discover", "initialize", "tools/list"])

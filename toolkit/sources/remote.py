@@ -39,6 +39,7 @@ TRIES = 3
 PAUSE = 0.5  # seconds before the second try, and twice as many before the third
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
+MAX_SHOWN = 10  # tools that are left out, in one warning
 TEXTS = ("title", "description")  # keywords of a schema
 # What a person does not see, and a model reads: controls, marks of direction, tags, and so on.
 _CONTROLS = (
@@ -115,6 +116,7 @@ class RemoteSource:
         self._timeout: float = check_type("timeout", options["timeout"], int, float)
         self._connect_timeout = min(self._timeout, longest_connect)
         self._tools: tuple[AnyTool, ...] | None = None
+        self._left_out = list[str]()  # of the listing that is being read
         self._is_closed = False
 
     @property
@@ -249,14 +251,22 @@ class RemoteSource:
                 if made.setdefault(tool.name, tool) is not tool:
                     self.leave_out(name, "another one has that name.")
         self._tools = self._vet(tuple(made.values()))
+        self._warn_of_left_out()
 
     def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
         """Return the tools that may be used."""
         return tools
 
     def leave_out(self, name: object, reason: object) -> None:
-        """Warn that what is listed under a name is not a tool here."""
-        logger.warning("%r: the %s %s is left out: %s", self, self._what, shorten(repr(name), MAX_TITLE), reason)
+        """Note why what is listed under a name is not a tool here, for the warning about the listing."""
+        self._left_out.append(f"the {self._what} {shorten(repr(name), MAX_TITLE)} is left out: {reason}")
+
+    def _warn_of_left_out(self) -> None:
+        shown, more = self._left_out[:MAX_SHOWN], len(self._left_out) - MAX_SHOWN
+        if shown:
+            rest = [f"{more:,} more are left out."] if more > 0 else []
+            logger.warning("%r: %s", self, "\n  ".join([*shown, *rest]))
+        self._left_out.clear()
 
     def _declare(
         self,
