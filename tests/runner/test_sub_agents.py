@@ -538,15 +538,17 @@ def test_gates_of_a_run_that_a_tool_starts() -> None:
 
 @WAYS
 def test_failure(go: Callable[[Runner], RunResult]) -> None:
-    """A sub-agent that fails is an error for the model above, which continues."""
+    """A sub-agent that fails is an error for the model above, which continues, and reads no address."""
 
     def fail(_: ModelRequest) -> str:
-        raise ModelError("overloaded")
+        raise ModelError("overloaded (m at http://host:80)")
 
     result = go(boss(Runner(model=ScriptedModel(fail))))
+    failed = result.calls[0].result
 
     assert "Done." == result.output
-    assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: ")
+    assert "Sub-agent execution failed: its model did not respond." == failed.text
+    assert "host" in str(getattr(failed.exception, "__cause__", ""))
 
 
 @pytest.mark.parametrize("limits", [Limits(max_turns=1, on_limit="stop"), None])

@@ -30,7 +30,7 @@ from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
-from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ToolkitError
+from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ModelError, ToolkitError
 from toolkit.events import SubAgentEvent
 
 if TYPE_CHECKING:  # slow to load
@@ -42,6 +42,8 @@ MAX_DEPTH = 2
 DESCRIPTION = "Delegate to specialist sub-agent: {}"
 FAILED = "Sub-agent execution failed: {}"
 TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
+# In place of the error of its model, which names the address of a server.
+NO_RESPONSE = "its model did not respond."
 
 HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"
@@ -152,6 +154,8 @@ class SubAgent:
                         emit(SubAgentEvent(parent.call, event))
         except (FatalError, Halt, Cancelled):
             raise
+        except ModelError as error:
+            raise Failed(FAILED.format(NO_RESPONSE)) from error
         except Exception as error:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error

@@ -44,8 +44,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from toolkit._runner.limits import ANY_SECONDS
     from toolkit._runner.state import RunState
+    from toolkit._runner.sub_agent import NO_RESPONSE
     from toolkit._tools.definitions import Fingerprint
-    from toolkit.errors import DefinitionError, TimedOut, ToolkitError
+    from toolkit.errors import DefinitionError, ModelError, TimedOut, ToolkitError
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
 
 # Seconds between two looks for a worker with the tools of the run.
@@ -547,7 +548,8 @@ def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
         return _ChildEnd(wire.ChildAnswer(error=str(cause)))
     if cause.type == "FatalError":
         raise ApplicationError(cause.message, type="FatalError", non_retryable=True) from error
-    return _ChildEnd(wire.ChildAnswer(error=cause.message), **(cause.details[0] if cause.details else {}))
+    reason = NO_RESPONSE if cause.type == ModelError.__name__ else cause.message
+    return _ChildEnd(wire.ChildAnswer(error=reason), **(cause.details[0] if cause.details else {}))
 
 
 def _read_child(outcome: wire.RunOutcome, why: str) -> _ChildEnd:
