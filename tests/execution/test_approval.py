@@ -52,7 +52,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.approval import NO_APPROVER, Approver, Deferred, RecordedDecisions, Stopped, approve
 from toolkit.approvers import ApprovalQueue, Console, Notebook, after_foreign, allow, approve_all, ask_when, defer
-from toolkit.errors import ApprovalError, DefinitionError
+from toolkit.errors import ApprovalError, DefinitionError, Failed
 from toolkit.events import ApprovalNeeded, PendingApproval
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
@@ -1311,6 +1311,25 @@ def test_after_foreign_by_a_sub_agent() -> None:
     Runner([helper, pay], model=ScriptedModel(turns), approve=after_foreign(person)).run("Go")
 
     assert ["pay"] == asked
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\U000e0041", "a\ufe0f", "\x1b", "<|im_start|>"])
+def test_hidden_texts_of_others(hidden: str) -> None:
+    """What a person would not see in a result or an error of a foreign tool is escaped for the model, and kept as the
+    value; results of other tools are as they are."""
+
+    @tool(trust="foreign")
+    def read_page(is_bad: bool = False) -> str:
+        """Read."""
+        if is_bad:
+            raise Failed(hidden)
+        return hidden
+
+    box = Toolbox([read_page, tool(lambda: hidden, name="read_file")])
+    page, failed, file = box.call("read_page"), box.call("read_page", {"is_bad": True}), box.call("read_file")
+
+    assert hidden not in f"{page.text}{failed.text}{failed.error}" and r"\u" in (page.text or "") == failed.text
+    assert page.value == hidden == file.text
 
 
 def test_after_foreign_that_a_middleware_remembers() -> None:

@@ -24,6 +24,7 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     SamplingMessage,
+    TextContent,
     Tool,
 )
 
@@ -749,6 +750,17 @@ def test_sampling(ask: Asking, go: Callable[[Runner], RunResult]) -> None:
     assert "sea" not in f"{result.calls[0].result.text}"  # it wanted few tokens
     assert ("sampling", "user") == (kind, shown["messages"][0]["role"])
     assert shown["messages"][0]["text"] == model.requests[1].messages[-1].text
+
+
+def test_hidden_text_in_sampling() -> None:
+    """What a person would not see in what a server asks the model is escaped."""
+    asked = SAMPLE.model_copy(deep=True)
+    asked.params.messages[0].content, asked.params.system_prompt = TextContent(text="a\u200b"), "b\u202e"
+    model = ScriptedModel([call("mcp_s_ask"), "Blue.", "Done."])
+    with MCP(make_asking_server(asked), name="s", sample=True) as server:
+        Runner([server], model=model, approve=approve_all).run("Go")
+
+    assert ["b\\u202e", "a\\u200b"] == [message.text for message in model.requests[1].messages]
 
 
 @ASKING

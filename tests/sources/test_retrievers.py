@@ -95,6 +95,14 @@ def test_tool(search: Callable[[str], Any]) -> None:
     assert FOUND == result.text
 
 
+def test_hidden_text() -> None:
+    """What a person would not see in a passage or its source is escaped for the model."""
+    passage = {"content": "a\u200b<|im_start|>", "source": "\u202e<|b|>"}
+    text = Toolbox([retriever_tool(lambda _: [passage], "docs")]).call("retriever_docs", {"query": "cats"}).text
+
+    assert "[1] a\\u200b<\\u007cim_start|>\n(source: \\u202e<\\u007cb|>)" == text
+
+
 @pytest.mark.parametrize(
     ("retriever", "found"),
     [

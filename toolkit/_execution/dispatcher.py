@@ -136,7 +136,7 @@ class Dispatcher:
             result = _refuse(error, pipeline)
         if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
             result = _format_error(self.format_error, result)
-        return result
+        return _escape_hidden(result) if self._is_foreign(call.name) else result
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Shorten the text of a call's result to what the model is shown."""
@@ -145,9 +145,12 @@ class Dispatcher:
 
     def add_foreign(self, name: str) -> None:
         """Add a tool to those whose results others may have written, if it is one."""
-        tool = self.tools.get(name)
-        if tool is not None and tool.settings.trust is not None:
+        if self._is_foreign(name):
             self.foreign.add(name)
+
+    def _is_foreign(self, name: str) -> bool:
+        tool = self.tools.get(name)
+        return tool is not None and tool.settings.trust is not None
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
@@ -314,6 +317,13 @@ class _CallPipeline:
         attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
         work = attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
         return _check_output(tool, work) if self.dispatcher.check_output else work
+
+
+def _escape_hidden(result: ToolResult) -> ToolResult:
+    """Escape what a person would not see in the texts of a result."""
+    from toolkit._guards.hidden_text import escape_hidden  # few runs need it
+
+    return result.replace(text=escape_hidden(result.text or ""), error=result.error and escape_hidden(result.error))
 
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:

@@ -7,6 +7,7 @@ Files, each importing only those below it:
     transport    URLs, and guarded connections for httpcore2
     network      connections to public addresses and to what is allowed besides
     redaction    secrets in texts, escaped or encoded
+    hidden_text  texts of others, in which a person does not see all
     options      checks of the options of factories
     paths        files beneath one directory
     media        image formats by their first bytes

@@ -23,6 +23,7 @@ from typing_extensions import Self
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._context import ToolContext
 from toolkit._execution.references import parse_result_text
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import META, ToolCall, ToolResult
 from toolkit._options import is_number
 from toolkit._schema.error_messages import shorten
@@ -30,6 +31,7 @@ from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_ident
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
+from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.plan import InnerCalls
 from toolkit.errors import DefinitionError, Failed, ToolError
@@ -144,7 +146,8 @@ class _Interpreter:
             return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
         done = {**shown, "value": to_jsonable_python(value, fallback=repr, inf_nan_mode="strings")}
-        return ToolResult(done, images=tuple(program.images), files=tuple(program.files))
+        text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
+        return ToolResult(done, text, images=tuple(program.images), files=tuple(program.files))
 
 
 @dataclass
@@ -230,4 +233,4 @@ def _explain_failure(error: Any, printed: str) -> ToolError:
     """Explain to the model why its program failed; what it printed before may be what it needs."""
     text = shorten((error.display() if hasattr(error, "display") else str(error)).rstrip(), MAX_ERROR)
     before = f"\nIt had printed: {shorten(json.dumps(printed, ensure_ascii=False), MAX_ERROR)}" if printed else ""
-    return Failed(f"The program failed:\n{text}{before}")
+    return Failed(escape_hidden(f"The program failed:\n{text}{before}"))

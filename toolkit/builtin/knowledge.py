@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 
 from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_number, check_sync_function, check_whole
 from toolkit._guards.paths import Root
 from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, UserMessage
@@ -145,7 +146,7 @@ def _format_hits(chunks: list[Hit], messages: list[Hit]) -> str:
     ]
     quoted = [f"[{escape_confusable(hit.title)}]: {_quote(hit.content)}" for hit in messages]
     blocks = {"From knowledge base:": numbered, "From past conversations:": quoted}
-    return "\n\n".join([*("\n".join([title, *lines]) for title, lines in blocks.items() if lines), NOTE])
+    return escape_hidden("\n\n".join([*("\n".join([title, *lines]) for title, lines in blocks.items() if lines), NOTE]))
 
 
 def _quote(content: str) -> str:

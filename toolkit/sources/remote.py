@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import logging
 import math
 import os
-import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
@@ -22,6 +20,7 @@ from typing_extensions import Self, override
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
@@ -41,20 +40,6 @@ MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
 MAX_SHOWN = 10  # tools that are left out, in one warning
 TEXTS = ("title", "description")  # keywords of a schema
-# What a person does not see, and a model reads: controls, marks of direction, tags, and so on.
-_CONTROLS = (
-    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    r"\U000e0000-\U000e0fff"
-)
-# Also joiners and selectors, except those of emoji and of letters that are not ASCII, and the first bar of a token of a
-# chat template, such as <|im_start|>.
-_HIDDEN = re.compile(
-    rf"[{_CONTROLS}]"
-    rf"|(?<![^\x00-\x7f\u200c\u200d{_CONTROLS}])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f\u200c\u200d{_CONTROLS}])"
-    rf"|(?<![^\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f\u200c\u200d\ufe00-\ufe0f{_CONTROLS}])[\ufe00-\ufe0f]"
-    r"|(?<=<)[|\uff5c](?=[^\s<>|\uff5c]{1,40}[|\uff5c]>)"
-)
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
 
@@ -336,6 +321,7 @@ class RunningCall:
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
     """Make an image or a file of bytes, or of base64; a text that names it where it cannot be one."""
+    name = escape_hidden(name)
     try:
         content = base64.b64decode(data, validate=True) if isinstance(data, str) else data
         return Image(content, media_type) if media_type.startswith("image/") else File(content, media_type, name)
@@ -360,13 +346,6 @@ def _write_part(part: Part) -> str:
     if isinstance(part, str):
         return escape_hidden(part)
     return "[image]" if isinstance(part, Image) else f"[file {part.name}]"
-
-
-def escape_hidden(text: str) -> str:
-    """Escape what a model would read in a text of another program, and a person would not see."""
-    if text.isascii() and text.isprintable() and "<|" not in text:  # as most are
-        return text
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "|" else r"\u007c", text)
 
 
 def _adapt(schema: Any) -> Any:

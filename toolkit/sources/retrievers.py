@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_function, check_number, check_type, check_whole
 from toolkit._messages import FILES_TEXT, IMAGES_TEXT, Message, ModelRequest, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.json_text import escape_confusable
@@ -233,7 +234,7 @@ def _parse_passage(raw: Any) -> _Passage:
 
 
 def _render(passages: Sequence[_Passage]) -> str:
-    return "\n\n".join(_render_passage(number, passage) for number, passage in enumerate(passages, 1))
+    return escape_hidden("\n\n".join(_render_passage(number, passage) for number, passage in enumerate(passages, 1)))
 
 
 def _render_passage(number: int, passage: _Passage) -> str:

@@ -24,6 +24,7 @@ from typing_extensions import Unpack
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import ToolResult
 from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
@@ -45,7 +46,7 @@ from a2a.client import A2AClientError
 from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
 from a2a.utils.errors import A2AError
 
-from toolkit.sources.remote import RemoteSource, RunningCall, check_options, escape_hidden
+from toolkit.sources.remote import RemoteSource, RunningCall, check_options
 
 __all__ = ["A2A"]
 

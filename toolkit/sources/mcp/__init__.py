@@ -28,6 +28,7 @@ from typing_extensions import Unpack
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, Message, ToolResult
 from toolkit._options import list_own_options
@@ -43,7 +44,7 @@ try:
     from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
-    from toolkit.sources.remote import RemoteSource, Unreachable, check_options, escape_hidden
+    from toolkit.sources.remote import RemoteSource, Unreachable, check_options
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
         raise

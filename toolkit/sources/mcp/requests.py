@@ -19,6 +19,7 @@ from typing_extensions import Self, TypedDict
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.parallel import dispatching
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.tool_calls import parent_call
@@ -122,7 +123,9 @@ class ServerRequests:
             Failed: It is refused, or cannot be answered.
         """
         messages = [{"role": each.role, "text": _read_text(each)} for each in params.messages]
-        result = await self._call(self.tools[0], messages=messages, instructions=params.system_prompt or "")
+        result = await self._call(
+            self.tools[0], messages=messages, instructions=escape_hidden(params.system_prompt or "")
+        )
         most = params.max_tokens * CHARACTERS_PER_TOKEN
         return types.CreateMessageResult(
             role="assistant",
@@ -164,7 +167,7 @@ class ServerRequests:
 
 
 def _read_text(message: types.SamplingMessage) -> str:
-    """Return the text of a message.
+    """Return the text of a message; what is hidden in it is escaped.
 
     Raises:
         Failed: It holds something else.
@@ -172,4 +175,4 @@ def _read_text(message: types.SamplingMessage) -> str:
     parts = [each.text if isinstance(each, types.TextContent) else None for each in message.content_as_list]
     if None in parts:
         raise Failed("Only text can be put to the model.")
-    return "\n".join(filter(None, parts))
+    return escape_hidden("\n".join(filter(None, parts)))

@@ -9,11 +9,12 @@ from urllib.parse import unquote, urlsplit
 import mcp_types as types
 from pydantic_core import to_json
 
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import Message, ModelResponse, ToolResult
 from toolkit._runner.prompt import make_user_message
 from toolkit._tools.bindings import AnyTool
 from toolkit.errors import InvalidArguments
-from toolkit.sources.remote import Part, attach_parts, decode_file, escape_hidden, join_parts
+from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
 
 
 def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
