@@ -61,6 +61,10 @@ class Executor(AgentExecutor):
 
     async def work(self, text: str, updater: TaskUpdater, *, is_continued: bool) -> None:  # noqa: C901  one branch for each word
         """Do what a word says."""
+        if text == "more":
+            await updater.add_artifact([new_text_part("more ")], artifact_id="a", append=is_continued)
+            await updater.requires_input(new_text_message("More?"))
+            return
         if text == "hang":
             await asyncio.sleep(60)
         if text == "raise":

@@ -101,6 +101,15 @@ def test_question(agent: tuple[Agent, A2A]) -> None:
     assert 1 == len({(each.task_id, each.context_id) for each in app.executor.messages[-2:]})
 
 
+def test_artifact_that_goes_on(agent: tuple[Agent, A2A]) -> None:
+    """What the agent gave before a question is still part of the task after its answer."""
+    first = ask(agent[1], "more").value
+    second = ask(agent[1], "more", task_id=first["id"]).value
+    texts = ["".join(part["text"] for part in each["parts"]) for each in second["artifacts"]]
+
+    assert ["more more "] == texts
+
+
 @pytest.mark.parametrize(
     ("word", "text"),
     [

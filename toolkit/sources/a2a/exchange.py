@@ -79,8 +79,8 @@ class Exchange:
         message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[Part(text=text)])
         message.metadata.update({"skillId": skill})
         if task_id:
-            self.task = await self._get(task_id)
-            message.task_id, message.context_id = self.task.id, self.task.context_id
+            self._take_task(task := await self._get(task_id))
+            message.task_id, message.context_id = task.id, task.context_id
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(history_length=0))
         try:
             async with aclosing(self.client.send_message(request)) as events:  # type: ignore[type-var]  # it is a generator
@@ -127,8 +127,7 @@ class Exchange:
             return event.message
         if kind == "task":
             self._check_id(event.task.id)
-            self.task = event.task
-            self._pieces = {each.artifact_id: [each] for each in event.task.artifacts}
+            self._take_task(event.task)
         elif kind == "status_update":
             self._know(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
                 event.status_update.status
@@ -144,6 +143,10 @@ class Exchange:
         else:
             raise WrongAnswerError("it is neither a message nor a task")
         return None if self.is_open else self._finish()
+
+    def _take_task(self, task: Task) -> None:
+        self.task = task
+        self._pieces = {each.artifact_id: [each] for each in task.artifacts}
 
     def _know(self, task_id: str, context_id: str) -> Task:
         self._check_id(task_id)
