@@ -109,6 +109,16 @@ def test_parameters_are_searched() -> None:
     assert [["book"], ["book"]] == [search.search("railway"), search.search("number of passengers")]
 
 
+def test_misspelt_words() -> None:
+    """A word that no tool has finds what the nearest one does; one that is like none finds nothing."""
+    search = ToolSearch(
+        [make_tool("create_invoice", "Create an invoice."), make_tool("get_weather", "Get a forecast.")]
+    )
+
+    assert [["create_invoice"]] * 3 == [*map(search.search, ("invocie", "Creat invoise", "invoices"))]
+    assert [] == search.search("qwertyuiop")
+
+
 @pytest.mark.parametrize("query", ["", "?!", '"', "AND OR NOT", "title:boil*", "zzz", "'; DROP TABLE tools", "\0"])
 def test_odd_queries(query: str) -> None:
     """Whatever a query holds, it is only words."""

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import StringConstraints
@@ -39,6 +40,9 @@ MAX_DESCRIPTION = 200  # characters of a tool's description in the list of what 
 WEIGHTS = (5.0, 3.0, 2.0, 1.0)
 # What is found scores at least this part of the best: less, and only words such as "the" are in common.
 MIN_SHARE = 0.2
+# A word that no tool has counts as the nearest one that is so much like it: it is misspelt.
+MIN_LIKENESS = 0.8
+MAX_CORRECTED = 20  # of a query's words, the first
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
 
 _WORD = re.compile(r"[^\W_]+")
@@ -55,7 +59,8 @@ class ToolSearch:
     """A tool `find_tools`, and the hook that shows a model no more tools than it has found.
 
     What was found is read off the conversation, so that a resumed run goes on with it. Tools are ordered by BM25 over
-    names, titles, descriptions and parameters (SQLite's FTS5). A tool that was not found cannot be called.
+    names, titles, descriptions and parameters (SQLite's FTS5); misspelt words are corrected. A tool that was not found
+    cannot be called.
 
     Args:
         tools: The tools that are shown once they are found; a Toolbox as it is now.
@@ -86,7 +91,9 @@ class ToolSearch:
         self._always = _check_names(always, self._tools)
         self._top_k = check_whole("top_k", top_k, 1)
         self._lock = threading.Lock()
-        self._index = _build_index(made for name, made in self._tools.items() if name not in self._always)
+        rows = [_make_row(made) for name, made in self._tools.items() if name not in self._always]
+        self._index = _build_index(rows)
+        self._words = {word for _, *texts in rows for text in texts for word in text.lower().split()}
         weakref.finalize(self, self._index.close).atexit = False  # a thread may still search then
 
     def __repr__(self) -> str:
@@ -97,6 +104,8 @@ class ToolSearch:
         words = _split_words(query)
         if not words:
             return []
+        for word in map(str.lower, words[:MAX_CORRECTED]):
+            words += [] if word in self._words else get_close_matches(word, self._words, 1, MIN_LIKENESS)
         with self._lock:
             rows = self._index.execute(_SELECT, (" OR ".join(f'"{word}"' for word in words), self._top_k)).fetchall()
         return [name for name, score in rows if score <= rows[0][1] * MIN_SHARE]  # the lower, the better
@@ -147,14 +156,14 @@ def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[
     return frozenset(always)
 
 
-def _build_index(tools: Iterable[Tool[..., Any]]) -> sqlite3.Connection:
+def _build_index(rows: Iterable[tuple[str, ...]]) -> sqlite3.Connection:
     index = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     index.execute(
         "CREATE VIRTUAL TABLE tools USING fts5(id UNINDEXED, name, title, description, parameters, "
         "tokenize='porter unicode61')"
     )
     index.execute("BEGIN")
-    index.executemany("INSERT INTO tools VALUES (?, ?, ?, ?, ?)", map(_make_row, tools))
+    index.executemany("INSERT INTO tools VALUES (?, ?, ?, ?, ?)", rows)
     index.execute("COMMIT")
     return index
 
