@@ -138,19 +138,18 @@ def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**META_SCHEMAS.get(key, {}), "type": "string", **schema}
 
 
-def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:
-    """Declare an interface by two types, each of which may be a JSON Schema.
+def parse_types(origin: str, accepts: Any, gives: Any, *, is_hint: bool = False) -> Declaration:
+    """Declare an interface by two types, each of which may be a JSON Schema; the other values are a Declaration's.
 
     Raises:
         DefinitionError: The input is not of an object, or has a member that begins with an underscore.
     """
-    origin = f"Tool.from_models({name!r})"
     with name_origin(origin):
         built = DocumentSchema(_load_object(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
         returns = (
             ReturnDocument(bundle(SchemaDocument.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         )
-        made = Declaration(origin, built.schema.get("description", ""), built, returns)
+        made = Declaration(origin, built.schema.get("description", ""), built, returns, is_hint=is_hint)
     refuse_private(origin, built.schema["properties"])
     return check_declaration(made)
 

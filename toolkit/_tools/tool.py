@@ -322,7 +322,8 @@ class Tool(Generic[P, R]):
         from toolkit._tools.from_schema import parse_types
 
         fields = {"title": title, "_description": description, **options}
-        return cls._declare(name, parse_types(name, accepts, gives), function, fields)
+        interface = parse_types(f"Tool.from_models({name!r})", accepts, gives)
+        return cls._declare(name, interface, function, fields)
 
     @classmethod
     def _declare(cls, name: str, interface: Any, function: Any, options: Mapping[str, Any]) -> Tool[..., Any]:

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import anyio
@@ -28,6 +28,7 @@ from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_schema import map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._tools.bindings import AnyTool
+from toolkit._tools.from_schema import parse_types
 from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, Failed, ToolkitError
@@ -274,18 +275,16 @@ class RemoteSource:
 
         title, description = (escape_hidden(declaration[name]) for name in TEXTS)
         given = {
-            **declaration,
+            "effect": declaration.get("effect"),
             "trust": "foreign",
             "title": title[:MAX_TITLE],
-            "description": shorten_description(description),
+            "_description": shorten_description(description),
             **self._options,
         }
-        own_name = safe_name(f"{self._prefix}_{self.name}_{name}")
-        made = Tool.from_models(own_name, _adapt(accepts), _adapt(gives), execute, **given)
-        handler: Any = made.handler
         origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
         is_hint = self._options.get("effect") is None
-        tool = replace(made, handler=handler.with_interface(replace(handler.interface, origin=origin, is_hint=is_hint)))
+        interface = parse_types(origin, _adapt(accepts), _adapt(gives), is_hint=is_hint)
+        tool: AnyTool = Tool._declare(safe_name(f"{self._prefix}_{self.name}_{name}"), interface, execute, given)
         return tool
 
 
