@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -46,8 +47,11 @@ from toolkit.errors import (
     RunUnreachableError,
 )
 from toolkit.events import ApprovalNeeded, TextDelta
-from toolkit.models import ModelRequest, ModelResponse, ToolMessage
+from toolkit.models import ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
+
+# Messages to a run while one tool runs; more by night.
+STEERS = int(os.environ.get("TOOLKIT_STEERS", "300"))
 
 
 @tool(idempotent=True)
@@ -374,6 +378,39 @@ def test_steering(durable: Durable) -> None:
     assert ["waited", "Skipped due to queued user message."] == [end.result.text for end in result.calls]
     assert "Answer to 'Stop that.'" in [getattr(message, "text", "") for message in result.messages]
     assert "Answer to 'And now?'" == result.output
+
+
+def test_a_storm_of_messages(durable: Durable) -> None:
+    """Messages that come all at once are read in one turn, in their order, as in one process."""
+
+    async def go() -> Any:
+        begun, go_on, wait = gated()
+        model = ScriptedModel([call("wait"), "Done."])
+        async with await durable.worker(runner := Runner([wait], model=model, queue="all")):
+            run = await (await durable.runs(runner)).start("Go.")
+            await begun.wait()
+            await asyncio.gather(*[run.steer(f"{number}") for number in range(STEERS)])
+            go_on.set()
+            return await run.result(), len(model.requests)
+
+    result, turns = asyncio.run(go())
+
+    assert ["Go.", *map(str, range(STEERS))] == [m.text for m in result.messages if isinstance(m, UserMessage)]
+    assert ("Done.", 2) == (result.output, turns)
+
+
+def test_decisions_at_once(durable: Durable) -> None:
+    """More decisions at the same time than the server takes are all taken."""
+    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=n) for n in range(40)], "Done."]), approve=defer)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Pay.")
+            status = await until(run.status, lambda status: len(status.pending) == 40)
+            await asyncio.gather(*[run.approve(waiting.call.id) for waiting in status.pending])
+            return await run.result()
+
+    assert [f"paid {n}" for n in range(40)] == [end.result.text for end in asyncio.run(go()).calls]
 
 
 def test_cancel(durable: Durable) -> None:

@@ -84,6 +84,8 @@ AWAY = frozenset(
     }
 )
 AWAY_TEXT = "no worker answers, or no server"
+# Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
+MAX_DECISIONS, MAX_SENT = 10, 1_000_000
 
 logger = logging.getLogger("toolkit")
 
@@ -218,6 +220,8 @@ class DurableRun:
 
     def __init__(self, client: Client, run_id: str, output_type: Any = str) -> None:
         self.id, self._client, self._output_type = run_id, client, output_type
+        self._deciding, self._sending = asyncio.Semaphore(MAX_DECISIONS), asyncio.Lock()
+        self._outbox: dict[str, tuple[list[str], asyncio.Task[None]]] = {}  # by name of the signal
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
     async def result(self) -> RunResult[Any]:
@@ -340,8 +344,9 @@ class DurableRun:
         made = decision if isinstance(decision, Decision) else Decision(approved=decision)
         data = {**asdict(made), "arguments": None if made.arguments is None else dict(made.arguments)}
         try:
-            with _translated(self.id):
-                await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
+            async with self._deciding:
+                with _translated(self.id):
+                    await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
             for child in (await self._query(wire.STATUS))["children"]:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):
@@ -354,8 +359,7 @@ class DurableRun:
         Raises:
             RunEndedError: The run has ended.
         """
-        with _translated(self.id):
-            await self._handle.signal(wire.STEER, message)
+        await self._send(wire.STEER, message)
 
     async def follow_up(self, message: str) -> None:
         """Add a message that the model reads after its answer. The run then continues.
@@ -363,8 +367,7 @@ class DurableRun:
         Raises:
             RunEndedError: The run has ended.
         """
-        with _translated(self.id):
-            await self._handle.signal(wire.FOLLOW_UP, message)
+        await self._send(wire.FOLLOW_UP, message)
 
     async def cancel(self) -> None:
         """Cancel the run. Its tools are notified, and every call gets a result.
@@ -376,6 +379,22 @@ class DurableRun:
             if not await self._is_running():
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
+
+    async def _send(self, name: str, message: str) -> None:
+        """Send a message; those that come while others are on their way go together, in their order."""
+        if name not in self._outbox:
+            self._outbox[name] = [], asyncio.create_task(self._deliver(name))
+        messages, delivery = self._outbox[name]
+        messages.append(message)
+        await asyncio.shield(delivery)  # which is also that of others
+
+    async def _deliver(self, name: str) -> None:
+        async with self._sending:
+            messages, _ = self._outbox.pop(name)
+            parts = [messages] if wire.measure(messages) < MAX_SENT else [[message] for message in messages]
+            with _translated(self.id):
+                for part in parts:
+                    await self._handle.signal(name, part)
 
     async def _follow(self, offset: int) -> AsyncIterator[tuple[RunStatus, Sequence[Message]]]:
         """Look at the run again and again until it has ended: where it is, and its new messages."""

@@ -148,14 +148,16 @@ class RunWorkflow:
             raise _translate(error) from error
 
     @workflow.signal(name=wire.STEER)
-    def steer(self, text: str) -> None:
-        """Add a message that the model reads before its next response."""
-        self._queue.steer(text)
+    def steer(self, texts: str | Sequence[str]) -> None:
+        """Add messages that the model reads before its next response."""
+        for text in [texts] if isinstance(texts, str) else texts:
+            self._queue.steer(text)
 
     @workflow.signal(name=wire.FOLLOW_UP)
-    def follow_up(self, text: str) -> None:
-        """Add a message that the model reads after its answer."""
-        self._queue.follow_up(text)
+    def follow_up(self, texts: str | Sequence[str]) -> None:
+        """Add messages that the model reads after its answer."""
+        for text in [texts] if isinstance(texts, str) else texts:
+            self._queue.follow_up(text)
 
     @workflow.update(name=wire.DECIDE)
     def decide(self, verdict: wire.Verdict) -> None:
