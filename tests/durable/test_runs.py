@@ -710,6 +710,20 @@ def test_too_large(durable: Durable) -> None:
         run("y" * 10_000)  # and the model is not asked again: its script would be at its end
 
 
+def test_too_large_for_the_server(durable: Durable) -> None:
+    """What the server does not take at a time is an error of the client, which says what to do."""
+
+    async def go() -> None:
+        runs = await durable.runs()
+        run = await runs.start("Go.")
+        for size in (3_000_000, 5_000_000):
+            for send in (runs.start, run.steer):
+                with pytest.raises(RunError, match=r"more than the server takes at a time.*ClaimCheck"):
+                    await send("x" * size)
+
+    asyncio.run(go())
+
+
 def test_time_of_a_call(durable: Durable) -> None:
     """A call has no more time than the run has left."""
     left: list[float] = []

@@ -84,6 +84,8 @@ AWAY = frozenset(
     }
 )
 AWAY_TEXT = "no worker answers, or no server"
+# What the server says of a request that is larger than it takes.
+TOO_LARGE = ("data size exceeds limit", "larger than max")
 # Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
 MAX_DECISIONS, MAX_SENT = 10, 1_000_000
 
@@ -480,6 +482,9 @@ def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
     except RPCError as error:
         if error.status in AWAY:
             raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {away}.") from None
+        if any(words in str(error) for words in TOO_LARGE):
+            text = "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker"
+            raise RunError(f"{text} a ClaimCheck.") from error
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
         if "completed" in str(error):
