@@ -28,6 +28,7 @@ from toolkit import (
     RunError,
     Runner,
     SQLiteLedger,
+    SQLiteSession,
     Tool,
     Toolbox,
     ToolContext,
@@ -397,6 +398,32 @@ def test_a_storm_of_messages(durable: Durable) -> None:
 
     assert ["Go.", *map(str, range(STEERS))] == [m.text for m in result.messages if isinstance(m, UserMessage)]
     assert ("Done.", 2) == (result.output, turns)
+
+
+def test_messages_that_come_too_late(durable: Durable, tmp_path: Path) -> None:
+    """What comes while a run that has its answer is being recorded does not fail it: the result has it as unread."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(SQLiteSession):
+        def extend(self, messages: Any, **options: Any) -> None:
+            begun.set()
+            go_on.wait(30)
+            super().extend(messages, **options)
+
+    runner = Runner(model=ScriptedModel(["Done."]))
+
+    async def go() -> Any:
+        async with await durable.worker(runner, sessions=lambda name: Slow(tmp_path / "chats.db", name)):
+            run = await (await durable.runs(runner)).start("Go.", session="anna")
+            await asyncio.to_thread(begun.wait, 30)
+            await run.steer("Wait.")
+            await run.follow_up("And?")
+            go_on.set()
+            return await run.result()
+
+    result = asyncio.run(go())
+
+    assert ("Done.", ["Wait.", "And?"]) == (result.output, [message.text for message in result.unread])
 
 
 def test_decisions_at_once(durable: Durable) -> None:

@@ -103,6 +103,7 @@ class RunWorkflow:
         self._conversation = conversation
         try:
             await self._run_to_end(plan, conversation)
+            unread, self._queue = self._queue.close(), MessageQueue()  # further messages may still come
             state = wire.dump_state(conversation.state, plan.max_bytes)
         except (ToolkitError, FailureError) as error:
             if plan.undoes:
@@ -116,7 +117,7 @@ class RunWorkflow:
         return wire.RunOutcome(
             state=state,
             model=plan.model,
-            unread=[message.text for message in self._queue.close()],
+            unread=[message.text for message in (*unread, *self._queue.close())],
             decided=[*self._decided.values()],
             undos=undos,
         )
