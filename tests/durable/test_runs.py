@@ -737,6 +737,30 @@ def test_too_large(durable: Durable) -> None:
         run("y" * 10_000)  # and the model is not asked again: its script would be at its end
 
 
+def test_too_large_beside_a_state(durable: Durable) -> None:
+    """Nor does a run wait for ever, whose prompt, answer by a tool or unread messages the server would not take."""
+
+    @tool(return_direct=True)
+    def tell() -> str:
+        """Tell."""
+        return "y" * 6_000
+
+    def run(prompt: str, model: ScriptedModel, *messages: str) -> Any:
+        async def go() -> Any:
+            run = await (await durable.runs()).start(prompt)
+            for message in messages:
+                await run.steer(message)
+            async with await durable.worker(Runner([tell], model=model, max_turns=1), max_bytes=10_000):
+                return await run.result()
+
+        return asyncio.run(go())
+
+    assert "its result is too large" in run("Go.", ScriptedModel([call("tell"), "Done."])).calls[0].result.text
+    for prompt, messages in (('"' * 3_000, ()), ("Go.", ["y" * 4_000] * 3)):
+        with pytest.raises(RunError, match=r"The conversation.* bytes.*ClaimCheck"):
+            run(prompt, ScriptedModel(["Done."] * 2), *messages)
+
+
 def test_too_large_for_the_server(durable: Durable) -> None:
     """What the server does not take at a time is an error of the client, which says what to do."""
 

@@ -103,8 +103,9 @@ class Activities:
             state = run.conversation.state.replace(run_id=step.run_id)
             run.leave()
             plan = self._make_plan(factory, own, run.caller, is_typed=output_type is not str)
+            text = wire.dump_state(state, self.max_bytes)
         own_messages = len(state.messages) - bool(question.prompt)
-        return wire.Opened(plan=plan, state=state.to_json(), earlier=len(earlier), first=own_messages)
+        return wire.Opened(plan=plan, state=text, earlier=len(earlier), first=own_messages)
 
     @activity.defn(name=wire.MODEL)
     async def call_model(self, given: Any) -> Mapping[str, Any]:
@@ -169,7 +170,7 @@ class Activities:
                 pending=asdict(hold.request.to_pending()), has_passed=True, task=hold.task, usage=usage
             )
         outcome = make_outcome(run, state, events)
-        if (size := wire.measure(outcome.message)) > self.max_bytes:
+        if (size := wire.measure(vars(outcome))) > self.max_bytes:
             text = TOO_LARGE.format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
             return wire.CallOutcome(message=message_to_dict(message), usage=outcome.usage)

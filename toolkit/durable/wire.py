@@ -326,16 +326,22 @@ def measure(data: Any) -> int:
     return len(json.dumps(data))
 
 
-def dump_state(state: RunState, max_bytes: int) -> str:
+def dump_state(state: RunState, max_bytes: int, beside: Sequence[Any] = ()) -> str:
     """Write a state as JSON.
 
+    Args:
+        state: The state.
+        max_bytes: How long it may be, with what is sent beside it.
+        beside: The unread messages and the decisions, as plain data, where they are sent, too.
+
     Raises:
-        RunError: It is longer than a step may be.
+        RunError: It is longer than that.
     """
     text = state.to_json()
-    if (size := measure(text)) > max_bytes:
+    if (size := measure(text) + measure(beside)) > max_bytes:
+        what = "The conversation, with the unread messages and the decisions," if beside else "The conversation"
         raise RunError(
-            f"The conversation has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
+            f"{what} has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
             "toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=."
         )
     return text

@@ -104,7 +104,9 @@ class RunWorkflow:
         try:
             await self._run_to_end(plan, conversation)
             unread, self._queue = self._queue.close(), MessageQueue()  # further messages may still come
-            state = wire.dump_state(conversation.state, plan.max_bytes)
+            decided = [*self._decided.values()] if given.path else []  # the run above reads them
+            beside = [*[message.text for message in unread], *map(vars, decided)]
+            state = wire.dump_state(conversation.state, plan.max_bytes, beside)
         except (ToolkitError, FailureError) as error:
             if plan.undoes:
                 with suppress(ActivityError):
@@ -118,7 +120,7 @@ class RunWorkflow:
             state=state,
             model=plan.model,
             unread=[message.text for message in (*unread, *self._queue.close())],
-            decided=[*self._decided.values()],
+            decided=decided,
             undos=undos,
         )
 
@@ -265,12 +267,11 @@ class RunWorkflow:
         return self._given.spent + workflow.time() - self._start - self._waited
 
     async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
-        state = wire.dump_state(conversation.state, plan.max_bytes)
         if workflow.info().is_continue_as_new_suggested():
-            self._go_on_anew(plan, state)
+            self._go_on_anew(plan, conversation)
         step = wire.ModelStep(
             digest=plan.digest,
-            state=state,
+            state=wire.dump_state(conversation.state, plan.max_bytes),
             path=self._given.path,
             spent=self._seconds,
             schema=self._given.question.schema,
@@ -499,19 +500,20 @@ class RunWorkflow:
         messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])
 
-    def _go_on_anew(self, plan: wire.Plan, state: str) -> NoReturn:
+    def _go_on_anew(self, plan: wire.Plan, conversation: Conversation) -> NoReturn:
         """Go on under a new history, as the old one has become long."""
-        steering, follow_ups = _drain(self._queue)
+        (steering, follow_ups), decided = _drain(self._queue), [*self._decided.values()]
+        beside = [*steering, *follow_ups, *map(vars, decided)]
         workflow.continue_as_new(
             replace(
                 self._given,
                 question=replace(self._given.question, prompt="", messages=()),
                 plan=plan,
-                state=state,
+                state=wire.dump_state(conversation.state, plan.max_bytes, beside),
                 spent=self._seconds,
                 steering=steering,
                 follow_ups=follow_ups,
-                decided=[*self._decided.values()],
+                decided=decided,
             )
         )
 
