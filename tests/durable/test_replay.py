@@ -286,6 +286,35 @@ def test_long_conversations(short_server: DevServer) -> None:
     assert ("25", True) == asyncio.run(go())
 
 
+def test_long_pauses(short_server: DevServer) -> None:
+    """So does a run that waits for one decision after the other, with the answer that a tool has given."""
+
+    @tool(return_direct=True)
+    def report() -> str:
+        """Report."""
+        return "The report."
+
+    script = [[call("report"), *[call("pay", amount=n) for n in range(12)]]]
+    runner = Runner([report, pay], model=ScriptedModel(script), approve=approve)
+
+    async def go() -> tuple[Any, bool]:
+        durable = Durable(short_server.address)
+        async with start(durable, runner) as run:
+            for _ in range(12):
+                status = await until(run.status, lambda status: status.pending)
+                await run.approve(status.pending[0].call.id)
+            result = await run.result()
+            history = await fetch(durable, run.id)
+            await replay(history)
+            first = history.events[0].workflow_execution_started_event_attributes
+            return result, bool(first.continued_execution_run_id)
+
+    result, is_continued = asyncio.run(go())
+
+    assert ("The report.", True) == (result.output, is_continued)
+    assert [f"paid {n}" for n in range(12)] == [end.result.text for end in result.calls[1:]]
+
+
 class Reversing(PayloadCodec):
     """A codec in place of encryption."""
 

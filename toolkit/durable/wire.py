@@ -281,6 +281,8 @@ class RunInput:
         steering: Unread messages of `steer`.
         follow_ups: Unread messages of `follow_up`.
         decided: The decisions so far.
+        answers: Results that are the answer, by call id.
+        available: As in `ModelOutcome`, of the last response.
         path: Names of the tools that lead to the sub-agent whose run it is; its plan is that of the run above.
         foreign: Names of the tools with `trust="foreign"` that the runs above have called.
         runs_above: Ids of the runs above, from the outermost.
@@ -296,6 +298,8 @@ class RunInput:
     steering: Sequence[str] = ()
     follow_ups: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    available: Sequence[str] | None = None
     path: Sequence[str] = ()
     foreign: Sequence[str] = ()
     runs_above: Sequence[str] = ()

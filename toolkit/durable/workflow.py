@@ -85,9 +85,9 @@ class RunWorkflow:
         self._queue = MessageQueue()
         self._decided = {verdict.call_id: verdict for verdict in given.decided}
         self._results: dict[str, wire.CallOutcome] = {}
-        self._answers: dict[str, str] = {}  # results that are the answer, by call id
+        self._answers = dict(given.answers)  # results that are the answer, by call id
         self._children: list[str] = []  # runs of sub-agents, by id
-        self._available: Sequence[str] | None = None
+        self._available = given.available
         self._waited = 0.0  # seconds in which nothing but a decision was missing
         self._start = workflow.time()
         self._note = ""
@@ -242,7 +242,7 @@ class RunWorkflow:
                 case RunCalls() as turn:
                     await self._run_calls(turn, plan, conversation)
                 case Paused():
-                    await self._wait_for_decision(conversation)
+                    await self._wait_for_decision(plan, conversation)
                 case Finished() as end:
                     fault = await self._check_answer(end, plan)
                     if fault:
@@ -487,11 +487,13 @@ class RunWorkflow:
         if self._conversation is not None:
             self._conversation.add_usage(Usage(**usage))
 
-    async def _wait_for_decision(self, conversation: Conversation) -> None:
-        start = workflow.time()
-        total = len(conversation.state.pending)
-        await workflow.wait_condition(lambda: len(self._pending) < total)
+    async def _wait_for_decision(self, plan: wire.Plan, conversation: Conversation) -> None:
+        start, total = workflow.time(), len(conversation.state.pending)
+        is_long = workflow.info().is_continue_as_new_suggested
+        await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
         self._waited += workflow.time() - start
+        if is_long():
+            self._go_on_anew(plan, conversation)
         conversation.resume()
 
     def _record_results(self, conversation: Conversation) -> None:
@@ -514,6 +516,8 @@ class RunWorkflow:
                 steering=steering,
                 follow_ups=follow_ups,
                 decided=decided,
+                answers=self._answers,
+                available=self._available,
             )
         )
 
