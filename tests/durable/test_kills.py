@@ -53,6 +53,8 @@ def book(n: int, context: ToolContext) -> str:
     time.sleep(0.02)
     if MODE == "die":
         os._exit(9)
+    if MODE == "wait":
+        time.sleep(600)
     return f"booked {n}"
 
 @tool(idempotent=True)
@@ -166,6 +168,38 @@ def test_worker_dies_in_a_call(workers: Workers) -> None:
 
     assert TURNS == len((workers.home / "booked").read_text().split())
     assert unknown.text.startswith("This call was started before and may have taken effect")
+
+
+def count_lines(file: Path, least: int) -> int:
+    """Wait until a file has so many lines; returns how many it has."""
+    while not file.exists() or len(file.read_text().split()) < least:
+        time.sleep(0.02)
+    return len(file.read_text().split())
+
+
+def test_a_run_goes_on_within_five_seconds(durable: Durable, tmp_path: Path) -> None:
+    """With a heartbeat of a second, another worker begins the next turn within 5 s, a busy one at a second try."""
+
+    def recover(home: Path) -> float:
+        workers = Workers(Durable(durable.address), home)
+        home.mkdir()
+
+        async def start() -> None:
+            await (await workers.durable.runs()).start("Go.")
+
+        try:
+            asyncio.run(start())
+            first = workers.start(mode="wait")
+            count_lines(home / "booked", 1)
+            workers.start()
+            workers.kill(first)
+            begun = time.monotonic()
+            count_lines(home / "stored", count_lines(home / "stored", 1) + 2)  # one of this turn, one of the next
+            return time.monotonic() - begun
+        finally:
+            workers.close()
+
+    assert any(recover(tmp_path / f"{number}") < 5 for number in range(5))
 
 
 def test_approval_after_a_restart(workers: Workers) -> None:

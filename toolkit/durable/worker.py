@@ -29,8 +29,8 @@ from toolkit.errors import DefinitionError
 MAX_BYTES = 1_800_000
 # Where larger payloads go to a store, what one step may read and write.
 MAX_STORED_BYTES = 100_000_000
-# Seconds until another worker takes over the conversation of one that is gone, or has too much to do: it then reads the
-# whole history, which costs more than to wait.
+# Seconds until another worker takes over the conversation of one that is gone, or has too much to do, at most: it then
+# reads the whole history, which costs more than to wait.
 STICKY_SECONDS = 5.0
 # The workflow holds no state outside its object, so its modules are loaded once, not for each run.
 SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("toolkit"))
@@ -52,7 +52,8 @@ class Worker:
             approves.
         task_queue: Name of the queue. Clients need the same name.
         deps: Any object for the tools, as `ToolContext.deps`.
-        heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1.
+        heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1. So
+            many seconds, but at most 5, another worker also waits before it takes over the conversation.
         attempts: How often a step is tried if its worker dies, or the model's server fails temporarily.
         max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
             server accepts 2 MB at a time; 100 million if the client has a `ClaimCheck`.
@@ -108,7 +109,7 @@ class Worker:
             sessions=sessions,
         )
         usual = {
-            "sticky_queue_schedule_to_start_timeout": timedelta(seconds=STICKY_SECONDS),
+            "sticky_queue_schedule_to_start_timeout": timedelta(seconds=min(STICKY_SECONDS, heartbeat)),
             "graceful_shutdown_timeout": timedelta(seconds=GRACE),
             "max_heartbeat_throttle_interval": timedelta(seconds=STREAM_SECONDS if streams else heartbeat / 2),
             "workflow_runner": SANDBOX,
