@@ -707,10 +707,14 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
             {"attempts": 0},
             {"max_bytes": 1},
             {"tool_queues": {"sum": "x"}},
+            {"tool_queues": {"add": ""}},
+            {"task_queue": " "},
         ]
         for options in wrong_numbers:
             with pytest.raises(ValueError, match=next(iter(options))):
-                Worker(client, Runner([add]), task_queue="x", **options)
+                Worker(client, Runner([add]), **{"task_queue": "x", **options})
+        with pytest.raises(ValueError, match="task_queue='' must be the name"):
+            DurableRunner(client, task_queue="")
 
     asyncio.run(go())
 

@@ -75,7 +75,7 @@ def test_worker(agent: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_process")
 def test_mistakes(agent: Path, server: DevServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file without a Runner, two servers, and a server or namespace that is not there are errors of one line."""
+    """A file without a Runner, two servers, no queue, and what is not there are errors of one line."""
     tools = tmp_path / "tools.py"
     tools.write_text("from toolkit import tool\n@tool\ndef add(a: int) -> int:\n    '''Add.'''\n    return a\n")
     nowhere = f"127.0.0.1:{free_port()}"
@@ -86,6 +86,7 @@ def test_mistakes(agent: Path, server: DevServer, tmp_path: Path, capsys: pytest
             *(str(agent), "--address", nowhere)
         ],
         "No Temporal server answers at :1.": [str(agent), "--address", ":1"],
+        "--queue must be the name of a queue": [str(agent), "--address", server.address, "--queue", ""],
         "refuses the namespace 'birds'": [str(agent), "--address", server.address, "--namespace", "birds"],
     }
     for said, command in commands.items():

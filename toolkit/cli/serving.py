@@ -125,6 +125,8 @@ def worker(
         fail(f"{file} has no Runner. Clients and workers need the same one: write runner = Runner(...) there.")
     if dev is not None and (address is not None or namespace != "default"):
         fail("--dev starts a server of its own: leave out --address and --namespace.")
+    if not queue.strip():
+        fail("--queue must be the name of a queue, the same one as that of the clients.")
     try:
         from toolkit.durable.server import PORT, DevServer
     except ImportError:

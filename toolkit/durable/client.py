@@ -129,10 +129,14 @@ class DurableRunner:
         runner: The same runner as that of the workers. If tools or settings differ, a run is refused before any work.
             Without a runner this is not checked.
         task_queue: Name of the queue of the workers.
+
+    Raises:
+        ValueError: `task_queue` is no name.
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
         wait_at_exit()
+        wire.check_queue("task_queue", task_queue)
         self._client, self._runner, self._task_queue = client, runner, task_queue
 
     async def start(

@@ -325,6 +325,20 @@ def read_end(state: RunState) -> Finished:
     return cast("Finished", Conversation.restore(state).next())
 
 
+def check_queue(option: str, name: object) -> None:
+    """Check the name of a task queue.
+
+    Args:
+        option: Name of the option, for the message.
+        name: What is given as the name.
+
+    Raises:
+        ValueError: It is none. A worker of a queue without a name would wait for ever.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"{option}={name!r} must be the name of a queue, the same for clients and workers.")
+
+
 def measure(data: Any) -> int:
     """Return the bytes of plain data as the server gets it: in ASCII, and a text with its quotes escaped."""
     return len(json.dumps(data))

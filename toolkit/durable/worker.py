@@ -20,6 +20,7 @@ from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
 from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
 from toolkit._tools.tool import find_instance
+from toolkit.durable import wire
 from toolkit.durable.activities import STREAM_SECONDS, Activities
 from toolkit.durable.claims import ClaimCheck
 from toolkit.durable.workflow import RunWorkflow
@@ -73,7 +74,8 @@ class Worker:
             to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
             `undo_on_failure` without a ledger.
         TypeError: `runner` is not a Runner.
-        ValueError: A number is out of range, or `tool_queues` names a tool that the runner does not have.
+        ValueError: A number is out of range, a queue has no name, or `tool_queues` names a tool that the runner does
+            not have.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Worker:
         **options: Any,
     ) -> None:
         wait_at_exit()
+        wire.check_queue("task_queue", task_queue)
         if max_bytes is None:
             has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
             max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
@@ -179,6 +182,8 @@ def _check_arguments(
         raise ValueError(
             f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
         )
+    for queue in tool_queues.values():
+        wire.check_queue("tool_queues", queue)
     names = [made.name for made in walk_tools(runner.toolbox)]
     if unknown := next((name for name in tool_queues if name not in names), None):
         raise ValueError(f"tool_queues= names {unknown!r}, and the runner has: {', '.join(names)}.")
