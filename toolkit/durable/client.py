@@ -481,8 +481,8 @@ def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
         yield
     except WorkflowAlreadyStartedError:
         raise RunExistsError(f"There is a run {run_id!r} already: attach({run_id!r}) returns it.") from None
-    except WorkflowQueryFailedError as error:
-        raise RunError(f"The run {run_id!r} could not be looked at: {error}") from error
+    except WorkflowQueryFailedError as error:  # its worker is too busy, or has other code than that of the run
+        raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {error}") from error
     except RPCError as error:
         if error.status in AWAY:
             raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {away}.") from None
