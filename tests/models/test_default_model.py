@@ -317,6 +317,44 @@ def test_address_without_http(environment: Callable[[str, str], None]) -> None:
         Runner(model="m").run("x")
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses/"])
+def test_address_of_a_request(path: str) -> None:
+    """The address of one request is refused, since each request adds its path; the message has no password."""
+    with pytest.raises(ValueError, match=f"leave out '{path}'") as error:
+        Runner(base_url=f"http://user:secret@localhost:1/v1{path}", model="m")
+
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["sk-canary\nand-more", "\u201csk-canary\u201d"], ids=["line end", "quotes"])
+def test_key_that_no_request_can_have(server: FakeServer, environment: Callable[[str, str], None], key: str) -> None:
+    """A key with a line end or curly quotes is refused by the name of its variable, and is not shown."""
+    environment("OPENAI_API_KEY", key)
+    environment("OPENAI_BASE_URL", server.base_url)
+    with pytest.raises(NoModelError, match="check OPENAI_API_KEY") as error:
+        Runner(model="m").run("x")
+
+    assert "canary" not in str(error.value)
+
+
+def test_key_with_a_line_end_in_a_client(server: FakeServer) -> None:
+    """The error of a client whose key has a line end does not show the key."""
+    with (
+        openai.OpenAI(base_url=server.base_url, api_key="sk-canary\nand-more", max_retries=0) as client,
+        pytest.raises(ModelError) as error,
+    ):
+        Runner(client=client, model="m").run("x")
+
+    assert "canary" not in f"{error.value} {error.value.cause!r}"
+
+
+def test_proxy_that_no_client_takes(server: FakeServer, environment: Callable[[str, str], None]) -> None:
+    """A proxy that cannot be used is an error that names its variable."""
+    environment("HTTP_PROXY", "gopher://localhost:1")
+    with pytest.raises(NoModelError, match="No HTTP client can be made; check HTTP_PROXY"):
+        Runner(base_url=server.base_url, model="m").run("x")
+
+
 def test_key_is_not_shown(server: FakeServer) -> None:
     """The representation of a runner's model and of its settings has no key."""
     runner = Runner(base_url=server.base_url, model="m", api_key="sk-canary")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Mapping
@@ -48,6 +49,9 @@ OPENAI_MODEL = "gpt-5-mini"
 EMBEDDED = "embedded"
 # Seconds until a client whose model is gone is closed: a loop that is shutting down closes it before.
 CLOSE_DELAY = 0.1
+
+# Variables of the environment that HTTP clients read.
+HTTP_VARIABLES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
 NO_MODEL = "No model is configured."
 WAYS = """Pass or set one of these:
@@ -182,7 +186,16 @@ class ModelChoice:
             return None
         if address and (fault := _find_address_fault("OPENAI_BASE_URL", address)):
             raise NoModelError(fault)
-        client = sync_client(address, key or "none")  # local servers rarely require a key
+        if key and not (key.isascii() and key.isprintable()):
+            raise NoModelError(
+                "The API key has a character that HTTP does not take, such as a line end or a curly quote: check "
+                f"{'api_key' if self.api_key else 'OPENAI_API_KEY'}."
+            )
+        try:
+            client = sync_client(address, key or "none")  # local servers rarely require a key
+        except (ValueError, ImportError, OSError) as error:
+            names = [name for name in HTTP_VARIABLES if os.environ.get(name) or os.environ.get(name.lower())]
+            raise NoModelError(f"No HTTP client can be made; check {', '.join(names) or 'proxies'}: {error}") from error
         return self._make_model(client, self._get_name() or _find_model(client))
 
     def _get_address(self) -> tuple[str | None, str | None]:
@@ -230,6 +243,8 @@ def _find_address_fault(name: str, address: Any) -> str:
     """Describe an address that no HTTP client takes; empty if it is one."""
     if not str(address).lower().startswith(("http://", "https://")):
         return f"{name}={str(address)!r} does not begin with http:// or https://: write 'http://{address}'."
+    if path := re.search("/(chat/completions|completions|responses)/*$", str(address)):
+        return f"{name} is the address of a server, not of one request: leave out {path[0]!r}."
     try:
         parts = urlsplit(str(address))
         is_complete = bool(parts.hostname) and parts.port != 0

@@ -132,7 +132,8 @@ def _find_key(client: Any) -> str:
 
 
 def _without_key(text: str, key: str) -> str:
-    return text.replace(key, "[key]") if key else text
+    # The message of an HTTP client has a key with a line end as repr() writes it.
+    return text.replace(key, "[key]").replace(repr(key)[1:-1], "[key]") if key else text
 
 
 def _hide_key(error: BaseException, key: str) -> None:
