@@ -326,7 +326,13 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
             1,
             "no/where.json cannot be used: No such file or directory",
         ),
-        (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. Available: tools.py"),
+        (["run", "Is it warm?"], 1, "'Is it warm?' is not a file. The first argument is one, such as tools.py."),
+        (["Is it warm?"], 2, "To ask a model: toolkit run FILE 'Is it warm?'."),
+        (["models", "list"], 2, "No such command 'models'. Name a model with -m"),
+        (["run", "tools.py", "Hi", "--system", "x"], 2, "No such option: --system. Write -i TEXT."),
+        (["chat", "tools.py", "--cid", "x"], 2, "No such option: --cid. Write --session NAME."),
+        (["logs", "-n", "3"], 2, "No such option: -n. Write: toolkit logs | head -n 3."),
+        (["call", "tools.py", "get_weather", '{"city": "Rome"}'], 2, 'in front: --arguments \'{"city": "Rome"}\''),
         (["run", "tools.py", ""], 2, "write it in quotes, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
@@ -369,6 +375,38 @@ def test_mistakes(
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert "" == captured.out
+
+
+def run_apart(command: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a shell, whose encoding is ASCII."""
+    line = f"{sys.executable} -m toolkit {command}"
+    settings = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    return subprocess.run(line, shell=True, env=settings, capture_output=True, check=False)  # noqa: S602  a test's
+
+
+def test_pipe_without_utf_8(files: Path) -> None:
+    """A pipe gets UTF-8, whatever the locale is."""
+    done = run_apart("call 'def greet(): return chr(252)' greet")
+
+    assert (0, "\u00fc\n".encode()) == (done.returncode, done.stdout)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk without space")
+def test_full_disk(files: Path) -> None:
+    """An answer that cannot be written is one line on standard error."""
+    done = run_apart("call 'def count(): return chr(49) * 100000' count > /dev/full")
+
+    assert 1 == done.returncode
+    assert done.stderr.startswith(b"toolkit: [Errno 28] No space left on device")
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
+def test_closed_streams(files: Path) -> None:
+    """The command runs where standard input and output are closed, as in a service."""
+    done = run_apart("call tools.py get_weather --city Rome <&- >&-")
+
+    assert (0, b"") == (done.returncode, done.stderr)
 
 
 @pytest.mark.parametrize("name", ["openai", "random", "time"])

@@ -13,6 +13,7 @@ Files, each importing only those below it:
     arguments        a command whose options are the parameters of a tool
     conversations    the saved conversations
     files            the tools of a file or module
+    hints            what a user of `llm` may type, and what it is here
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from io import TextIOWrapper
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -37,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if find_spec("typer") is None:
         print(NO_TYPER, file=sys.stderr)
         return 1
+    _prepare_streams()
     from toolkit.cli.commands import run_command
 
     try:
@@ -46,3 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader closed the pipe; at exit Python would write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _prepare_streams() -> None:
+    """Open the standard streams that are closed; write UTF-8 to a pipe, and escape what a terminal cannot show."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")

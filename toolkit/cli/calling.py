@@ -15,7 +15,7 @@ from toolkit._schema.error_messages import summarize_signature
 from toolkit._tools.check import CHARACTERS_PER_TOKEN
 from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
-from toolkit.cli.arguments import make_command
+from toolkit.cli.arguments import WHOLE, make_command
 from toolkit.cli.options import HELP, AllFunctions, Called, Command, Dialect, LockFile, Name, Target, UpdateLock, fail
 from toolkit.cli.targets import ask_if_required, get_tool, load, refuse_deps
 
@@ -43,6 +43,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         names = [*chosen.parameters["properties"]]
         name, _, rest = value.partition("=")
         name, rest = (name, rest) if name in names else (names[0] if names else "", value)
+        name, rest = (WHOLE, value) if value.startswith("{") else (name, rest)
         option = f"--{name.replace('_', '-')} {shlex.quote(rest)}"
         text = f"write its parameter in front: {option}" if name else f"{chosen.name} takes no arguments"
         raise typer.BadParameter(text, param_hint=shlex.quote(value))

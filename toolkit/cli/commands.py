@@ -12,11 +12,12 @@ import typer
 from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
 from toolkit.cli.demonstration import demo
-from toolkit.cli.options import HELP, Command, report_errors
+from toolkit.cli.options import HELP, Command, Group, report_errors
 from toolkit.cli.running import chat, logs, resume, run, undo
 from toolkit.cli.serving import inspect, serve, worker
 
 app = typer.Typer(
+    cls=Group,
     help="Let a language model call the Python functions of a file.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -101,9 +101,11 @@ def _import_file(path: Path) -> ModuleType:
         names = ", ".join(str(path / name) for name in _list_files(path)) or "it has no .py file"
         raise DefinitionError(f"{str(path)!r} is a directory. Name a file in it: {names}.")
     if not path.is_file():
+        if " " in path.name and path.suffix != ".py":
+            raise DefinitionError(f"{str(path)!r} is not a file. The first argument is one, such as tools.py.")
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
-        raise DefinitionError(f"{str(path)!r} is not a Python file: the name of one ends with .py.")
+        raise DefinitionError(f"{str(path)!r} is not a Python file (.py).")
     if _hides_module(path):
         raise DefinitionError(f"{str(path)!r} would hide the module {path.stem!r}. Give the file another name.")
     directory = str(path.resolve().parent)

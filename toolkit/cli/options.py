@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
+from toolkit.cli.hints import COMMANDS, find_hint
 
 HELP = ["-h", "--help"]
 # The calls that a person is asked about.
@@ -58,7 +61,7 @@ Dialect = Annotated[DialectName, typer.Option(help="The format of a provider.")]
 
 
 class Command(TyperCommand):
-    """A command whose errors about options leave out the kind of exception, which newer versions of Typer write."""
+    """A command whose errors about options say what to write, without the kind of exception of newer Typers."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -67,6 +70,22 @@ class Command(TyperCommand):
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
             raise
+        except Exception as error:
+            if hint := find_hint(ctx.info_name, getattr(error, "option_name", "")):
+                vars(error).update(message=f"{error}. {hint}", possibilities=None)
+            raise
+
+
+class Group(TyperGroup):
+    """The commands; an unknown one is refused with what to write instead."""
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.commands and (name in COMMANDS or not get_close_matches(name, self.commands)):
+            hint = COMMANDS.get(name, f"To ask a model: toolkit run FILE {shlex.quote(name)}.")
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
 
 
 def report_errors(function: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +95,9 @@ def report_errors(function: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             function(*args, **options)
-        except ToolkitError as error:
+        except BrokenPipeError:
+            raise
+        except (ToolkitError, OSError) as error:  # such as a disk without space
             fail(error)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
