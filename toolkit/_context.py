@@ -89,5 +89,16 @@ class ToolContext(Generic[Deps]):
         raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
 
 
+def use_context(given: ToolContext[Any] | None) -> ToolContext[Any]:
+    """Return the context that a caller gave, or one without deps.
+
+    Raises:
+        TypeError: It is something else, such as the deps themselves.
+    """
+    if isinstance(given, (ToolContext, type(None))):
+        return given or ToolContext(deps=None)
+    raise TypeError(f"The context is of type {type(given).__name__}: write ToolContext(deps=...).")
+
+
 # The context of the call whose function runs here.
 current_context: ContextVar[ToolContext[Any] | None] = ContextVar("current_context", default=None)

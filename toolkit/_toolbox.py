@@ -18,7 +18,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._context import ToolContext
+from toolkit._context import ToolContext, use_context
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
 NO_DEFAULTS = ToolOptions()
+# Names of tools in its representation.
+MAX_NAMES = 10
 # Added to the refusal of a call that needs approval, for whoever made it.
 HINT = " Pass approve=..., such as approve=Console()."
 
@@ -114,7 +116,7 @@ class Toolbox:
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         # Sources, each with what it last listed, and the tools that were made of that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
-        if isinstance(tools, str) or not isinstance(tools, Iterable):
+        if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
             remedy = "the function itself, not its name" if isinstance(tools, str) else "also for a single one"
             raise TypeError(
                 f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
@@ -431,7 +433,7 @@ class Toolbox:
         shared: Values = None,
     ) -> ToolResult:
         """Do what `call` does, in the running event loop. A sync tool runs in its own thread."""
-        own = context or ToolContext(deps=None)
+        own = use_context(context)
         with Cancellation(parent=own.cancellation) as left:
             context = replace(own, cancellation=left)
             return await self._call(name, arguments, context, AsyncBackend(), shared, approve)
@@ -484,6 +486,7 @@ class Toolbox:
         return await self._call_many(calls, wait, parallel)
 
     def __getitem__(self, name: str) -> AnyTool:
+        _check_name(name)
         if name not in self.bindings._tools:
             raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, self.names)}")
         return self.bindings._compose()[name]
@@ -507,7 +510,10 @@ class Toolbox:
         return joined
 
     def __repr__(self) -> str:
-        return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
+        if not self.names:
+            return "<Toolbox, empty>"
+        more = ", ..." if len(self) > MAX_NAMES else ""
+        return f"<Toolbox of {len(self)}: {', '.join(self.names[:MAX_NAMES])}{more}>"
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_toolbox")
@@ -549,11 +555,12 @@ class Toolbox:
         shared: Values,
         approve: Approver | None,
     ) -> ToolResult:
+        _check_name(name)
         call, dispatcher = ToolCall(name=name, arguments=to_json_text(arguments)), self._make_dispatcher(approve, HINT)
         made = dispatcher.tools.get(name)
         if shared is not None or may_refer(made):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
-        own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        own = replace(use_context(context), tool_name=name) if context else ToolContext(deps=None, tool_name=name)
         if made:
             check_deps(made, own.deps, CONTEXT_REMEDY)
         return await dispatcher.dispatch(call, own, backend)
@@ -583,10 +590,15 @@ class Toolbox:
         )
 
 
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"A toolbox finds its tools by name, not by {name!r:.100}: write box['name'].")
+
+
 def _make_parallel(
     dispatcher: Dispatcher, context: ToolContext[Any] | None, backend: Backend, shared: Values
 ) -> ParallelCalls:
-    return ParallelCalls(dispatcher, context or ToolContext(deps=None), backend, SharedValues.of(shared))
+    return ParallelCalls(dispatcher, use_context(context), backend, SharedValues.of(shared))
 
 
 def _render(dialect: Dialect, made: AnyTool) -> dict[str, Any]:

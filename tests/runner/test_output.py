@@ -223,6 +223,16 @@ def test_type_without_fields() -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
 
 
+def test_class_that_pydantic_does_not_know() -> None:
+    """A plain class is refused with the types to write, and without advice about pydantic's settings."""
+
+    class Shelf:
+        pass
+
+    with pytest.raises(DefinitionError, match="JSON can fill: pydantic does not know it. Pass a type, such as"):
+        Runner(model=ScriptedModel([])).run("Which shelf?", output_type=Shelf)
+
+
 # -- an answer that does not fit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -404,6 +405,54 @@ def test_list_of_tools(family: Any) -> None:
     """A list among the tools is refused, and the message says how to unpack it."""
     with pytest.raises(DefinitionError, match=r"Unpack a list or a Toolbox: \[\*tools\]"):
         Toolbox([double, family])
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ({"add": add}, "made of a list of tools, not of {'add': "),
+        ([{"type": "function"}], "For a JSON Schema write Tool.from_schema"),
+    ],
+    ids=["dict of tools", "schema"],
+)
+def test_dict_in_place_of_a_tool(tools: Any, message: str) -> None:
+    """A dict of tools and a bare JSON Schema are refused with what to write."""
+    with pytest.raises((TypeError, DefinitionError), match=re.escape(message)):
+        Toolbox(tools)
+
+
+@pytest.mark.parametrize("wrong", [0, add], ids=["position", "tool"])
+def test_tool_by_something_else_than_its_name(wrong: Any) -> None:
+    """A tool is found by its name alone, and the message says so."""
+    box = Toolbox([add])
+    for find in (box.__getitem__, box.call, box.remove):
+        with pytest.raises(TypeError, match="finds its tools by name, not by"):
+            find(wrong)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda context: Toolbox([add]).call("add", "{}", context),
+        lambda context: asyncio.run(Toolbox([add]).acall("add", "{}", context)),
+        lambda context: Toolbox([add]).call_many([], context),
+        lambda context: add.invoke('{"a": 1, "b": 2}', context),
+    ],
+    ids=["call", "acall", "call_many", "invoke"],
+)
+def test_deps_in_place_of_a_context(use: Callable[[Any], Any]) -> None:
+    """Deps that are not in a context are refused with what to write, and are not shown."""
+    with pytest.raises(TypeError, match=r"is of type dict: write ToolContext\(deps=\.\.\.\)") as error:
+        use({"password": "canary"})
+
+    assert "canary" not in str(error.value)
+
+
+def test_repr_of_many_tools() -> None:
+    """The representation of a toolbox has ten names at most."""
+    made = [Tool.from_schema(f"tool{number}", {}, print) for number in range(300)]
+
+    assert "<Toolbox of 300: " + ", ".join(f"tool{number}" for number in range(10)) + ", ...>" == repr(Toolbox(made))
 
 
 def one(name: str) -> Tool[..., Any]: ...  # type: ignore[empty-body]

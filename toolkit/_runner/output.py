@@ -37,6 +37,7 @@ T = TypeVar("T", default=str)
 KEY = "result"
 # What the tool is called whose call is the answer, where a server cannot be asked for JSON otherwise.
 NAME = "final_result"
+TYPES = "Pass a type, such as a pydantic model, a dataclass or list[str]."
 DESCRIPTION = "The final answer. Give it when you have it."
 
 
@@ -133,7 +134,9 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     except Exception as error:
         reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
         if not (callable(kind) or get_origin(kind) or isinstance(kind, Mapping)):
-            reason = "it is a value. Pass a type, such as a pydantic model, a dataclass or list[str]."
+            reason = f"it is a value. {TYPES}"
+        elif "arbitrary_types_allowed" in reason:  # pydantic's advice, which would not help
+            reason = f"pydantic does not know it. {TYPES}"
         raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
 
 

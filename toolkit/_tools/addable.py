@@ -78,7 +78,8 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is not a tool. Pass a function (f, not f()), an object whose methods are decorated with "
-            "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]."
+            "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]. For a JSON Schema "
+            "write Tool.from_schema(name, schema, function)."
         )
     return [tool(item)]
 

@@ -442,7 +442,9 @@ class Tool(Generic[P, R]):
 
     def _check_deps(self, context: ToolContext[Any] | None) -> None:
         """Check the deps of a call without a run, as `check_deps` does."""
-        check_deps(self, context.deps if context else None, CONTEXT_REMEDY)
+        from toolkit._context import use_context  # slow to load, as above
+
+        check_deps(self, use_context(context).deps, CONTEXT_REMEDY)
 
     @property
     def _is_unbound(self) -> bool:
