@@ -223,7 +223,7 @@ _NO_RULE = _Rule("")
 _FUNCTION = _Rule("a function", _optional(_is_function))
 _TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
 _ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
-_TEXT = _ANY_TEXT._replace(is_in_range=_optional(bool))
+_TEXT = _ANY_TEXT._replace(wanted="a text that is not empty", is_in_range=_optional(bool))
 # Options that are not here are checked where they are used.
 _RULES: Mapping[str, _Rule] = {
     "name": _TEXT,

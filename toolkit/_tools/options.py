@@ -367,7 +367,7 @@ HINTS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
     **dict.fromkeys(("func", "fn"), "Write tool(function), or function=..."),
-    "tags": "namespace= groups tools.",
+    "tags": "Write namespace=..., the group of the tool.",
     "strict_mode": "Write strict=...",
     **dict.fromkeys(("compensate", "compensation", "rollback"), "Write undo= a function that undoes a call."),
     "cache_results": "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results.",
