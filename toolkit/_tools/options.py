@@ -102,11 +102,13 @@ class ToolSettings:
         """
         if inner is DEFAULT_SETTINGS:
             return self
-        own = _NOT_INHERITED if self.executor is None and self.isolate is None else {*_NOT_INHERITED, *_PLACES}
+        excluded = set(_NOT_INHERITED)
+        if self.executor is not None or self.isolate is not None:
+            excluded.update(_PLACES)
         completed = {
             field.name: getattr(inner, field.name)
             for field in fields(self)
-            if field.name not in own and getattr(self, field.name) == field.default
+            if field.name not in excluded and getattr(self, field.name) == field.default
         }
         effect = max(self.effect, inner.effect, key=_EFFECTS.index)
         idempotent = False if inner.idempotent is False else self.idempotent
