@@ -19,7 +19,7 @@ from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext, use_context
-from toolkit._dialects.base import Dialect
+from toolkit._dialects.base import CUT_TEXT, Dialect, is_cut_off
 from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect
 from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
@@ -46,7 +46,7 @@ from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
 from toolkit._tools.options import ToolOptions
 from toolkit._tools.shared_values import META_SCHEMAS, SharedValues, Values
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps, safe_name
-from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
+from toolkit.errors import DefinitionError, DuplicateToolError, Failed, ToolNotFoundError
 
 if TYPE_CHECKING:
     from toolkit._tools.definitions import Fingerprint
@@ -376,7 +376,8 @@ class Toolbox:
             shared: As for `call_many`. Pass the same SharedValues for all replies to keep stored results.
 
         Returns:
-            The messages that answer the calls. An empty list if there are no calls.
+            The messages that answer the calls. An empty list if there are no calls. The calls of a reply that was cut
+            off, at its token limit or by a filter, do not run: each gets an error.
 
         Raises:
             ValueError: The reply has no calls in this dialect, but in another.
@@ -542,7 +543,8 @@ class Toolbox:
             raise ValueError(
                 f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}: pass dialect={other!r}."
             )
-        results = await parallel.all(calls)
+        refused = [ToolResult.from_error(Failed(CUT_TEXT)) for _ in calls] if is_cut_off(reply) else None
+        results = refused or await parallel.all(calls)
         truncated = map(parallel.dispatcher.truncate, calls, results)
         return dialect.render_results([*zip(calls, truncated)], specs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -692,6 +693,43 @@ def test_call_that_comes_twice_is_answered_once(name: Any) -> None:
     answers = Toolbox([count]).answer(reply('{"n": 1}'), name)
 
     assert (["a"], [1]) == ([answer[member] for answer in answers], entered)
+
+
+class FinishReason(str, enum.Enum):
+    """Why a candidate ended, as an enum of Google's client."""
+
+    MAX_TOKENS = "MAX_TOKENS"
+
+
+_FUNCTION = {"name": "ping", "arguments": "{}"}
+_CALL = {"type": "function_call", "call_id": "a", **_FUNCTION}
+_PARTS = {"parts": [{"functionCall": {"name": "ping", "args": {}}}]}
+CUT_REPLIES: dict[str, tuple[Any, Any]] = {
+    "completion": (
+        "chat",
+        {"choices": [{"message": {"tool_calls": [{"function": _FUNCTION}]}, "finish_reason": "length"}]},
+    ),
+    "message": (
+        "anthropic",
+        {"content": [{"type": "tool_use", "name": "ping", "input": {}}], "stop_reason": "max_tokens"},
+    ),
+    "candidate": ("gemini", {"candidates": [{"content": _PARTS, "finishReason": "MAX_TOKENS"}]}),
+    "object": (
+        "gemini",
+        SimpleNamespace(candidates=[SimpleNamespace(content=_PARTS, finish_reason=FinishReason.MAX_TOKENS)]),
+    ),
+    "response": ("responses", {"output": [_CALL], "status": "incomplete"}),
+    "output": ("responses", [{"type": "reasoning"}, {**_CALL, "status": "incomplete"}]),
+}
+
+
+@pytest.mark.parametrize(("name", "asked"), CUT_REPLIES.values(), ids=CUT_REPLIES)
+def test_reply_that_was_cut_off(name: Any, asked: Any) -> None:
+    """A call of a reply that ended at its token limit does not run: what came of its arguments may not be all."""
+    ran = []
+    answers = Toolbox([tool(lambda: ran.append(1), name="ping")]).answer(asked, name)
+
+    assert (True, []) == ("Not run: the answer that held this call was cut off." in str(answers), ran)
 
 
 @pytest.mark.parametrize("name", NAMES)

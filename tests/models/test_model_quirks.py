@@ -15,8 +15,9 @@ import pytest
 
 from tests.servers import FakeServer
 from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, ToolCall, tool
+from toolkit._dialects.base import CUT_TEXT
 from toolkit._messages import OutputSpec
-from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
+from toolkit._runner.conversation import CallModel, Conversation, RunCalls, Step
 from toolkit._runner.limits import NO_TOOLS_TEXT
 from toolkit.events import ToolArgumentsDelta
 from toolkit.models import CallReady, ModelRequest, ModelResponse, Piece, ToolMessage, UserMessage

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from tests.servers import FakeServer
 from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
+from toolkit._dialects.base import CUT_TEXT
 from toolkit._dialects.catalog import APIS, DIALECTS
 from toolkit._messages import Message, collect_attachments
-from toolkit._runner.conversation import CUT_TEXT
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady, ModelRequest, ModelResponse, ToolMessage, UserMessage

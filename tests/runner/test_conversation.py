@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Image, LimitError, Limits, RunError, RunState, ToolCall, Usage
+from toolkit._dialects.base import CUT_TEXT
 from toolkit._messages import Message
-from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, Finished, RunCalls
+from toolkit._runner.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.errors import ConversationError
 from toolkit.models import ModelResponse, SystemMessage, ToolMessage, UserMessage

@@ -13,7 +13,8 @@ import pytest
 from tests.servers import FakeServer
 from tests.ways import astream, start, stream
 from toolkit import FatalError, Halt, MemoryLedger, ModelError, Runner, RunResult, ToolCall, ToolContext, batched, tool
-from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._dialects.base import CUT_TEXT
+from toolkit._runner.conversation import Conversation
 from toolkit._runner.tool_calls import DROPPED_TEXT
 from toolkit.events import (
     Event,

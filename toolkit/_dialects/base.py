@@ -42,6 +42,13 @@ META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 # Fields of a call by the meta keys that set them.
 _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
+# Why a provider ends a reply before the model does: at a limit, or by a filter.
+_CUT = frozenset(
+    {"length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal", "incomplete"}
+    | {"safety", "recitation", "prohibited_content", "blocklist", "spii"}
+)
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
+
 ReplyParser: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 
 
@@ -291,6 +298,15 @@ def list_items(value: Any, name: str) -> list[Any]:
     inner = get_member(value, name)
     items = value if inner is None else inner
     return list(items) if isinstance(items, (list, tuple)) else [items]
+
+
+def is_cut_off(reply: Any) -> bool:
+    """Check whether a reply says that it ended before the model did, so that its calls may not be whole."""
+    first = (*list_items(reply, "choices")[:1], *list_items(reply, "candidates")[:1])
+    parts = (reply, *first, *list_items(reply, "output"))
+    names = ("finish_reason", "finishReason", "stop_reason", "status")
+    reasons = (get_member(part, name) for part in parts for name in names)
+    return any(str(getattr(reason, "value", reason)).lower() in _CUT for reason in reasons)
 
 
 def join_text(content: Any) -> str:

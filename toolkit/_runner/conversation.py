@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal, TypeAlias, cast, get_args
 
+from toolkit._dialects.base import CUT_TEXT
 from toolkit._execution.approval import STOPPED_TEXT
 from toolkit._messages import (
     AnsweredCall,
@@ -61,7 +62,6 @@ from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, LimitName, Pend
 
 # Finish reasons of truncated responses.
 CUT: Mapping[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
-CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
 # The wording is fixed: agent loops that users come from have the same.
