@@ -719,6 +719,7 @@ CUT_REPLIES: dict[str, tuple[Any, Any]] = {
         SimpleNamespace(candidates=[SimpleNamespace(content=_PARTS, finish_reason=FinishReason.MAX_TOKENS)]),
     ),
     "response": ("responses", {"output": [_CALL], "status": "incomplete"}),
+    "failed response": ("responses", {"output": [_CALL], "status": "failed"}),
     "output": ("responses", [{"type": "reasoning"}, {**_CALL, "status": "incomplete"}]),
 }
 

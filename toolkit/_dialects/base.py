@@ -44,7 +44,8 @@ _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "outp
 
 # Why a provider ends a reply before the model does: at a limit, or by a filter.
 _CUT = frozenset(
-    {"length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal", "incomplete"}
+    {"length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal"}
+    | {"incomplete", "in_progress", "failed", "cancelled"}
     | {"safety", "recitation", "prohibited_content", "blocklist", "spii"}
 )
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
