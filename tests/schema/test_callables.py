@@ -430,7 +430,14 @@ class SilentData:
     number: int
 
 
-@pytest.mark.parametrize("kind", [Silent, SilentPair, SilentData])
+class SilentProperty:
+    __doc__ = property(lambda self: "Whose it is.")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@pytest.mark.parametrize("kind", [Silent, SilentPair, SilentData, SilentProperty])
 def test_class_without_a_docstring(kind: Any) -> None:
     """A class without a docstring has no description: neither that of pydantic's base class, nor its signature."""
     assert "" == tool(kind).description

@@ -366,7 +366,8 @@ def read_docstring(function: Callable[..., Any]) -> str | None:
 
 def _read_class_docstring(kind: type) -> str:
     """Read the docstring of a class itself, and not of its bases, such as pydantic's."""
-    text = inspect.cleandoc(vars(kind).get("__doc__") or "")
+    own = vars(kind).get("__doc__")
+    text = inspect.cleandoc(own) if isinstance(own, str) else ""
     is_signature = text.startswith(f"{kind.__name__}(") and "\n" not in text  # Python's, of a dataclass or named tuple
     return "" if is_signature else text
 
