@@ -494,13 +494,13 @@ def test_schemas_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
 EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
 
 
-def list_one(count: int = 1, **spec: Any) -> MCP:
+def list_one(count: int = 1, timeout: float = 30, **spec: Any) -> MCP:
     """Return a server with one tool, `a`, or with so many of that name."""
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="a", **spec)] * count)
 
-    return MCP(Server("s", on_list_tools=list_tools), name="s")
+    return MCP(Server("s", on_list_tools=list_tools), name="s", timeout=timeout)
 
 
 def test_many_bad_tools(caplog: pytest.LogCaptureFixture) -> None:
@@ -525,6 +525,28 @@ def test_schemas_of_zod() -> None:
     assert {"type": "string"} == made.parameters["properties"]["to"]
     assert "Invalid arguments: id: String should match pattern '^a'" in refused
     assert "pair[2]: No value is allowed here" in refused
+
+
+def test_many_patterns(caplog: pytest.LogCaptureFixture) -> None:
+    """Of many patterns the last are left to the server, since each takes time to compile; of names there are few."""
+    texts = {f"p{number}": {"type": "string", "pattern": "^a+$"} for number in range(30)}
+    with list_one(input_schema={"type": "object", "properties": texts}) as server:
+        checked = ["pattern" in part for part in server.tools[0].parameters["properties"].values()]
+    names: dict[str, Any] = {f"^{number}a+$": {} for number in range(30)}
+    with list_one(input_schema={"type": "object", "patternProperties": names}) as server:
+        assert () == server.tools
+
+    assert [True] * 20 + [False] * 10 == checked
+    assert "its schema has more than 20 patterns" in caplog.text
+
+
+def test_slow_schemas(caplog: pytest.LogCaptureFixture) -> None:
+    """Of schemas that take longer to check than the time limit allows the last are left out."""
+    slow = {f"p{number}": {"type": "string", "pattern": rf"\p{{L}}{{{number + 900}}}"} for number in range(20)}
+    with list_one(9, timeout=2, input_schema={"type": "object", "properties": slow}) as server:
+        server.connect()
+
+    assert "the schemas before it took 2 s to check, which timeout= sets." in caplog.text
 
 
 def test_hidden_in_an_output() -> None:

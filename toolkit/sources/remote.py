@@ -11,6 +11,7 @@ import binascii
 import logging
 import math
 import os
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -25,7 +26,7 @@ from toolkit._guards.options import check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
-from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.from_schema import parse_types
@@ -39,6 +40,7 @@ TRIES = 3
 PAUSE = 0.5  # seconds before the second try, and twice as many before the third
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
+MAX_PATTERNS = 20  # of one schema that are checked: each may take 0.1 s to compile
 MAX_SHOWN = 10  # tools that are left out, in one warning
 TEXTS = ("title", "description")  # keywords of a schema
 MAX_UPDATES = 1_000  # of one call
@@ -226,13 +228,17 @@ class RemoteSource:
                     "%r: %s= names the %s %r, which it does not have%s", self, option, self._what, name, there
                 )
         made: dict[str, AnyTool] = {}
+        end = time.thread_time() + self._timeout
         for name, spec in listed:
             if (self._allow is not None and name not in self._allow) or name in self._block:
+                continue
+            if time.thread_time() > end:
+                self.leave_out(name, f"the schemas before it took {self._timeout:g} s to check, which timeout= sets.")
                 continue
             try:
                 tool = make(spec)
             except DefinitionError as error:
-                self.leave_out(name, error)
+                self.leave_out(name, str(error).removeprefix(f"{self._name_tool(name)}: "))
             else:
                 if made.setdefault(tool.name, tool) is not tool:
                     self.leave_out(name, "another one has that name.")
@@ -253,6 +259,9 @@ class RemoteSource:
             rest = [f"{more:,} more are left out."] if more > 0 else []
             logger.warning("%r: %s", self, "\n  ".join([*shown, *rest]))
         self._left_out.clear()
+
+    def _name_tool(self, name: str) -> str:
+        return f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
 
     def _declare(
         self,
@@ -281,9 +290,8 @@ class RemoteSource:
             "_description": shorten_description(description),
             **self._options,
         }
-        origin = f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
         is_hint = self._options.get("effect") is None
-        interface = parse_types(origin, _adapt(accepts), _adapt(gives), is_hint=is_hint)
+        interface = parse_types(self._name_tool(name), _adapt(accepts), _adapt(gives), is_hint=is_hint)
         tool: AnyTool = Tool._declare(safe_name(f"{self._prefix}_{self.name}_{name}"), interface, execute, given)
         return tool
 
@@ -350,12 +358,23 @@ def _write_part(part: Part) -> str:
 def _adapt(schema: Any) -> Any:
     """Copy a schema, which a model reads: what is hidden in titles and descriptions is escaped.
 
-    What the other program checks, and cannot be checked here, is left out.
+    What the other program checks, and cannot be checked here, is left out: patterns, of which each may take long.
 
     Raises:
-        DefinitionError: Something is hidden in another text, such as a name.
+        DefinitionError: Something is hidden in another text, such as a name, or too many patterns stand for names.
     """
-    return _escape_texts(map_schemas(schema, lambda node: _update_tuple(drop_unsafe_pattern(node))))
+    count = 0
+
+    def adapt(node: dict[str, Any]) -> dict[str, Any]:
+        nonlocal count
+        count += ("pattern" in node) + len(as_mapping(node.get("patternProperties")))
+        if count <= MAX_PATTERNS:
+            return _update_tuple(drop_unsafe_pattern(node))
+        if "patternProperties" in node:
+            raise DefinitionError(f"its schema has more than {MAX_PATTERNS} patterns.")
+        return _update_tuple({keyword: value for keyword, value in node.items() if keyword != "pattern"})
+
+    return _escape_texts(map_schemas(schema, adapt))
 
 
 def _update_tuple(node: dict[str, Any]) -> dict[str, Any]:
