@@ -366,41 +366,43 @@ class RunWorkflow:
             spent=self._seconds,
         )
         tool = plan.tools.get(call.name, _NO_PLAN)
+        if not tool.is_gated:
+            return await self._execute_call(wire.CALL, call, step, plan, tool)
+        outcome = await self._execute_call(wire.AUTHORIZE, call, step, plan, wire.ToolPlan(seconds=tool.gate_seconds))
+        if not outcome.has_passed:
+            return outcome
+        self._add_usage(outcome.usage)
+        passed = wire.load_pending(outcome.pending or {})
+        own = wire.make_call_state(state, passed.call, None, plan.max_bytes)
+        step = replace(step, state=own, decision=None, passed=passed.digest)
+        if outcome.task is None:
+            return await self._execute_call(wire.CALL, call, step, plan, tool)
+        return await self._delegate_call(call, outcome.task, step, plan, tool)
+
+    async def _delegate_call(
+        self, call: ToolCall, task: str, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
+    ) -> wire.CallOutcome:
+        """Run the call of a sub-agent: its run, and then the call, which has the answer of that."""
+        end = await self._run_child(call, task, step.foreign, plan)
+        self._add_usage(end.usage)
+        if end.answer is None:
+            message = message_to_dict(refuse_call(call, end.why))
+            return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
+        step = replace(step, answer=vars(end.answer), foreign=sorted({*step.foreign, *end.foreign}))
+        return replace(await self._execute_call(wire.CALL, call, step, plan, tool), calls_by_tool=end.calls_by_tool)
+
+    async def _execute_call(
+        self, name: str, call: ToolCall, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
+    ) -> wire.CallOutcome:
+        """Execute one activity of a call; where it is lost or cancelled, that is the call's result."""
         try:
-            if not tool.is_gated:
-                return await self._execute_call(wire.CALL, step, plan, tool)
-            asked = wire.ToolPlan(seconds=tool.gate_seconds)
-            outcome = await self._execute_call(wire.AUTHORIZE, step, plan, asked)
-            if not outcome.has_passed:
-                return outcome
-            self._add_usage(outcome.usage)
-            passed = wire.load_pending(outcome.pending or {})
-            step = replace(
-                step,
-                state=wire.make_call_state(state, passed.call, None, plan.max_bytes),
-                decision=None,
-                passed=passed.digest,
-            )
-            if outcome.task is None:
-                return await self._execute_call(wire.CALL, step, plan, tool)
-            end = await self._run_child(call, outcome.task, foreign, plan)
-            self._add_usage(end.usage)
-            if end.answer is None:
-                message = message_to_dict(refuse_call(call, end.why))
-                return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
-            step = replace(step, answer=vars(end.answer), foreign=sorted({*foreign, *end.foreign}))
-            return replace(await self._execute_call(wire.CALL, step, plan, tool), calls_by_tool=end.calls_by_tool)
+            return wire.CallOutcome(**await self._execute(name, vars(step), plan, tool))
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
-            lost = INCOMPLETE if tool.is_gated and not step.passed else LOST_TEXT
+            lost = INCOMPLETE if name == wire.AUTHORIZE else LOST_TEXT
             why = CANCELLED_TEXT if is_cancelled_exception(error) else lost
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
-
-    async def _execute_call(
-        self, name: str, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
-    ) -> wire.CallOutcome:
-        return wire.CallOutcome(**await self._execute(name, vars(step), plan, tool))
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
         """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
