@@ -382,15 +382,18 @@ def test_steering(durable: Durable) -> None:
 
 
 def test_a_storm_of_messages(durable: Durable) -> None:
-    """Messages that come all at once are read in one turn, in their order, as in one process."""
+    """Messages that come all at once are read in one turn, in their order, as in one process; all are text."""
 
     async def go() -> Any:
         begun, go_on, wait = gated()
         model = ScriptedModel([call("wait"), "Done."])
         async with await durable.worker(runner := Runner([wait], model=model, queue="all")):
-            run = await (await durable.runs(runner)).start("Go.")
+            run = await (runs := await durable.runs(runner)).start("Go.")
             await begun.wait()
             await asyncio.gather(*[run.steer(f"{number}") for number in range(STEERS)])
+            for send in (run.steer, run.follow_up, runs.start):
+                with pytest.raises(TypeError, match="takes text, not 5"):
+                    await send(5)  # type: ignore[arg-type]
             go_on.set()
             return await run.result(), len(model.requests)
 

@@ -167,9 +167,10 @@ class DurableRunner:
             RunExistsError: There is or was a run of this id.
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
-            TypeError: There are `messages` and a `session`.
+            TypeError: There are `messages` and a `session`, or the prompt is not a text.
             ValueError: There is neither a prompt nor a message.
         """
+        _check_text(prompt)
         own = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if session and history:
@@ -364,6 +365,7 @@ class DurableRun:
 
         Raises:
             RunEndedError: The run has ended.
+            TypeError: The message is not a text.
         """
         await self._send(wire.STEER, message)
 
@@ -372,6 +374,7 @@ class DurableRun:
 
         Raises:
             RunEndedError: The run has ended.
+            TypeError: The message is not a text.
         """
         await self._send(wire.FOLLOW_UP, message)
 
@@ -388,6 +391,7 @@ class DurableRun:
 
     async def _send(self, name: str, message: str) -> None:
         """Send a message; those that come while others are on their way go together, in their order."""
+        _check_text(message)
         if name not in self._outbox:
             self._outbox[name] = [], asyncio.create_task(self._deliver(name))
         messages, delivery = self._outbox[name]
@@ -445,6 +449,13 @@ class DurableRun:
 
     def __repr__(self) -> str:
         return f"<DurableRun {self.id}>"
+
+
+def _check_text(given: object) -> None:
+    if not isinstance(given, str):
+        raise TypeError(
+            f"A durable run takes text, not {given!r:.100}. Results of its tools may have images and files."
+        )
 
 
 def _tell(message: Message, turn: int, shown: str) -> Sequence[Event]:
