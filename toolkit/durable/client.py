@@ -72,7 +72,8 @@ from toolkit.events import (
 # Seconds between two looks at a run that is followed, and the longest time of one.
 LOOK = 0.3
 LOOK_TIMEOUT = timedelta(seconds=10)
-# Errors in place of an answer: while the server is away, when a connection breaks, and while another worker takes over.
+# Errors in place of an answer: while the server is away or has too much to do, when a connection breaks, and while
+# another worker takes over.
 AWAY = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
@@ -81,6 +82,7 @@ AWAY = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
         RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
     }
 )
 AWAY_TEXT = "no worker answers, or no server"
@@ -495,11 +497,12 @@ def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
     except WorkflowQueryFailedError as error:  # its worker is too busy, or has other code than that of the run
         raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {error}") from error
     except RPCError as error:
-        if error.status in AWAY:
-            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {away}.") from None
         if any(words in str(error) for words in TOO_LARGE):
             text = "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker"
             raise RunError(f"{text} a ClaimCheck.") from error
+        if error.status in AWAY:
+            why = error.message if error.status is RPCStatusCode.RESOURCE_EXHAUSTED else away
+            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {why}.") from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
         if "completed" in str(error):
