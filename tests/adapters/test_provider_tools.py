@@ -192,14 +192,14 @@ def test_foreign() -> None:
 @pytest.mark.parametrize("dialect", ["chat", "anthropic", "gemini", "mcp", "minimal", "calls"])
 def test_other_dialects(dialect: Any) -> None:
     """No other dialect has them, and says so."""
-    with pytest.raises(DefinitionError, match=f"'web_search' is a tool that .* and '{dialect}' has none"):
+    with pytest.raises(DefinitionError, match=f"'web_search' is executed by .* dialect '{dialect}' is not for"):
         Toolbox(OURS).schemas(dialect)
 
 
 @pytest.mark.parametrize("options", [{}, {"dialect": "calls"}, {"api": "responses", "dialect": "calls"}])
 def test_other_runners(options: dict[str, Any]) -> None:
     """A runner of another API or dialect is refused when it is made."""
-    with pytest.raises(DefinitionError, match="pass api='responses', or leave it out"):
+    with pytest.raises(DefinitionError, match="pass api='responses', or leave the tool out"):
         Runner(OURS, model="m", base_url="http://localhost:9/v1", **options)
 
 

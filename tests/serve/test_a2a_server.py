@@ -495,8 +495,8 @@ def test_tasks_are_bounded() -> None:
     ("options", "text"),
     [
         ({"skills": "all"}, "skills='all'"),
-        ({"token": ""}, "token= is not a word"),
-        ({"token": " a"}, "token= is not a word"),
+        ({"token": ""}, "token= must be visible ASCII"),
+        ({"token": " a"}, "token= must be visible ASCII"),
         ({"keep": 0}, "keep=0"),
     ],
 )

@@ -277,7 +277,7 @@ def test_close() -> None:
         (lambda: A2A("ftp://x"), "url='ftp://x'"),
         (lambda: A2A("http://user:pass@x"), "has a user, a query or a fragment"),
         (lambda: A2A("http://x?key=1"), "has a user, a query or a fragment"),
-        (lambda: A2A("http://x", token=f"a\n{TOKEN}"), "token= is not a word"),
+        (lambda: A2A("http://x", token=f"a\n{TOKEN}"), "token= must be visible ASCII"),
         (lambda: A2A("http://x", token=TOKEN, headers={"authorization": "b"}), "either token= or the header"),
         (lambda: A2A("http://x", allow="add"), "allow='add' is one text"),
         (lambda: A2A("http://x", timeout=None), "timeout=None"),
