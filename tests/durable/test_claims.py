@@ -16,7 +16,7 @@ from tests.durable.support import Durable
 from tests.durable.test_replay import Reversing, decode
 from toolkit import Runner, tool
 from toolkit.durable import ClaimCheck, DurableRunner, PayloadDirectory, Worker
-from toolkit.errors import StoreError
+from toolkit.errors import RunError, StoreError
 from toolkit.models import UserMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -81,6 +81,12 @@ def test_a_store_of_ones_own_and_a_codec(durable: Durable) -> None:
     assert 2 <= len(shelf.kept) and not any(b"result result" in data for data in shelf.kept.values())
     assert all(len(data) > 100_000 for data in shelf.kept.values())
     assert "question" not in history and len(history) < 100_000
+
+
+def test_too_large_for_a_worker(durable: Durable, tmp_path: Path) -> None:
+    """A conversation that a busy worker could not read in time is refused, with a store, too."""
+    with pytest.raises(RunError, match="a step may have 20,000,000"):
+        run(durable, ClaimCheck(tmp_path), "prompt " * (3 * MEGABYTE))
 
 
 def test_directory(tmp_path: Path) -> None:

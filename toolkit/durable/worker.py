@@ -28,8 +28,9 @@ from toolkit.errors import DefinitionError
 
 # The server takes 2 MB for one payload, of which the frame around a state takes some.
 MAX_BYTES = 1_800_000
-# Where larger payloads go to a store, what one step may read and write.
-MAX_STORED_BYTES = 100_000_000
+# Where larger payloads go to a store, what one step may read and write. The SDK gives a workflow 2 seconds to read one,
+# of which this takes 0.25 on an idle machine; later the run would begin this step again and again.
+MAX_STORED_BYTES = 20_000_000
 # Seconds until another worker takes over the conversation of one that is gone, or has too much to do, at most: it then
 # reads the whole history, which costs more than to wait.
 STICKY_SECONDS = 5.0
@@ -57,7 +58,7 @@ class Worker:
             many seconds, but at most 5, another worker also waits before it takes over the conversation.
         attempts: How often a step is tried if its worker dies, or the model's server fails temporarily.
         max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
-            server accepts 2 MB at a time; 100 million if the client has a `ClaimCheck`.
+            server accepts 2 MB at a time; 20 million if the client has a `ClaimCheck`.
         tool_queues: Task queues by name of tool. The calls of such a tool run on the workers of that queue, for example
             on machines with a GPU. All workers of a runner need the same mapping. To limit the rate of a tool, give its
             workers `max_task_queue_activities_per_second=`.
