@@ -249,7 +249,7 @@ _RULES: Mapping[str, _Rule] = {
         _optional(lambda value: 0 < value <= ANY_SECONDS),
     ),
     "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
-    "checkpoint": _FUNCTION,
+    "checkpoint": _FUNCTION._replace(wanted="a function of a RunState, such as SQLiteRuns('runs.db')"),
     "middleware": _Rule("a list of functions", _are_functions),
     "hooks": _Rule("a list of hooks", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
