@@ -365,6 +365,17 @@ def test_factory_of_values() -> None:
     assert [2, -2] == tool(function).invoke('{"a": 2}').value
 
 
+def test_two_defaults() -> None:
+    """Python's own default is the one that is shown and passed, whatever `Field` says."""
+
+    def function(a: Annotated[int, Field(default=4)] = 5) -> int:
+        return a
+
+    made = tool(function)
+
+    assert (5, 5) == (made.parameters["properties"]["a"]["default"], made.invoke("{}").value)
+
+
 def test_annotated_default() -> None:
     """A default inside `Annotated` counts, too."""
     made = echo(Annotated[list[int], Field(default_factory=list)])

@@ -289,9 +289,11 @@ class ParameterSchema(ArgumentSchema):
         cores = {p.name: by_name[p.name].core for p in self.offered if p.name in by_name}
         definitions = writer.complete()
         for p in self.offered:
-            if p.kind is inspect.Parameter.VAR_KEYWORD and p.name in cores:
-                core = cores[p.name]
+            core = cores.get(p.name)
+            if core and p.kind is inspect.Parameter.VAR_KEYWORD:
                 cores[p.name] = {**core, "schema": _refuse_taken(core["schema"], self.list_taken())}
+            elif core and core["schema"]["type"] == "default" and not (p.is_required or p.field):
+                cores[p.name] = {**core, "schema": core["schema"]["schema"]}  # Python's own default wins
         return build_object_validator(cores, definitions)
 
     @cached_property
