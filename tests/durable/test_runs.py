@@ -745,24 +745,34 @@ def test_too_large(durable: Durable) -> None:
 
 
 def test_too_large_beside_a_state(durable: Durable) -> None:
-    """Nor does a run wait for ever, whose prompt, answer by a tool or unread messages the server would not take."""
+    """Nor does a run wait for ever, whose prompt, call, result or unread messages the server would not take."""
 
     @tool(return_direct=True)
     def tell() -> str:
         """Tell."""
         return "y" * 6_000
 
+    @tool(authorize=lambda *_: True)
+    def hear(text: str) -> str:
+        """Hear."""
+        return "heard"
+
+    echo = Runner([], model=ScriptedModel(["Done."])).as_tool("echo", "all")
+
     def run(prompt: str, model: ScriptedModel, *messages: str) -> Any:
         async def go() -> Any:
             run = await (await durable.runs()).start(prompt)
             for message in messages:
                 await run.steer(message)
-            async with await durable.worker(Runner([tell], model=model, max_turns=1), max_bytes=10_000):
+            async with await durable.worker(Runner([tell, hear, echo], model=model, max_turns=1), max_bytes=10_000):
                 return await run.result()
 
         return asyncio.run(go())
 
     assert "its result is too large" in run("Go.", ScriptedModel([call("tell"), "Done."])).calls[0].result.text
+    for name, key in (("hear", "text"), ("echo", "query")):
+        result = run("Go.", ScriptedModel([call(name, **{key: "y" * 6_000}), "Done."])).calls[0].result
+        assert "Not run: the arguments are too large" in result.text
     for prompt, messages in (('"' * 3_000, ()), ("Go.", ["y" * 4_000] * 3)):
         with pytest.raises(RunError, match=r"The conversation.* bytes.*ClaimCheck"):
             run(prompt, ScriptedModel(["Done."] * 2), *messages)

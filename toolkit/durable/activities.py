@@ -54,6 +54,7 @@ TRANSIENT = frozenset({408, 409, 425, 429})
 SLACK = 30.0
 # Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
 STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
+TOO_LARGE_TO_ASK = "Not run: the arguments are too large to be asked about: {size:,} bytes, and {most:,} are allowed."
 TOO_LARGE = "The call has run, but its result is too large to be kept: {size:,} bytes, and {most:,} are allowed."
 
 
@@ -166,12 +167,12 @@ class Activities:
             return wire.CallOutcome(halt=halt, usage=subtract(run.conversation.state.usage, state.usage))
         if hold is not None and hold.request is not None:
             usage = subtract(run.conversation.state.usage, state.usage)
-            return wire.CallOutcome(
-                pending=asdict(hold.request.to_pending()), has_passed=True, task=hold.task, usage=usage
-            )
-        outcome = make_outcome(run, state, events)
+            pending = asdict(hold.request.to_pending())
+            outcome = wire.CallOutcome(pending=pending, has_passed=True, task=hold.task, usage=usage)
+        else:
+            outcome = make_outcome(run, state, events)
         if (size := wire.measure(vars(outcome))) > self.max_bytes:
-            text = TOO_LARGE.format(size=size, most=self.max_bytes)
+            text = (TOO_LARGE_TO_ASK if outcome.pending else TOO_LARGE).format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
             return wire.CallOutcome(message=message_to_dict(message), usage=outcome.usage)
         return outcome
