@@ -162,7 +162,8 @@ class ServerModel:
                         break
             if not is_stream:
                 raise ModelError(
-                    "The server's answer is no stream of events; check base_url, or use run(), which does not stream."
+                    "No event of a stream came: the server's answer broke off, or is no stream; check base_url, or use "
+                    "run(), which does not stream."
                 )
             if not builder.finish_reason:
                 raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
