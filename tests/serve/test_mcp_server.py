@@ -440,5 +440,5 @@ def test_deps_of_a_server() -> None:
 
 def test_tool_that_no_client_can_have() -> None:
     """A tool that a model's provider executes cannot be served, and is refused at once."""
-    with pytest.raises(DefinitionError, match="'mcp' has none"):
+    with pytest.raises(DefinitionError, match="the dialect 'mcp' is not for"):
         make_server([provider_tool("web_search")])
