@@ -66,6 +66,8 @@ CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
 # The wording is fixed: agent loops that users come from have the same.
 SKIPPED_TEXT = "Skipped due to queued user message."
+# In place of the error of a sub-agent's model, which names the address of a server.
+NO_RESPONSE = "its model did not respond."
 
 # Finish reasons after which `undo_on_failure` undoes the calls.
 UNDONE_REASONS = frozenset({"cancelled", "stopped"})

@@ -23,6 +23,7 @@ from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
+from toolkit._runner.conversation import NO_RESPONSE
 from toolkit._runner.options import RunnerOptions, RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
@@ -42,8 +43,6 @@ MAX_DEPTH = 2
 DESCRIPTION = "Delegate to specialist sub-agent: {}"
 FAILED = "Sub-agent execution failed: {}"
 TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
-# In place of the error of its model, which names the address of a server.
-NO_RESPONSE = "its model did not respond."
 
 HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"

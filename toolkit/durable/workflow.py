@@ -33,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.control import MessageQueue
     from toolkit._runner.conversation import (
         CANCELLED_TEXT,
+        NO_RESPONSE,
         UNDONE_REASONS,
         CallModel,
         Conversation,
@@ -44,7 +45,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from toolkit._runner.limits import ANY_SECONDS
     from toolkit._runner.state import RunState
-    from toolkit._runner.sub_agent import NO_RESPONSE
     from toolkit._tools.definitions import Fingerprint
     from toolkit.errors import DefinitionError, ModelError, TimedOut, ToolkitError
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
@@ -81,7 +81,8 @@ class RunWorkflow:
     @workflow.init
     def __init__(self, given: wire.RunInput) -> None:
         self._given = given
-        self._conversation: Conversation | None = None
+        # Under a new history a decision may come before `run` starts.
+        self._conversation = _restore(given.plan, given.state) if given.plan and given.state else None
         self._queue = MessageQueue()
         self._decided = {verdict.call_id: verdict for verdict in given.decided}
         self._results: dict[str, wire.CallOutcome] = {}
@@ -228,7 +229,7 @@ class RunWorkflow:
         for add, texts in zip((self._queue.steer, self._queue.follow_up), _drain(queue)):
             for text in texts:
                 add(text)
-        return plan, Conversation.restore(RunState.from_json(state), wire.load_limits(plan.limits))
+        return plan, self._conversation or _restore(plan, state)
 
     async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
         """Do what the conversation says until it has ended."""
@@ -522,6 +523,10 @@ class RunWorkflow:
                 available=self._available,
             )
         )
+
+
+def _restore(plan: wire.Plan, state: str) -> Conversation:
+    return Conversation.restore(RunState.from_json(state), wire.load_limits(plan.limits))
 
 
 async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
