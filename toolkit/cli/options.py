@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
-from toolkit.cli.hints import COMMANDS, find_hint
+from toolkit.cli.hints import COMMANDS, OPTIONS
 
 HELP = ["-h", "--help"]
 # The calls that a person is asked about.
@@ -71,7 +71,7 @@ class Command(TyperCommand):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except Exception as error:
-            if hint := find_hint(ctx.info_name, getattr(error, "option_name", "")):
+            if ctx.info_name in ("run", "chat") and (hint := OPTIONS.get(getattr(error, "option_name", ""))):
                 vars(error).update(message=f"{error}. {hint}", possibilities=None)
             raise
 
