@@ -431,7 +431,7 @@ class SilentData:
 
 
 class SilentProperty:
-    __doc__ = property(lambda self: "Whose it is.")
+    __doc__: Any = property(lambda self: "Whose it is.")
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -183,11 +183,12 @@ def logs(
 
 def _complete_prompt(prompt: str | None) -> str:
     """Return the prompt, which a pipe may give."""
-    if prompt is None or prompt == "-":
-        prompt = "" if sys.stdin.isatty() else sys.stdin.read()
-    if not prompt.strip():
+    text = "-" if prompt is None else prompt
+    if text == "-":
+        text = "" if sys.stdin.isatty() else str(sys.stdin.read())
+    if not text.strip():
         raise typer.BadParameter("write it in quotes, or pipe it in", param_hint="PROMPT")
-    return prompt
+    return text
 
 
 def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
