@@ -315,7 +315,8 @@ def test_any_conversation(messages: tuple[Message, ...], max_tokens: int, keep_r
     assert sent == shorten(Compaction(max_tokens, keep_recent=keep_recent), messages)
     last = max((at for at, message in enumerate(messages) if isinstance(message, ModelResponse)), default=0)
     largest = estimate_tokens(kept) + 10_000 * (len(messages) - last) // 4 + 1_000 + max_tokens // 10
-    if largest <= max_tokens:
+    is_counted = any(message.usage.input_tokens for message in messages[last:] if isinstance(message, ModelResponse))
+    if largest <= max_tokens and not is_counted:  # a server may count fewer tokens than estimated
         assert estimate_tokens(sent) <= max_tokens
     if not any(isinstance(message, ModelResponse) and message.usage.input_tokens for message in messages):
         assert sent == messages or estimate_tokens(messages) > max_tokens or estimate_tokens(sent) < max_tokens

@@ -168,7 +168,7 @@ class Compaction:
     def _shorten_request(
         self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str]
     ) -> ModelRequest:
-        characters = self._max_tokens * SUMMARY // 100 * 4 // max(1, len(summaries)) - MAX_HEAD
+        characters = self._max_tokens * SUMMARY // 100 // max(1, len(summaries)) * 4 - MAX_HEAD
         messages: list[Message] = []
         for number, (part, _) in enumerate(sections):
             if number in summaries:
