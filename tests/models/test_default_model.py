@@ -348,9 +348,10 @@ def test_key_with_a_line_end_in_a_client(server: FakeServer) -> None:
     assert "canary" not in f"{error.value} {error.value.cause!r}"
 
 
-def test_proxy_that_no_client_takes(server: FakeServer, environment: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize("proxy", ["gopher://localhost:1", "http://localhost:port"])
+def test_proxy_that_no_client_takes(server: FakeServer, environment: Callable[[str, str], None], proxy: str) -> None:
     """A proxy that cannot be used is an error that names its variable."""
-    environment("HTTP_PROXY", "gopher://localhost:1")
+    environment("HTTP_PROXY", proxy)
     with pytest.raises(NoModelError, match="No HTTP client can be made; check HTTP_PROXY"):
         Runner(base_url=server.base_url, model="m").run("x")
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from toolkit.errors import NoModelError
 from toolkit.models.transport import limit_response
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ MAX_POOLS = 32
 MAX_OPEN = 8
 MAX_CONNECTIONS = 1000 // MAX_POOLS
 
+# Variables of the environment that HTTP clients read.
+HTTP_VARIABLES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
+
 
 def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
     import openai
 
-    hooks = {"response": [limit_response]}
-    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks, verify=_load_certificates())
+    http = _make_http_client(openai.DefaultHttpxClient, event_hooks={"response": [limit_response]})
     client = openai.OpenAI(
         base_url=base_url, api_key=api_key, http_client=http, default_headers=_omit_headers(base_url)
     )
@@ -47,16 +50,28 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     async def limit(response: httpx2.Response) -> None:
         limit_response(response)
 
-    http = _make_pooled_class()(
-        follow_redirects=False,
+    http = _make_http_client(
+        _make_pooled_class(),
         event_hooks={"response": [limit]},
-        verify=_load_certificates(),
         limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=2 * MAX_OPEN),
     )
     headers = _omit_headers(base_url)
     return _forget_account(
         openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, default_headers=headers)
     )
+
+
+def _make_http_client(kind: Callable[..., Any], **options: Any) -> Any:
+    """Make an HTTP client.
+
+    Raises:
+        NoModelError: The environment has a proxy or certificates that cannot be used.
+    """
+    try:
+        return kind(follow_redirects=False, verify=_load_certificates(), **options)
+    except Exception as error:
+        names = [name for name in HTTP_VARIABLES if os.environ.get(name) or os.environ.get(name.lower())]
+        raise NoModelError(f"No HTTP client can be made; check {', '.join(names) or 'proxies'}: {error}") from error
 
 
 @cache
