@@ -613,14 +613,14 @@ def test_fatal(name: str, go: Go) -> None:
 @pytest.mark.parametrize("middleware", [lambda call: call, lambda call, context, call_next: call], ids=["one", "three"])
 def test_middleware_with_other_parameters(middleware: Any) -> None:
     """A middleware that does not take a call and the next step is refused when the runner is made."""
-    with pytest.raises(TypeError, match=r"cannot take \(call, call_next\): "):
+    with pytest.raises(TypeError, match=r"must take \(call, call_next\): "):
         Runner([], model=ScriptedModel(["x"]), middleware=[middleware])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hook_with_other_parameters(name: str) -> None:
     """So is a hook."""
-    with pytest.raises(TypeError, match=r"cannot take \(.+\): too many positional arguments\."):
+    with pytest.raises(TypeError, match=r"must take \(.+\): too many positional arguments\."):
         Runner([], model=ScriptedModel(["x"]), hooks=[Hook(**{name: lambda: None})])
 
 

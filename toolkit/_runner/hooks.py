@@ -175,4 +175,5 @@ def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> Non
         try:
             inspect.signature(function).bind(*taken)
         except TypeError as error:
-            raise TypeError(f"{function!r} cannot take ({', '.join(taken)}): {error}.") from error
+            name = getattr(function, "__qualname__", repr(function))
+            raise TypeError(f"{name} must take ({', '.join(taken)}): {error}.") from error
