@@ -8,7 +8,7 @@ COMMANDS: Mapping[str, str] = {
     "keys": "Set the variable OPENAI_API_KEY.",
     "models": "Name a model with -m: one of your server, or embedded; TOOLKIT_MODEL sets the default.",
     "prompt": "Write: toolkit run FILE PROMPT.",
-    "templates": "A script of your shell is one.",
+    "templates": "Write a script of your shell.",
     "tools": "Write: toolkit list FILE.",
     "version": "Write: toolkit --version.",
 }

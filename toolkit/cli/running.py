@@ -20,16 +20,7 @@ from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
 from toolkit._schema.json_text import dump_json
 from toolkit.cli.conversations import open_session, print_conversations
-from toolkit.cli.options import (
-    AsJson,
-    Continue,
-    Quiet,
-    SessionName,
-    ShowUsage,
-    Target,
-    Tools,
-    fail,
-)
+from toolkit.cli.options import AsJson, Continue, Quiet, SessionName, ShowUsage, Target, Tools, fail
 from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
 from toolkit.display import follow
 from toolkit.display.markup import format_tokens
