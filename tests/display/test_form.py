@@ -258,6 +258,16 @@ LEFT_OUT: dict[str, tuple[Any, Any]] = {
 }
 
 
+def test_empty_default() -> None:
+    """An empty list as default leaves room for what may be written; one in place of null is written."""
+    made, nullable = taking(list[Literal["a", "b"]], []), taking(list[int] | None, [])
+
+    assert '["a" | "b", ...]' == Elements(str(Form(made))).named("value")[1]["placeholder"]
+    assert "\n[]</textarea>" not in str(Form(made))
+    assert {} == read(made, {"value": ""})
+    assert "\n[]</textarea>" in str(Form(nullable))
+
+
 @pytest.mark.parametrize(("annotation", "default"), LEFT_OUT.values(), ids=LEFT_OUT)
 def test_left_out(annotation: Any, default: Any) -> None:
     """What may be left out is, where nothing was entered."""

@@ -360,6 +360,8 @@ class Document(Control):
 
     @override
     def _format_value(self, value: Any) -> str:
+        if value in ([], {}) and value == self.schema.get("default") and not self.is_nullable:
+            return ""  # which leaves it out; the placeholder says what may be written
         return to_json(value, indent=2)
 
 
