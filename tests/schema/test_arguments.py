@@ -121,6 +121,49 @@ def test_nested_errors(arguments: str, reason: str) -> None:
     assert str(nested.invoke(arguments).text).startswith(invalid(reason))
 
 
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    chip: str
+
+
+UNION_ERRORS = {
+    "a number or a list": (
+        '{"n": ["a"]}',
+        'n (int): Input should be a valid integer (received ["a"]); n[0] (list[int]): ',
+    ),
+    "a kind": ('{"pet": {"kind": "cat", "lives": "x"}}', "pet.lives (cat): Input should be a valid integer, "),
+    "a missing field": ('{"pet": {"kind": "dog"}}', "pet.chip (dog): missing, but required. Expected: "),
+    "two models": (
+        '{"points": [{"x": 1}, {}]}',
+        "points[1].x (Point): missing, but required; points[1].kind (Cat): missing",
+    ),
+    "after a repair": (
+        '{"points": "[{}]"}',
+        "points[0].x (Point): missing, but required; points[0].kind (Cat): missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "reason"), UNION_ERRORS.values(), ids=list(UNION_ERRORS))
+def test_union_errors(arguments: str, reason: str) -> None:
+    """Paths are those of the arguments; branches of unions are named beside them."""
+
+    @tool
+    def take(
+        n: int | list[int] = 0,
+        pet: Annotated[Cat | Dog | None, Field(discriminator="kind")] = None,
+        points: Sequence[Point | Cat] = (),
+    ) -> None:
+        """Take one of several things."""
+
+    assert take.invoke(arguments).text.startswith(invalid(reason))
+
+
 @pytest.mark.parametrize("arguments", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)
 def test_no_arguments(arguments: Any) -> None:
     """Nothing, in whatever spelling, means that there are no arguments."""

@@ -70,7 +70,7 @@ class Output(Generic[T]):
             return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults)}") from error
+            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults, text)}") from error
         except InvalidArguments as error:
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:

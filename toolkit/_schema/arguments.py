@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
-from toolkit._schema.error_messages import ErrorExplainer, format_path, summarize_signature
+from toolkit._schema.error_messages import ErrorExplainer, format_path, locate, summarize_signature
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import InvalidArguments
@@ -131,13 +131,14 @@ class ArgumentParser:
             if fault["type"] in _REPAIRABLE or fault["input"] is None:
                 try:
                     if repaired := _repair_text(text, faults, self.schema):
-                        return self.validate_text(repaired[0]), repaired[1]
+                        text = repaired[0]
+                        return self.validate_text(text), repaired[1]
                 except ValidationError as remaining:
                     faults = remaining.errors(include_url=False, include_context=False)
                 except InvalidArguments as refusal:
                     return refusal
                 break
-        return InvalidArguments(self._explainer.explain(faults))
+        return InvalidArguments(self._explainer.explain(faults, text))
 
 
 def refuse_length(arguments: RawArguments) -> NoReturn:
@@ -195,16 +196,12 @@ def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection
 
 
 def _locate(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
-    """Find the deepest place of a location: its holder, its key and its path; names of union branches are skipped."""
+    """Find the deepest place of a location: its holder, its key and its path."""
+    path = locate(document[0], location)[0]
     holder: Any = document
     key: int | str = 0
-    path: list[int | str] = []
-    for step in location:
-        inner = holder[key]
-        if not ((isinstance(inner, dict) and step in inner) or (isinstance(inner, list) and step in range(len(inner)))):
-            continue
-        holder, key = inner, step
-        path.append(step)
+    for step in path:
+        holder, key = holder[key], step
     return holder, key, format_path(path)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
+
 from toolkit._messages import replace_surrogates
 from toolkit._schema.json_schema import (
     as_mapping,
@@ -48,22 +50,21 @@ class ErrorExplainer:
         self._has_secrets = _is_secret(schema, schema)
         self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
 
-    def explain(self, faults: Sequence[ErrorDetails]) -> str:
-        """Explain errors as pydantic-core lists them."""
-        text = self._explain_fault(faults[0]) if len(faults) == 1 else self._explain_faults(faults)
-        if self._end:
-            text = text.removesuffix(".") + self._end
-        return replace_surrogates(shorten(text, MAX_FAULT_TEXT))
-
-    def _explain_faults(self, faults: Sequence[ErrorDetails]) -> str:
+    def explain(self, faults: Sequence[ErrorDetails], text: str = "") -> str:
+        """Explain errors as pydantic-core lists them, in a JSON text if it is given."""
+        document = from_json(text) if text and any(len(fault["loc"]) > 1 for fault in faults) else None
+        shown = [self._explain_fault(fault, document) for fault in faults[:MAX_FAULTS]]
         more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-        return "; ".join([*map(self._explain_fault, faults[:MAX_FAULTS]), *more])
+        message = "; ".join(shown + more)
+        if self._end:
+            message = message.removesuffix(".") + self._end
+        return replace_surrogates(shorten(message, MAX_FAULT_TEXT))
 
-    def _explain_fault(self, fault: ErrorDetails) -> str:
+    def _explain_fault(self, fault: ErrorDetails, document: Any) -> str:
         location, kind = fault["loc"], fault["type"]
         if kind == "json_invalid" and not location:
             return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
-        path = shorten(format_path(location), MAX_NAME)
+        path = shorten(format_path(location) if document is None else _format_place(document, location, kind), MAX_NAME)
         if kind == "missing":
             return f"{path}: missing, but required"
         if kind == "extra_forbidden":
@@ -173,6 +174,28 @@ def format_path(location: Sequence[int | str]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path
+
+
+def locate(document: Any, location: Sequence[int | str]) -> tuple[list[int | str], list[int | str]]:
+    """Split a location into the steps that lead to a place in the document, and names of union branches."""
+    path: list[int | str] = []
+    branches: list[int | str] = []
+    value = document
+    for step in location:
+        if (isinstance(value, dict) and step in value) or (isinstance(value, list) and step in range(len(value))):
+            value = value[step]
+            path.append(step)
+        else:
+            branches.append(step)
+    return path, branches
+
+
+def _format_place(document: Any, location: Sequence[int | str], kind: str) -> str:
+    """Write a location as its path, and the branch of a union in which it is: `pets[0].age (Cat)`."""
+    path, branches = locate(document, location)
+    if kind == "missing" and branches:
+        path.append(branches.pop())
+    return format_path(path) + (f" ({', '.join(map(str, branches))})" if branches else "")
 
 
 # Unlike pydantic-core's, this writer takes lone surrogates.

@@ -116,7 +116,7 @@ class Delegated(DeclaredHandler):
             return given.replace(value=expected.validator(text)[OUTPUT])
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            problems = ErrorExplainer(expected.schema).explain(faults)
+            problems = ErrorExplainer(expected.schema).explain(faults, text)
             failure = Failed(f"The module {self.scope.module!r} gave what {tool.name} does not give: {problems}")
             return ToolResult.from_error(failure).replace(details=given.details)
 
