@@ -465,7 +465,7 @@ def test_promise_of_a_promise(backend: BackendName, function: Callable[[], Any])
 
 UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "approve": ({"approve": 5}, TypeError, r"^approve=5 is not a function of an ApprovalRequest, such as Console"),
-    "authorize": ({"authorize": 5}, TypeError, r"^authorize=5 is not a function\.$"),
+    "authorize": ({"authorize": 5}, TypeError, r"^authorize=5 is not a function of tool, arguments and context\.$"),
     "checkpoint": ({"checkpoint": "a.db"}, TypeError, r"'a.db' is not a function of a RunState, such as SQLiteRuns\('"),
     "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),

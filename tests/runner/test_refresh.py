@@ -162,7 +162,11 @@ def test_a_formatter_that_writes_half_a_character() -> None:
         ({"approval_timeout": 31 * 24 * 3600 + 1}, ValueError, "at most 31 days"),
         ({"refresh": "turn"}, ValueError, "refresh='turn' is not 'run' or 'iteration'"),
         ({"refresh": 1}, TypeError, "refresh=1 is not 'run' or 'iteration'"),
-        ({"format_error": "x"}, TypeError, "format_error='x' is not a function"),
+        ({"format_error": "x"}, TypeError, "format_error='x' is not a function of a ToolResult"),
+        ({"format_error": lambda: ""}, TypeError, "is not a function of a ToolResult"),
+        ({"approve": lambda: True}, TypeError, "is not a function of an ApprovalRequest"),
+        ({"authorize": lambda request: True}, TypeError, "is not a function of tool, arguments and context"),
+        ({"checkpoint": lambda: None}, TypeError, "is not a function of a RunState"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], kind: type[Exception], fault: str) -> None:

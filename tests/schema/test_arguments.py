@@ -161,7 +161,7 @@ def test_union_errors(arguments: str, reason: str) -> None:
     ) -> None:
         """Take one of several things."""
 
-    assert take.invoke(arguments).text.startswith(invalid(reason))
+    assert str(take.invoke(arguments).text).startswith(invalid(reason))
 
 
 @pytest.mark.parametrize("arguments", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)

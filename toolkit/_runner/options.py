@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import isclass
+from inspect import isclass, signature
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -207,6 +207,23 @@ def _is_function(value: object) -> bool:
     return callable(value) and not isclass(value)  # `Console` instead of `Console()`
 
 
+def _takes(count: int) -> Callable[[Any], bool]:
+    """Return a check that a value is a function of so many arguments."""
+
+    def is_fit(value: object) -> bool:
+        if not _is_function(value):
+            return False
+        try:
+            signature(cast("Callable[..., Any]", value)).bind(*range(count))
+        except TypeError:
+            return False
+        except ValueError:  # a built-in one without a signature
+            pass
+        return True
+
+    return _optional(is_fit)
+
+
 def _are_functions(value: object) -> bool:
     return isinstance(value, Sequence) and all(map(_is_function, value))
 
@@ -220,7 +237,6 @@ class _Rule(NamedTuple):
 
 
 _NO_RULE = _Rule("")
-_FUNCTION = _Rule("a function", _optional(_is_function))
 _TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
 _ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
 _TEXT = _ANY_TEXT._replace(wanted="a text that is not empty", is_in_range=_optional(bool))
@@ -238,10 +254,10 @@ _RULES: Mapping[str, _Rule] = {
     "limits": _Rule("Limits(...)", lambda value: isinstance(value, Limits)),
     "strict": _TRUTH,
     "request_options": _Rule("a dict of keys of the request", lambda value: isinstance(value, Mapping)),
-    "authorize": _FUNCTION,
+    "authorize": _Rule("a function of tool, arguments and context", _takes(3)),
     "approve": _Rule(
         "a function of an ApprovalRequest, such as Console() or approve_all of toolkit.approvers",
-        _optional(_is_function),
+        _takes(1),
     ),
     "approval_timeout": _Rule(
         "a number of seconds above 0, and at most 31 days",
@@ -249,7 +265,7 @@ _RULES: Mapping[str, _Rule] = {
         _optional(lambda value: 0 < value <= ANY_SECONDS),
     ),
     "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
-    "checkpoint": _FUNCTION._replace(wanted="a function of a RunState, such as SQLiteRuns('runs.db')"),
+    "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
     "middleware": _Rule("a list of functions", _are_functions),
     "hooks": _Rule("a list of hooks", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
@@ -263,7 +279,7 @@ _RULES: Mapping[str, _Rule] = {
         "'run' or 'iteration'", lambda value: isinstance(value, str), lambda value: value in get_args(Refresh)
     ),
     "undo_on_failure": _TRUTH,
-    "format_error": _FUNCTION,
+    "format_error": _Rule("a function of a ToolResult", _takes(1)),
     "raise_errors": _TRUTH,
     "max_parallel": _Rule("a whole number of calls, at least 1", is_in_range=lambda value: is_whole(value, 1)),
     "max_result": _Rule("a whole number of characters, at least 1", is_whole, lambda value: value > 0),

@@ -183,7 +183,7 @@ def locate(document: Any, location: Sequence[int | str]) -> tuple[list[int | str
     value = document
     for step in location:
         if (isinstance(value, dict) and step in value) or (isinstance(value, list) and step in range(len(value))):
-            value = value[step]
+            value = value[step]  # type: ignore[index]  # a number, in a list
             path.append(step)
         else:
             branches.append(step)
