@@ -116,6 +116,16 @@ def by_position_only(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def naming_the_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a wrapper whose own first parameter has another name."""
+
+    @functools.wraps(function)
+    def wrapper(first: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(first, *args, **kwargs)
+
+    return wrapper
+
+
 def giving_one(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a wrapper that gives the first argument itself."""
 
@@ -478,3 +488,34 @@ def test_wrapper_of_a_declaration() -> None:
     made = tool(wraps_a_declaration)
 
     assert (["x"], "done") == ([*made.parameters["properties"]], made.invoke('{"x": 1}').value)
+
+
+class Shelf:
+    @naming_the_first
+    def put(self, a: int, b: int = 2) -> list[int]:
+        return [a, b]
+
+    @wrapping
+    @by_position_only
+    def take(self, a: int, b: int = 2) -> list[int]:
+        return [a, b]
+
+
+def add_up(a: int, b: int = 2) -> list[int]:
+    return [a, b]
+
+
+@functools.singledispatch
+def describe(a: int, b: int = 2) -> list[int]:
+    return [a, b]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [naming_the_first(add_up), wrapping(naming_the_first(add_up)), Shelf().put, Shelf().take, describe],
+    ids=["one layer", "two layers", "method", "method of two layers", "singledispatch"],
+)
+def test_a_wrapper_gets_by_position_what_it_names_otherwise(function: Callable[..., Any]) -> None:
+    """A parameter that a wrapper knows by another name, or by none, is passed by position."""
+    assert tool(function).invoke({"a": 1, "b": 3}).value == [1, 3]
+    assert tool(function).invoke({"a": 1}).value == [1, 2]

@@ -16,7 +16,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -197,11 +197,9 @@ class Signature:
     @cached_property
     def _positional(self) -> Collection[str]:
         """Names of the parameters that are passed by position, though a wrapper's signature allows keywords."""
-        known = list_keywords(self.callable)
-        if known is None:
-            return ()
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return [p.name for p in self._python.parameters.values() if p.kind is kind and p.name not in known]
+        names = [p.name for p in self._python.parameters.values() if p.kind is kind]
+        return names[: count_positional(self.callable, names)]
 
     @cached_property
     def declared(self) -> Mapping[str, inspect.Parameter]:
@@ -394,13 +392,26 @@ def _has_signature(function: Callable[..., Any]) -> bool:
     return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
 
 
-def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
-    """List the keywords of a wrapper with `*args` but no `**kwargs`; None of any other callable."""
-    code = getattr(function, "__code__", None)
-    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
-        return None
-    names: Collection[str] = code.co_varnames[: code.co_argcount]
-    return names
+def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
+    """Count the leading parameters that a wrapper, or one that it wraps, takes by position only.
+
+    Args:
+        function: A callable.
+        names: The parameters that its signature allows as keywords.
+    """
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):  # of functools.singledispatch
+        return 1
+    if isinstance(function, MethodType):
+        return max(count_positional(function.__func__, ["self", *names]) - 1, 0)
+    code, inner = getattr(function, "__code__", None), getattr(function, "__wrapped__", None)
+    below = count_positional(inner, names) if inner and not hasattr(function, "__signature__") else 0
+    if code is None or is_plain_function(function):
+        return below
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) == inspect.CO_VARARGS:
+        return len(names)
+    own, given = code.co_varnames[: code.co_argcount], code.co_posonlyargcount
+    other = (number for number, (mine, name) in enumerate(zip(own, names), 1) if mine != name or number <= given)
+    return max(below, *other, 0)
 
 
 def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
