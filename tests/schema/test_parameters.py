@@ -886,6 +886,23 @@ def test_literals(annotation: Any, sent: Any, value: Any) -> None:
     assert (value, True) == (made.invoke({"value": sent}).value, made.invoke({"value": "z"}).is_error)
 
 
+class Speed(enum.Enum):
+    SLOW = 1
+    CALM = 1  # noqa: PIE796  an alias of SLOW
+    FAST = 2
+
+
+def test_aliases_of_enum_members_are_not_repeated() -> None:
+    """Each value of an enum is listed once, also if several members have it."""
+
+    @tool
+    def drive(speed: Speed) -> str:
+        """Drive."""
+        return speed.name
+
+    assert drive.parameters["$defs"]["Speed"]["enum"] == [1, 2]
+
+
 class Mode(enum.Enum):
     SPAN = (1, 2)
     DAY = datetime.date(2026, 1, 2)

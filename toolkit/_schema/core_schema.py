@@ -533,9 +533,11 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title and a default that is not JSON; sort a default that was a set."""
+    """Drop the title, a default that is not JSON, and aliases in an enum; sort a default that was a set."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
     shown = render_default(default) if "default" in node else {}
+    if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
+        shown["enum"] = list({json.dumps(value): value for value in values}.values())
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
