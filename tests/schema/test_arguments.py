@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -146,6 +147,10 @@ UNION_ERRORS = {
         '{"points": "[{}]"}',
         "points[0].x (Point): missing, but required; points[0].kind (Cat): missing",
     ),
+    "branches without a name": (
+        '{"host": "x"}',
+        'host: Input is not a valid IPv4 address (received "x"); host: Input should be \'auto\' (received "x")',
+    ),
 }
 
 
@@ -158,6 +163,7 @@ def test_union_errors(arguments: str, reason: str) -> None:
         n: int | list[int] = 0,
         pet: Annotated[Cat | Dog | None, Field(discriminator="kind")] = None,
         points: Sequence[Point | Cat] = (),
+        host: IPv4Address | Literal["auto"] = "auto",
     ) -> None:
         """Take one of several things."""
 

@@ -34,6 +34,8 @@ MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
 MAX_OUTLINE = 3  # objects and lists inside of each other
+# How pydantic-core's names of union branches begin that say nothing to a model.
+INTERNAL_BRANCHES = ("chain[", "constrained-", "function-", "json-or-python[", "lax-or-strict[", "literal[")
 
 
 class ErrorExplainer:
@@ -195,7 +197,8 @@ def _format_place(document: Any, location: Sequence[int | str], kind: str) -> st
     path, branches = locate(document, location)
     if kind == "missing" and branches:
         path.append(branches.pop())
-    return format_path(path) + (f" ({', '.join(map(str, branches))})" if branches else "")
+    named = [name for branch in branches if not (name := str(branch)).startswith(INTERNAL_BRANCHES)]
+    return format_path(path) + (f" ({', '.join(named)})" if named else "")
 
 
 # Unlike pydantic-core's, this writer takes lone surrogates.
