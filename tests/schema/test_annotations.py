@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, TypeVar
 
 import pytest
 from pydantic import BaseModel, Field
@@ -567,3 +567,20 @@ def test_type_variables_without_types() -> None:
     """A type variable for which nothing is given is any value, whatever other instances give."""
     assert {"type": "integer"} == Numbers().put.parameters["properties"]["item"]
     assert {} == Store().put.parameters["properties"]["item"]
+
+
+class Library:
+    Letter = Literal["a", "b"]
+    Letters = list[Letter]
+
+    def list(self, letters: Letters, first: Letter = "a") -> list[str]:
+        """List the books of some letters."""
+        return [first, *letters]
+
+
+def test_aliases_in_a_class() -> None:
+    """Annotations of a method may name the types that its class has, and the methods beside them hide no type."""
+    made = tool(Library().list)
+
+    assert ["b", "a"] == made.invoke({"letters": ["a"], "first": "b"}).value
+    assert made.invoke({"letters": ["c"]}).is_error

@@ -490,14 +490,19 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _collect_class_names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Collect the classes in, and type parameters of, the class of a bound method, or of an object that is called."""
+    """Collect the types in, and type parameters of, the class of a bound method, or of an object that is called."""
     owner = getattr(function, "__self__", function)
     names: dict[str, Any] = {}
     for base in reversed(inspect.getmro(owner if isinstance(owner, type) else type(owner))):
         declared = vars(base).get("__type_params__")
         names |= {each.__name__: each for each in (declared if isinstance(declared, tuple) else ())}
-        names |= {name: inner for name, inner in vars(base).items() if isinstance(inner, type)}
+        names |= {name: inner for name, inner in vars(base).items() if _is_type(inner)}
     return names
+
+
+def _is_type(value: object) -> bool:
+    """Check whether a value is a class, or a form such as `list[int]` or `Literal["a"]`."""
+    return isinstance(value, type) or type(value).__module__ in ("types", *_TYPING)
 
 
 def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
