@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter
 from types import FunctionType, MappingProxyType, TracebackType
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Any, NoReturn, TypeGuard, TypeVar, cast
 
 from toolkit.errors import ToolkitError
 
@@ -64,6 +64,20 @@ def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str])
     if similar := difflib.get_close_matches(unknown, hints, n=1, cutoff=0.85):
         return hints[similar[0]]
     return f"The options are: {', '.join(known)}."
+
+
+def explain_missing(hints: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
+    """Make a class's `__getattr__`, whose error says what to write.
+
+    Args:
+        hints: What to write, by names that other libraries use, or that belong elsewhere.
+    """
+
+    def refuse(self: object, name: str) -> NoReturn:
+        hint = f": write {hints[name]}" if name in hints else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}.", name=name, obj=self)
+
+    return refuse
 
 
 def spell_options(

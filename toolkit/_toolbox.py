@@ -27,7 +27,7 @@ from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
 from toolkit._lazy import render
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_methods
+from toolkit._options import check_methods, explain_missing
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
@@ -515,6 +515,16 @@ class Toolbox:
             return "<Toolbox, empty>"
         more = ", ..." if len(self) > MAX_NAMES else ""
         return f"<Toolbox of {len(self)}: {', '.join(self.names[:MAX_NAMES])}{more}>"
+
+    if not TYPE_CHECKING:  # checkers know what there is
+        __getattr__ = explain_missing(
+            {
+                "tool": "@tool of toolkit, and pass the function: Toolbox([f])",
+                **dict.fromkeys(("add_tool", "append", "register"), "box.add(f)"),
+                **dict.fromkeys(("call_tool", "execute", "invoke", "run"), "box.call(name, arguments)"),
+                "tools": "[*box]",
+            }
+        )
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_toolbox")

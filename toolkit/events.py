@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from toolkit._lazy import render
 from toolkit._messages import (
@@ -27,6 +27,7 @@ from toolkit._messages import (
     clean_json,
     make_plain,
 )
+from toolkit._options import explain_missing
 
 __all__ = [
     "ApprovalNeeded",
@@ -282,6 +283,16 @@ class ToolCallFinished:
     ran: ToolCall | None = None
     title: str = ""
     started: float = field(default=0.0, compare=False, repr=False)
+
+    if not TYPE_CHECKING:  # checkers know what there is
+        __getattr__ = explain_missing(
+            {
+                **{name: f"call.result.{name}" for name in ("text", "value", "error", "is_error", "kind", "details")},
+                **dict.fromkeys(("content", "output"), "call.result.text, or call.result.value"),
+                **dict.fromkeys(("args", "input", "kwargs", "params"), "call.arguments"),
+                "id": "call.call.id",
+            }
+        )
 
     def __str__(self) -> str:
         """Return the call and its result on one line, long ones cut: `add(a=17, b=25) -> 42`."""

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
 from toolkit._messages import Message, ModelResponse, ToolMessage, Usage
+from toolkit._options import explain_missing
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval, ToolCallFinished, TurnFinished
@@ -20,7 +21,7 @@ from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
 T = TypeVar("T", default=str)
 
 # What other libraries call the answer.
-OTHER_NAMES = frozenset({"answer", "content", "data", "final_output", "response", "text", "value"})
+OTHER_NAMES = ("answer", "content", "data", "final_output", "response", "text", "value")
 
 
 def _get_answer(result: RunResult[Any]) -> Any:
@@ -113,10 +114,9 @@ class RunResult(Generic[T]):
         Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # checkers know what there is
-
-        def __getattr__(self, name: str) -> object:
-            hint = "" if name not in OTHER_NAMES else ": the answer is its output"
-            raise AttributeError(f"A RunResult has no attribute {name!r}{hint}.")
+        __getattr__ = explain_missing(
+            {**dict.fromkeys(OTHER_NAMES, "result.output, the answer"), "tool_calls": "result.calls"}
+        )
 
     @property
     def is_paused(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
@@ -11,7 +11,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
-from toolkit._options import check_methods, spell_options
+from toolkit._options import check_methods, explain_missing, spell_options
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import arun_all, make_batch, run_all
 from toolkit._runner.options import (
@@ -49,6 +49,17 @@ if TYPE_CHECKING:
 # pyright does not count T's default as an answer to what T is.
 # pyright: reportInvalidTypeVarUse=false
 
+
+# What other libraries have, and what it is here.
+OTHER_METHODS: Mapping[str, str] = {
+    **dict.fromkeys(("function", "register", "tool"), "@tool of toolkit, and pass the function: Runner([f])"),
+    **dict.fromkeys(("ask", "chat", "execute", "generate", "invoke", "run_sync"), "runner.run(prompt)"),
+    **dict.fromkeys(("ainvoke", "run_async"), "await runner.arun(prompt)"),
+    **dict.fromkeys(("iter", "run_stream"), "runner.stream(prompt)"),
+    "call": "runner.toolbox.call(name, arguments)",
+    "messages": "result.messages",
+    "tools": "runner.toolbox",
+}
 
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
 
@@ -472,6 +483,9 @@ class Runner(Controls):
     def __repr__(self) -> str:
         name = self._factory.options.get("name")
         return f"<Runner{f' {name!r}' if name else ''} of {self.toolbox!r}>"
+
+    if not TYPE_CHECKING:  # checkers know what there is
+        __getattr__ = explain_missing(OTHER_METHODS)
 
     def _repr_html_(self) -> str:
         from toolkit.display.cards import render_runner  # only a notebook asks

@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias
 
 from typing_extensions import Self, TypeVar, override
 
@@ -20,13 +20,15 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
-from toolkit._options import hide_frames
+from toolkit._options import explain_missing, hide_frames
 from toolkit._runner.prompt import UserInput
-from toolkit._runner.result import RunResult, require_result
+from toolkit._runner.result import OTHER_NAMES, RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit.events import Event
 
 T = TypeVar("T", default=str)
+# What a run has once it has ended.
+RESULT_NAMES = ("output", "messages", "calls", "usage", "finish_reason", "cost", "pending", "state", *OTHER_NAMES)
 
 
 class Controls(ABC):
@@ -95,6 +97,9 @@ class _Stream(Controls, Generic[T]):
 
         return render_stream(self._run.result)
 
+    if not TYPE_CHECKING:  # checkers know what there is
+        __getattr__ = explain_missing({name: f"stream.result.{name}, after the last event" for name in RESULT_NAMES})
+
 
 class RunStream(_Stream[T]):
     """The events of a run: an iterator and a context manager, with a `result` once it has ended."""
@@ -108,8 +113,10 @@ class RunStream(_Stream[T]):
 
     if not TYPE_CHECKING:  # checkers know what there is
 
-        def __aiter__(self) -> object:
+        def __aiter__(self) -> NoReturn:
             raise TypeError("This stream is read by: for event in stream. In an event loop write runner.astream(...).")
+
+        __aenter__ = __aexit__ = __aiter__
 
     @hide_frames
     def __next__(self) -> Event:
@@ -149,8 +156,10 @@ class AsyncRunStream(_Stream[T]):
 
     if not TYPE_CHECKING:  # checkers know what there is
 
-        def __iter__(self) -> object:
+        def __iter__(self) -> NoReturn:
             raise TypeError("An async stream is read by: async for event in stream. Or write runner.stream(...).")
+
+        __enter__ = __exit__ = __iter__
 
     @hide_frames
     async def __anext__(self) -> Event:
@@ -232,6 +241,9 @@ class RunHandle(Controls, Generic[T]):
             if event is None:
                 return
             yield event
+
+    if not TYPE_CHECKING:  # checkers know what there is
+        __getattr__ = explain_missing({name: f"handle.result().{name}" for name in RESULT_NAMES})
 
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
         import asyncio

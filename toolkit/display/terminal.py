@@ -76,7 +76,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
         Question  Hi!
         Answer    Hello.
     """
-    if not hasattr(stream, "__enter__"):
+    if not (hasattr(stream, "__enter__") and hasattr(stream, "__next__")):
         raise _make_stream_error(stream)
     with stream:
         for _ in _follow(stream, _start_transcript(question, out)):
@@ -95,7 +95,7 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
     Raises:
         TypeError: It is not a stream.
     """
-    if not hasattr(stream, "__aenter__"):
+    if not (hasattr(stream, "__aenter__") and hasattr(stream, "__anext__")):
         raise _make_stream_error(stream)
     async with stream:
         async for _ in _afollow(stream, _start_transcript(question, out)):
