@@ -95,6 +95,10 @@ TURNS: dict[str, tuple[str, str]] = {
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2), "3"])).run("Hi").calls[0].output',
         r"write call.result.text, or call.result.value",
     ),
+    "method without its object": (
+        "class Shop:\n    def buy(self, item: str) -> str:\n        'Buy.'\nRunner([Shop.buy])",
+        r"Shop.buy\(\) is a method and needs its instance: add instance.buy",
+    ),
     "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
     "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),

@@ -448,8 +448,11 @@ class Tool(Generic[P, R]):
 
     @property
     def _is_unbound(self) -> bool:
-        """True if it is a method that waits for its instance."""
-        return self._binds and cast("FunctionHandler", self._function).signature.is_method
+        """True if it is a method that waits for its instance, also a plain one such as `Shop.buy`."""
+        if not self._binds:
+            return False
+        own = cast("FunctionHandler", self._function)
+        return own.signature.is_method or _is_written_in_class(own.function)
 
     @property
     def is_async(self) -> bool:
@@ -492,6 +495,12 @@ def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
             f"{made.origin} is a method and needs its instance: "
             f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."
         )
+
+
+def _is_written_in_class(function: Any) -> bool:
+    """Return whether a plain function is a method of instances."""
+    owner = function.__qualname__.rpartition(".")[0]
+    return bool(owner) and not owner.endswith("<locals>") and function.__code__.co_varnames[:1] == ("self",)
 
 
 def with_origin(made: Tool[..., Any], origin: str) -> Tool[..., Any]:
