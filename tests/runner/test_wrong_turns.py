@@ -99,6 +99,14 @@ TURNS: dict[str, tuple[str, str]] = {
         "class Shop:\n    def buy(self, item: str) -> str:\n        'Buy.'\nRunner([Shop.buy])",
         r"Shop.buy\(\) is a method and needs its instance: add instance.buy",
     ),
+    "misspelt hook beside another": (
+        "class Log:\n    def before_model(self, request): ...\n    def after_tool(self): ...\nRunner(hooks=[Log()])",
+        "has after_tool, which is no method of a hook. They are before_model, after_model",
+    ),
+    "hook without a list": (
+        "class Log:\n    def before_model(self, request): ...\nRunner(hooks=Log())",
+        r"write hooks=\[...\]",
+    ),
     "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
     "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),

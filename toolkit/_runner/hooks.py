@@ -55,8 +55,8 @@ class Hooks:
         observers: The methods `on_event` of all hooks and middleware.
 
     Raises:
-        TypeError: An object has none of the methods, or is a class and not an instance; or a method or a middleware
-            takes other arguments.
+        TypeError: An object has none of the methods, or another one that begins with `before_` or `after_`; or it is a
+            class and not an instance; or a method or a middleware takes other arguments.
     """
 
     def __init__(self, hooks: Iterable[object] = (), middleware: Iterable[Middleware] = ()) -> None:
@@ -165,6 +165,8 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
     if not any(_has_method(hook, name) for name in METHODS):
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(METHODS)}.")
+    if unknown := [name for name in dir(hook) if name.startswith(("before_", "after_")) and name not in METHODS]:
+        raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():
         if _has_method(hook, name):
             _check_parameters(getattr(hook, name), taken)
