@@ -107,6 +107,7 @@ TURNS: dict[str, tuple[str, str]] = {
         "class Log:\n    def before_model(self, request): ...\nRunner(hooks=Log())",
         r"write hooks=\[...\]",
     ),
+    "approver's class of a tool": ("tool(add, approve=Console)", r"such as Console\(\)"),
     "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
     "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),

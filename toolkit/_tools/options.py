@@ -285,7 +285,10 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "executor": (lambda value: hasattr(value, "submit"), "an executor, with a method submit()"),
     "isolate": (lambda value: value == "process", "'process'"),
     "authorize": (_is_gate, "a function of tool, arguments and context"),
-    "approve": (lambda value: _is_bool(value) or _is_gate(value), "True, False or a function of an ApprovalRequest"),
+    "approve": (
+        lambda value: _is_bool(value) or (_is_gate(value) and not isinstance(value, type)),
+        "True, False or a function of an ApprovalRequest, such as Console()",
+    ),
     "undo": (_is_gate, "a function, or a tool, that undoes a call"),
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
