@@ -108,6 +108,10 @@ TURNS: dict[str, tuple[str, str]] = {
         r"write hooks=\[...\]",
     ),
     "approver's class of a tool": ("tool(add, approve=Console)", r"such as Console\(\)"),
+    "message without content": (
+        'runner.run("Hi", messages=[{"role": "user", "text": "Hello"}])',
+        "A message of the role user needs content; this one has none: .*Hello",
+    ),
     "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
     "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),

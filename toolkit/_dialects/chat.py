@@ -232,6 +232,8 @@ def _parse_message(message: Any) -> Message:
     role, content = message.get("role"), message.get("content")
     if role not in tuple(_PARSERS):
         raise ValueError(f"A message's role is one of {', '.join(_PARSERS)}; this one has {role!r}.")
+    if content is None and role in ("system", "developer", "user"):
+        raise ValueError(f"A message of the role {role} needs content; this one has none: {str(message)[:100]}")
     try:
         return _PARSERS[role](message, [content] if isinstance(content, str) else list(map(_parse_part, content or ())))
     except (TypeError, AttributeError) as error:
