@@ -13,7 +13,7 @@ Files, each importing only those below it:
     arguments        a command whose options are the parameters of a tool
     conversations    the saved conversations
     files            the tools of a file or module
-    hints            what a user of `llm` may type, and what it is here
+    hints            what users of other commands may type, and what it is here
 """
 
 from __future__ import annotations

@@ -46,6 +46,9 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
+            if isinstance(value, list) and any(str(item).startswith("[") and _is_list(item) for item in value):
+                remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
+                raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
                 arguments[name] = _parse(value, name) if types[name] is None else _to_plain(value)
         run(json.dumps(arguments), is_approved)
@@ -103,6 +106,13 @@ def _parse(text: str, name: str) -> Any:
         if name != WHOLE and not text.lstrip().startswith(("{", "[")):
             return text
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name}") from None
+
+
+def _is_list(item: Any) -> bool:
+    try:
+        return isinstance(json.loads(item), list)
+    except (TypeError, ValueError):
+        return False
 
 
 def _to_plain(value: Any) -> Any:

@@ -35,8 +35,8 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     if tool is None or tool in HELP:
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
-    if tool.startswith("-") and len(toolbox) == 1:
-        raise typer.BadParameter(f"put it before its options: {toolbox.names[0]}", param_hint="TOOL")
+    if tool.startswith("-"):
+        raise typer.BadParameter(f"put it before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
     chosen = get_tool(toolbox, tool)
     refuse_deps(chosen)
     if value := next((each for each in context.args[:1] if not each.startswith("-")), None):

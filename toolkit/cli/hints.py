@@ -1,10 +1,11 @@
-"""What users of `llm` most often type, and what it is here. More is in docs/migrating.md."""
+"""What users of `llm` and of other commands most often type, and what it is here. More is in docs/migrating.md."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
+    "help": "Write: toolkit --help, or toolkit COMMAND --help.",
     "keys": "Set the variable OPENAI_API_KEY.",
     "models": "Name a model with -m: one of your server, or embedded; TOOLKIT_MODEL sets the default.",
     "prompt": "Write: toolkit run FILE PROMPT.",
@@ -15,17 +16,32 @@ COMMANDS: Mapping[str, str] = {
 _CHAIN_LIMIT = "Write --max-turns N."
 _CONVERSATION = "Write --session NAME."
 _SYSTEM = "Write -i TEXT."
+_KEY = "Set the variable OPENAI_API_KEY."
+_PRINTED = "Leave it out: calls and results are printed."
+# For `run` and `chat`.
 OPTIONS: Mapping[str, str] = {
     "-f": "Write -a FILE.",
     "-s": _SYSTEM,
+    "--api-key": _KEY,
     "--chain-limit": _CHAIN_LIMIT,
     "--cid": _CONVERSATION,
     "--cl": _CHAIN_LIMIT,
     "--conversation": _CONVERSATION,
     "--functions": "Name the file or write the code in place of FILE, with --all for undecorated functions.",
-    "--key": "Set the variable OPENAI_API_KEY.",
+    "--key": _KEY,
+    "--max-tokens": "Write -o max_tokens=N.",
     "--no-stream": "Write -q, or leave it out in a pipe.",
+    "--stream": "Leave it out: the answer is printed as it arrives.",
     "--system": _SYSTEM,
     "--ta": "Write --approve all.",
-    "--td": "Leave it out: calls and results are printed.",
+    "--td": _PRINTED,
+    "--temperature": "Write -o temperature=NUMBER.",
+    "--verbose": _PRINTED,
 }
+# For other commands; `--yes` is an option of `call` where the tool requires approval.
+OTHER_OPTIONS: Mapping[str, str] = {
+    "--port": "Write --http PORT.",
+    "--yes": "Leave it out: the tool runs without a question.",
+}
+CHAT_TAKES_NO_PROMPT = "Type it into the chat, or write: toolkit run FILE PROMPT."
+ONE_VALUE = "Quote a text with spaces, repeat the option for each item of a list, and give a boolean no value."

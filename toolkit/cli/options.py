@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
-from toolkit.cli.hints import COMMANDS, OPTIONS
+from toolkit.cli.hints import CHAT_TAKES_NO_PROMPT, COMMANDS, ONE_VALUE, OPTIONS, OTHER_OPTIONS
 
 HELP = ["-h", "--help"]
 # The calls that a person is asked about.
@@ -71,9 +71,18 @@ class Command(TyperCommand):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except Exception as error:
-            if ctx.info_name in ("run", "chat") and (hint := OPTIONS.get(getattr(error, "option_name", ""))):
+            if hint := _find_hint(ctx.info_name, error):
                 vars(error).update(message=f"{error}. {hint}", possibilities=None)
             raise
+
+
+def _find_hint(command: str, error: Exception) -> str:
+    """Find what to write for an unknown option, or for a value that no option takes."""
+    if option := getattr(error, "option_name", ""):
+        return (OPTIONS if command in ("run", "chat") else OTHER_OPTIONS).get(option, "")
+    if "unexpected extra argument" not in str(error):
+        return ""
+    return CHAT_TAKES_NO_PROMPT if command == "chat" else ONE_VALUE if " call " in command else ""
 
 
 class Group(TyperGroup):
