@@ -44,9 +44,8 @@ KEYWORDS: dict[str, tuple[Any, list[str], list[str]]] = {
     "length": ({"minLength": 2, "maxLength": 3}, ['"ab"', '"\\ud83d\\ude00b"', "1"], ['"a"', '"abcd"']),
     "pattern": ({"pattern": "b$"}, ['"ab"', "1"], ['"ab\\n"', '"ba"']),
     "pattern of ECMAScript": ({"pattern": "^\\d[^[]\\/\\cA$"}, ['"1a/\\u0001"'], ['"١a/\\u0001"', '"1[/\\u0001"']),
+    "pattern of brackets": ({"pattern": "^[[^]?[[]a[^]$"}, ['"^[ab"', '"[a\\n"'], ['"]ab"', '"[a"', '"[]ab"']),
     "pattern of a character": ({"pattern": "^\\u{1F600}$"}, ['"\\ud83d\\ude00"'], ['"u"']),
-    "pattern with look-around": ({"pattern": "^(?=.*\\d)(?=.*[a-z]).{4,}$"}, ['"abc1"'], ['"abcd"', '"abc1\\n"']),
-    "pattern with a reference": ({"pattern": "^(?<a>.)\\k<a>$"}, ['"aa"'], ['"ab"']),
     "items": ({"items": {"type": "integer"}}, ["[]", "[1]", '{"a": "b"}'], ['["a"]']),
     "prefixItems": (
         {"prefixItems": [{"type": "integer"}, {"type": "string"}]},
@@ -212,7 +211,6 @@ FAULTS: dict[str, tuple[Any, str, list[tuple[Any, ...]]]] = {
     "multiple": ({"multipleOf": 2}, "3", [("multiple_of", ())]),
     "length": ({"minLength": 2}, '"a"', [("string_too_short", ())]),
     "pattern": ({"pattern": "^\\d$"}, '"a"', [("string_pattern_mismatch", ())]),
-    "pattern in Python": ({"pattern": "^(?!a)"}, '"a"', [("string_pattern_mismatch", ())]),
     "items": ({"minItems": 1}, "[]", [("too_short", ())]),
     "together": ({"dependentRequired": {"a": ["b"]}}, '{"a": 1}', [("missing", ("b",))]),
     "condition": ({"if": {}, "then": {"properties": {"a": POINT}}}, '{"a": {}}', [("missing", ("a", "x"))]),
@@ -273,10 +271,12 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "unevaluated": ({"unevaluatedProperties": False, "allOf": [{}]}, "unevaluatedProperties is not supported beside"),
     "pattern": (
         {"properties": {"a/b": {"pattern": "["}}},
-        "'#/properties/a~1b/pattern': no engine takes the pattern '['",
+        "'#/properties/a~1b/pattern': the pattern '[' cannot be used (unclosed character class)",
     ),
-    "pattern without end": ({"pattern": "^(?=(a+)+$)"}, "'#/pattern': the pattern '^(?=(a+)+$)' may take for ever"),
-    "pattern of a key": ({"patternProperties": {"(": {}}}, "no engine takes the pattern '('"),
+    "pattern with look-around": ({"pattern": "^(?=(a+)+$)"}, "cannot be used (look-around, including"),
+    "pattern with a reference": ({"pattern": "^(?<a>.)\\1$"}, "cannot be used (backreferences are not supported)"),
+    "pattern that is large": ({"pattern": "(a{999}){999}"}, "cannot be used (Compiled regex exceeds size limit"),
+    "pattern of a key": ({"patternProperties": {"(": {}}}, "the pattern '(' cannot be used"),
     "circle": ({"$ref": "#"}, "'#': its $ref leads back to itself"),
     "circle of two": (
         {"$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}, "items": {"$ref": "#/$defs/a"}},
@@ -358,12 +358,12 @@ def test_long_lists_of_references() -> None:
     assert 50_000 == len(validate(json.dumps([1] * 50_000)))
 
 
-def test_long_texts_for_look_around() -> None:
-    """A text that Python's engine might take too long for is refused."""
-    validate = build_validator({"pattern": "(?=a*b)a*a*c"})
+def test_pattern_that_branches() -> None:
+    """The time of a pattern is proportional to the text, whatever it repeats."""
+    validate = build_validator({"pattern": "^(a+)+$"})
 
-    with pytest.raises(ValidationError, match="at most 56 characters"):
-        validate(json.dumps("a" * 100_000))
+    with pytest.raises(ValidationError, match="should match pattern"):
+        validate(json.dumps("a" * 100_000 + "!"))
 
 
 NAMES = st.sampled_from(["a", "b", "ab"])
@@ -389,7 +389,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], LIMITS),
         "multipleOf": st.sampled_from([1, 2, 0.5]),
         **dict.fromkeys(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"], COUNTS),
-        "pattern": st.sampled_from(["a", "^a", "b$", "^(?!a)"]),
+        "pattern": st.sampled_from(["a", "^a", "b$"]),
         **dict.fromkeys(["items", "contains", "additionalProperties", "propertyNames"], inner),
         **dict.fromkeys(["minContains", "maxContains"], COUNTS),
         "uniqueItems": st.booleans(),

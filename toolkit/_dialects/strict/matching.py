@@ -121,7 +121,7 @@ def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: 
     concerns = is_number(document) if kind is float else isinstance(document, kind)
     try:
         return not concerns or test(document, bound)
-    except (TypeError, ValueError, DefinitionError):  # a bound that is not a number, a pattern that no engine takes
+    except (TypeError, ValueError, DefinitionError):  # a bound that is not a number, an invalid pattern
         return True
 
 
