@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
-from types import MappingProxyType
 
 import httpcore2
 import httpx2
@@ -35,13 +34,11 @@ USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 # Encodings that can be decompressed up to a size. Others, and bodies compressed twice, are not read.
 ENCODINGS = ("identity", "gzip", "deflate")
 # Headers of `get`.
-DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        "Accept": "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
-        "Accept-Encoding": "gzip, deflate",
-        "Connection": "close",
-    }
-)
+DEFAULT_HEADERS: Mapping[str, str] = {
+    "Accept": "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "close",
+}
 
 
 class HttpError(Failed):

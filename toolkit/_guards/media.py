@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 # PNG: signature, length and name of the first chunk. JPEG: SOI and another marker. WebP: its size stands in between.
-_SIGNATURES: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
-    {
-        "image/png": re.compile(rb"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
-        "image/jpeg": re.compile(rb"\xff\xd8\xff[\xc0-\xfe]"),
-        "image/gif": re.compile(rb"GIF8[79]a"),
-        "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
-    }
-)
+_SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff[\xc0-\xfe]"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
 
 
 def detect_image(data: bytes) -> str | None:

@@ -11,7 +11,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import StringConstraints
@@ -36,17 +35,15 @@ TOO_WIDE = "a whole number is too large to be used beside others, which are belo
 _TOKEN = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[A-Za-z_]\w*|[-+*/%(), ]", re.ASCII)
 _SIGNS = str.maketrans("×·÷−", "**/-")  # noqa: RUF001  signs that people write
 
-OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.Div: operator.truediv,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-    }
-)
-CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, "e": math.e, "tau": math.tau})
+OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+CONSTANTS: Mapping[str, float] = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 @tool(title="Calculate", effect="read")
@@ -168,6 +165,4 @@ _OWN: Mapping[str, Callable[..., Any]] = {
     "max": lambda *numbers: max(numbers),
     "factorial": _compute_factorial,
 }
-FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {**_OWN, **{name: getattr(math, name) for name in _MATH}}
-)
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {**_OWN, **{name: getattr(math, name) for name in _MATH}}

@@ -12,7 +12,6 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -47,9 +46,12 @@ _NUMERAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # Numerals with leading zeros, such as zip codes: "0123" differs from "123".
 _CODE = re.compile(r"\s*[+-]?0\d", re.ASCII)
-_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
-    {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
-)
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
 
 
 class Condition(TypedDict):
@@ -240,9 +242,7 @@ def _require_objects(values: Iterable[Any]) -> Iterator[Row]:
         yield value
 
 
-PARSERS: Mapping[str, Callable[[str], Iterator[Row]]] = MappingProxyType(
-    {"csv": parse_csv, "json": parse_json, "jsonl": parse_jsonl}
-)
+PARSERS: Mapping[str, Callable[[str], Iterator[Row]]] = {"csv": parse_csv, "json": parse_json, "jsonl": parse_jsonl}
 
 
 def _list_columns(rows: Sequence[Row]) -> list[str]:

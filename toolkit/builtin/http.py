@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
@@ -93,9 +92,13 @@ class WebOptions(TypedDict, total=False):
 
 
 _OPTIONS = TypeAdapter(WebOptions)
-DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {"timeout": TIMEOUT, "max_bytes": MAX_BYTES, "allow": (), "ports": PORTS, "user_agent": USER_AGENT}
-)
+DEFAULTS: Mapping[str, Any] = {
+    "timeout": TIMEOUT,
+    "max_bytes": MAX_BYTES,
+    "allow": (),
+    "ports": PORTS,
+    "user_agent": USER_AGENT,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

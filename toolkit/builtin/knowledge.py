@@ -15,7 +15,6 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
@@ -46,7 +45,7 @@ Extract: TypeAlias = Callable[[Sequence[Message]], Iterable[tuple[str, Kind]]]
 
 MEMORIES = "memories"
 # Seconds until a memory of a kind expires; other kinds do not.
-LIFETIMES: Mapping[str, float] = MappingProxyType({"note": 48 * 3600.0, "decision": 7 * 86400.0})
+LIFETIMES: Mapping[str, float] = {"note": 48 * 3600.0, "decision": 7 * 86400.0}
 MAX_TEXT = 4000  # characters
 ABSENT: Any = None  # stands for the text of a call without one
 SAVE_MEMORY = "Store a short fact about the user or the work for later conversations."

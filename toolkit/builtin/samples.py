@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -18,9 +17,12 @@ from toolkit._tools.decorator import tool
 from toolkit.builtin.arithmetic import MAX_WHOLE, Number, apply_operator
 from toolkit.errors import ToolError
 
-OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
-)
+OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+}
 
 Operation = Annotated[str, Field(json_schema_extra={"enum": list(OPERATIONS)})]
 Operand = Annotated[Number, WithJsonSchema({"type": "number"})]

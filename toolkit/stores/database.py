@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -346,18 +345,16 @@ _DAMAGED = (
 _CLOSED = "it cannot be opened or written to: see whether it is a file, its directory is there, and both are permitted"
 
 # Parts of SQLite's messages, and what to do about them.
-_ADVICE: Mapping[str, str] = MappingProxyType(
-    {
-        "locked": "another process locked it for {timeout:g} seconds: try again, or check whether that process hangs",
-        "is full": "its disk is full: make room, and try again",
-        "readonly": _CLOSED,
-        "unable to open": _CLOSED,
-        "disk I/O": "its disk failed, or is full: see to it, and try again",
-        "malformed": _DAMAGED,
-        "not a database": f"{_DAMAGED}. Or it is another kind of file: then choose another name",
-        "too big": "something is too long for it: save it in parts",
-    }
-)
+_ADVICE: Mapping[str, str] = {
+    "locked": "another process locked it for {timeout:g} seconds: try again, or check whether that process hangs",
+    "is full": "its disk is full: make room, and try again",
+    "readonly": _CLOSED,
+    "unable to open": _CLOSED,
+    "disk I/O": "its disk failed, or is full: see to it, and try again",
+    "malformed": _DAMAGED,
+    "not a database": f"{_DAMAGED}. Or it is another kind of file: then choose another name",
+    "too big": "something is too long for it: save it in parts",
+}
 
 
 @contextmanager

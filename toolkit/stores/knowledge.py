@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import islice
 from operator import mul
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import Self, override
@@ -233,9 +232,7 @@ class SQLiteKnowledge(SQLiteStore):
 
 _FIELDS = ("id", "title", "source", "content", "collection", "created_at", "expires_at")
 # Types of the columns that are not text.
-_KINDS: Mapping[str, Any] = MappingProxyType(
-    {"created_at": float, "expires_at": (float, type(None)), "chunk_index": int}
-)
+_KINDS: Mapping[str, Any] = {"created_at": float, "expires_at": (float, type(None)), "chunk_index": int}
 _ONE = "documents.owner = ? AND documents.id = ?"
 _ADD = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_CHUNK = "INSERT INTO chunks (owner, document_id, content, chunk_index, embedding) VALUES (?, ?, ?, ?, ?)"

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Annotated
 
 from annotated_types import Ge
@@ -48,8 +47,8 @@ TIP = "Tip: Use read_file to see the current file contents, then copy the exact 
 EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
 MIXED_ENDS = "Some of these lines end in LF, others in CR LF: replace one line at a time."
 ADVICE = " Use offset/limit for partial reads."
-OUTSIDE_MESSAGES: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("absolute", "traversal", "link"), "path '{}' is outside the allowed directories")
+OUTSIDE_MESSAGES: Mapping[str, str] = dict.fromkeys(
+    ("absolute", "traversal", "link"), "path '{}' is outside the allowed directories"
 )
 report_coding_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 

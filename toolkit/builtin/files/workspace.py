@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,7 +16,6 @@ from functools import partial
 from heapq import nsmallest
 from io import BufferedReader
 from itertools import islice
-from types import MappingProxyType
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
@@ -40,13 +39,11 @@ SKIPPED_DIRECTORIES = ("target", ".git", "node_modules")
 MAX_READ = 8000  # bytes
 MAX_LISTED = 1000  # entries
 TRUNCATED = "\n... (truncated)"
-OUTSIDE_MESSAGES = MappingProxyType(
-    {
-        "absolute": "absolute paths not allowed: {}",
-        "traversal": "path traversal not allowed: {}",
-        "link": "path escapes workspace: {}",
-    }
-)
+OUTSIDE_MESSAGES: Mapping[str, str] = {
+    "absolute": "absolute paths not allowed: {}",
+    "traversal": "path traversal not allowed: {}",
+    "link": "path escapes workspace: {}",
+}
 _report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 

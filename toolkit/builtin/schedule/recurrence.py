@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from importlib.util import find_spec
 from itertools import count
-from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from toolkit.errors import ToolError
@@ -33,9 +32,7 @@ QUOTED = 100
 
 RECURRENCES = ("once", "daily", "custom", "weekly", "monthly")
 DEFAULT_TIME = "08:00"
-DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
-    {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
-)
+DEFAULT_DAYS: Mapping[str, str] = {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
 
 RULE_HELP = (
     'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from typing_extensions import TypedDict, Unpack
@@ -56,7 +55,7 @@ class CommandOptions(TypedDict, total=False):
     sandbox: bool | Sandbox
 
 
-_DEFAULTS: Mapping[str, Any] = MappingProxyType({"approve": False, "error_on_exit": False, "sandbox": False})
+_DEFAULTS: Mapping[str, Any] = {"approve": False, "error_on_exit": False, "sandbox": False}
 
 
 @spell_options(CommandOptions, _DEFAULTS, {})

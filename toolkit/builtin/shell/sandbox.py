@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import glob
 from pathlib import Path
-from types import MappingProxyType
 
 from toolkit._guards.options import check_texts, check_type, check_whole
 from toolkit._guards.paths import Root
@@ -25,15 +24,19 @@ PASSED_VARIABLES = frozenset(
     ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 )
 # Variables for programs without a terminal: no colours, no pager, no password prompt.
-UNATTENDED_VARIABLES: Mapping[str, str] = MappingProxyType(
-    {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "PATH": os.defpath}
-)
+UNATTENDED_VARIABLES: Mapping[str, str] = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PATH": os.defpath,
+}
 # Usual places of secrets: those that file tools do not read, and the configuration of programs.
 DEFAULT_HIDDEN = ("~/.config", *(f"~/{path}" for path in DEFAULT_PRIVATE if not path.startswith("!")))
 INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
 TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
 # Mounts that a sandbox has of its own, by the option that makes them.
-OWN_MOUNTS = MappingProxyType({"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"})
+OWN_MOUNTS: Mapping[str, str] = {"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"}
 TRIAL_TIMEOUT = 10.0  # seconds
 
 

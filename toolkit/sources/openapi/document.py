@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import urljoin
 
@@ -29,17 +28,15 @@ from toolkit.sources.openapi.schema import OperationObject, PathItem, Root, Serv
 # The document as data, as text in JSON or YAML, or the path of its file.
 DocumentInput: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 # Effects of the methods: RFC 9110, section 9.2. TRACE is left out, since its response repeats the keys sent.
-EFFECTS: Mapping[str, Effect] = MappingProxyType(
-    {
-        "GET": "read",
-        "HEAD": "read",
-        "OPTIONS": "read",
-        "POST": "write",
-        "PUT": "write",
-        "PATCH": "write",
-        "DELETE": "destructive",
-    }
-)
+EFFECTS: Mapping[str, Effect] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "write",
+    "PUT": "write",
+    "PATCH": "write",
+    "DELETE": "destructive",
+}
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 # Of what 3.2 adds to 3.1, `querystring` is refused; the method QUERY and `additionalOperations` make no tools.
 VERSIONS = ("3.0", "3.1", "3.2")

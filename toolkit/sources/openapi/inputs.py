@@ -16,7 +16,6 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from toolkit._schema.validation.pointers import bundle
@@ -47,9 +46,7 @@ from toolkit.sources.openapi.styles import (
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/"
 JSON, PATCH = "application/json", "application/json-patch+json"
 # Media types that are sent where the document has a range of them.
-RANGES: Mapping[str, str] = MappingProxyType(
-    {"*/*": JSON, "application/*": JSON, "application/*+json": JSON, "text/*": "text/plain"}
-)
+RANGES: Mapping[str, str] = {"*/*": JSON, "application/*": JSON, "application/*+json": JSON, "text/*": "text/plain"}
 # Keywords that the schema of an object may have, for its members to be arguments of their own.
 _FLAT = frozenset(
     [
@@ -78,9 +75,7 @@ _FORBIDDEN_HEADERS = re.compile(
     "x-original-url|x-rewrite-url"
 )
 # The style of each place, unless the document has one.
-DEFAULT_STYLES: Mapping[Place, str] = MappingProxyType(
-    {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
-)
+DEFAULT_STYLES: Mapping[Place, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 # Returns a free argument name for a name in some place.
 ChooseName = Callable[[str, str], str]
 

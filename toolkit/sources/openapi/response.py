@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import httpx2
 from pydantic_core import from_json
@@ -17,18 +16,16 @@ from toolkit.sources.openapi.styles import is_json
 # Characters of an error's body that the model gets: enough to see what went wrong, not a page of HTML.
 MAX_ERROR_BODY = 2_000
 # Advice to the model by status, else by class of status.
-ADVICE: Mapping[int, str] = MappingProxyType(
-    {
-        401: "The application's key was not accepted. Do not repeat the call; tell the user.",
-        403: "The application may not do this. Do not repeat the call; tell the user.",
-        404: "Nothing is there: check the identifiers.",
-        409: "It does not fit the present state: look at that first.",
-        429: "There were too many requests: wait before another.",
-        3: "It points elsewhere, which is not followed. Do not repeat the call; tell the user.",
-        4: "Change the arguments before another call.",
-        5: "The server failed, not the call: try again later, or go on without it.",
-    }
-)
+ADVICE: Mapping[int, str] = {
+    401: "The application's key was not accepted. Do not repeat the call; tell the user.",
+    403: "The application may not do this. Do not repeat the call; tell the user.",
+    404: "Nothing is there: check the identifiers.",
+    409: "It does not fit the present state: look at that first.",
+    429: "There were too many requests: wait before another.",
+    3: "It points elsewhere, which is not followed. Do not repeat the call; tell the user.",
+    4: "Change the arguments before another call.",
+    5: "The server failed, not the call: try again later, or go on without it.",
+}
 
 
 @dataclass(frozen=True)

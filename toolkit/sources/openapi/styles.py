@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +20,7 @@ from toolkit.errors import InvalidArguments
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 # What stands between exploded parts; between others it is a comma.
-_SEPARATORS: Mapping[str, str] = MappingProxyType({"simple": ",", "form": "&", "cookie": "; "})
+_SEPARATORS: Mapping[str, str] = {"simple": ",", "form": "&", "cookie": "; "}
 Encode = Callable[[str], str]
 
 
