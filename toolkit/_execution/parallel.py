@@ -17,7 +17,7 @@ from toolkit._concurrency.threads import note_still_running
 from toolkit._context import ToolContext, discard
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
-from toolkit._execution.references import Dependencies, may_any_refer
+from toolkit._execution.references import Dependencies
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import is_whole
 from toolkit._tools.shared_values import SharedValues
@@ -175,34 +175,19 @@ class ParallelCalls:
             if made := self.dispatcher.tools.get(call.name):
                 check_deps(made, self.context.deps, CONTEXT_REMEDY)
         with Cancellation(parent=self.context.cancellation) as cancellation:
-            async with aclosing(self._events(calls, cancellation)) as events:
-                async for event in events:
-                    if isinstance(event, ToolCallFinished):
-                        yield event
+            dependencies = Dependencies.create(calls, self.shared, self.dispatcher.tools, cancellation)
 
-    def _events(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
-        if may_any_refer(self.dispatcher.tools):
-            return self._run_in_order(calls, cancellation)
+            async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
+                dispatch = partial(self._dispatch, cancellation, emit=emit)
+                return ToolCallFinished(call, await dependencies.execute(call, dispatch, self.backend), 0.0)
 
-        async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
-            return ToolCallFinished(call, await self._dispatch(cancellation, call, emit), 0.0)
-
-        return run_batch(calls, execute, self.backend)
-
-    async def _run_in_order(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
-        """Execute calls of which some wait for the results of others."""
-        dependencies = Dependencies.create(calls, self.shared, self.dispatcher.tools, cancellation)
-
-        async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
-            dispatch = partial(self._dispatch, cancellation, emit=emit)
-            return ToolCallFinished(call, await dependencies.execute(call, dispatch, self.backend), 0.0)
-
-        try:
-            async with aclosing(run_batch(dependencies.startable, execute, self.backend)) as events:
-                async for event in events:
-                    yield event
-        finally:
-            dependencies.close()
+            try:
+                async with aclosing(run_batch(dependencies.startable, execute, self.backend)) as events:
+                    async for event in events:
+                        if isinstance(event, ToolCallFinished):
+                            yield event
+            finally:
+                dependencies.close()
 
     async def _dispatch(self, cancellation: Cancellation, call: ToolCall, emit: Emit = discard) -> ToolResult:
         context = replace(

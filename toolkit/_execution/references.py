@@ -377,11 +377,6 @@ def _get_referring(call: ToolCall, tools: Tools) -> Tool[..., Any] | None:
     return tool if may_refer(tool) else None
 
 
-def may_any_refer(tools: Tools) -> bool:
-    """Return whether calls of some of the tools may refer to others."""
-    return any(map(may_refer, tools.values()))
-
-
 def list_imports(call: ToolCall, tool: Tool[..., Any]) -> Collection[str]:
     """List the shared values that a call imports."""
     scope = tool._scope
@@ -401,7 +396,7 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     A result that was truncated for the model is lost.
     """
     shared = SharedValues.of(given)
-    if shared is given or not may_any_refer(tools):
+    if shared is given or not any(map(may_refer, tools.values())):
         return shared
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     responses = [message for message in messages if isinstance(message, ModelResponse)]
