@@ -102,10 +102,17 @@ class Attempts:
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
         """Run the handler once; what it reports after the attempt has ended is dropped."""
-        invocation = self.tool._invocation
-        updates = _Updates(self.call, self.emit, invocation.write, context.emit) if invocation.emits else None
-        if updates:
-            context = replace(context, emit=updates.emit)
+        invocation, is_over = self.tool._invocation, False
+        if invocation.emits:
+            forward = context.emit
+
+            def emit(text: str | None, so_far: Any) -> None:
+                if not is_over:
+                    result = None if text is not None else render(so_far, invocation.write)
+                    self.emit(ToolCallUpdated(self.call, text or "", result))
+                    forward(text, so_far)
+
+            context = replace(context, emit=emit)
         try:
             if context.cancellation:
                 raise cancellation_error(context.cancellation)
@@ -119,8 +126,7 @@ class Attempts:
         except (Cancelled, TimedOut) as end:
             return self._abandon(self._describe_timeout(end))
         finally:
-            if updates:
-                updates.is_over = True
+            is_over = True
 
     @property
     def _can_be_ended(self) -> bool:
@@ -223,23 +229,6 @@ class Attempts:
         if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
         return TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
-
-
-class _Updates:
-    """Emits the progress and partial results of one attempt until it is over, and forwards them to the caller."""
-
-    def __init__(
-        self, call: ToolCall, emit: Emit, write: Callable[[Any], str], forward: Callable[[str | None, Any], object]
-    ) -> None:
-        self.is_over = False
-        self._call, self._emit, self._write, self._forward = call, emit, write, forward
-
-    def emit(self, text: str | None, partial: Any) -> None:
-        """Emit an update, unless the attempt is over."""
-        if not self.is_over:
-            result = None if text is not None else render(partial, self._write)
-            self._emit(ToolCallUpdated(self._call, text or "", result))
-            self._forward(text, partial)
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
