@@ -19,8 +19,8 @@ from toolkit._runner.limits import Limits
 from toolkit._runner.options import Prompt
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import make_user_message
-from toolkit._runner.result import RunResult, restore_calls
-from toolkit._runner.state import RunState
+from toolkit._runner.result import RunResult
+from toolkit._runner.state import RunState, restore_calls
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError, StoreError, ToolError
 from toolkit.events import REASONS_WITHOUT_ANSWER

@@ -12,9 +12,9 @@ from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
-from toolkit._messages import Message, ModelResponse, ToolMessage, Usage
+from toolkit._messages import Message, Usage
 from toolkit._options import explain_missing
-from toolkit._runner.state import RunState, is_own_id
+from toolkit._runner.state import RunState
 from toolkit.errors import RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval, ToolCallFinished, TurnFinished
 
@@ -127,18 +127,6 @@ class RunResult(Generic[T]):
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for approval."""
         return self.state.pending
-
-
-def restore_calls(state: RunState) -> dict[str, ToolCallFinished]:
-    """Return the calls of a saved run that have a result, by call id."""
-    answers = (message for message in state.messages if isinstance(message, ModelResponse))
-    calls = {call.id: call for answer in answers for call in answer.calls if is_own_id(call.id, state.run_id)}
-    results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.results)
-    return {
-        message.call_id: ToolCallFinished(calls[message.call_id], message.to_result(), 0.0)
-        for message in results
-        if message.call_id in calls
-    }
 
 
 def require_result(result: RunResult[T] | None) -> RunResult[T]:

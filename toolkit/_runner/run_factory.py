@@ -34,11 +34,10 @@ from toolkit._runner.limits import Limits
 from toolkit._runner.options import DEFAULTS, RunnerOptions, RunRequest, check_values, reject_reserved_keys
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
-from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
-from toolkit._runner.state import RunState
+from toolkit._runner.state import RunState, restore_calls
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest

@@ -23,7 +23,7 @@ from toolkit._messages import (
 )
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError
-from toolkit.events import FinishReason, PendingApproval
+from toolkit.events import FinishReason, PendingApproval, ToolCallFinished
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 
@@ -78,7 +78,7 @@ class RunState(FrozenValue):
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_state  # only a notebook asks
 
-        return render_state(self)
+        return render_state(self, restore_calls(self).values())
 
     def to_json(self, *, key: str | bytes | None = None) -> str:
         """Write the state as JSON. With a key, sign it by HMAC-SHA-256.
@@ -207,6 +207,17 @@ def _find_history_error(state: RunState) -> str:
 
 def _iter_calls(state: RunState) -> Iterator[ToolCall]:
     return (call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
+
+
+def restore_calls(state: RunState) -> dict[str, ToolCallFinished]:
+    """Return the calls of a saved run that have a result, by call id."""
+    calls = {call.id: call for call in _iter_calls(state) if is_own_id(call.id, state.run_id)}
+    results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.results)
+    return {
+        message.call_id: ToolCallFinished(calls[message.call_id], message.to_result(), 0.0)
+        for message in results
+        if message.call_id in calls
+    }
 
 
 def is_own_id(call_id: str, run_id: str) -> bool:

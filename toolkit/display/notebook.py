@@ -16,10 +16,8 @@ from toolkit._messages import (
     IMAGES_TEXT,
     File,
     Image,
-    Message,
     ModelResponse,
     ToolCall,
-    ToolMessage,
     UserMessage,
 )
 from toolkit.display.formatting import escape_text, get_progress_text, parse_json
@@ -111,15 +109,9 @@ def render_result(result: Any) -> str:
     return render_card(table, run)
 
 
-def render_state(state: Any) -> str:
+def render_state(state: Any, calls: Iterable[ToolCallFinished]) -> str:
     """Render a RunState: its phase, what waits for approval, and a timeline of its calls so far."""
-    calls = {call.id: call for each in _get_responses(state.messages) for call in each.calls}
-    answers = [each for each in (*state.messages, *state.results) if isinstance(each, ToolMessage)]
-    rows = {
-        each.call_id: replace(make_row(ToolCallFinished(calls[each.call_id], each.to_result(), 0.0)), seconds=None)
-        for each in answers
-        if each.call_id in calls
-    }
+    rows = {made.call.id: replace(make_row(made), seconds=None) for made in calls}
     about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
     end = state.finish_reason or state.phase
     turns = list_turns(state, rows)
@@ -288,14 +280,11 @@ class LiveStory:
         return render_card(self._story.body) if self._has_ended else self._story._repr_html_()
 
 
-def _get_responses(messages: Iterable[Message]) -> list[ModelResponse]:
-    return [each for each in messages if isinstance(each, ModelResponse)]
-
-
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     """List the run's turns; what came before them in the conversation is of earlier runs."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
-    number = state.turns - len(_get_responses(state.messages))  # of the next response; below 0 of earlier runs
+    count = sum(isinstance(each, ModelResponse) for each in state.messages)
+    number = state.turns - count  # of the next response; below 0 of earlier runs
     turns: list[Turn] = []
     for each in state.messages:
         if isinstance(each, ModelResponse):

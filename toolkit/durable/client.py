@@ -44,9 +44,9 @@ from toolkit._messages import (
 )
 from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
-from toolkit._runner.result import RunResult, restore_calls
+from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
-from toolkit._runner.state import Phase, RunState
+from toolkit._runner.state import Phase, RunState, restore_calls
 from toolkit.durable import wire
 from toolkit.errors import (
     ApprovalError,
