@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
-from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, run_in_task
+from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, capture, run_in_task
 from toolkit._concurrency.threads import (
     AbandonedJobs,
     Job,
@@ -190,15 +190,7 @@ def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> Non
 
 def _run_in_loop(job: CoroutineFunction[T]) -> T:
     """Run a job in the private loop and wait for it on this thread; Ctrl-C leaves no coroutine that has not started."""
-    return unwrap_outcome(private_loop.run(partial(_capture, job)))
-
-
-async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:
-    """Return what a job raises as a value: asyncio replaces some exceptions, and an interrupt would end the loop."""
-    try:
-        return await job(), None
-    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  raised again where the value is awaited
-        return None, error
+    return unwrap_outcome(private_loop.run(partial(capture, job)))
 
 
 def _get(events: SimpleQueue[Any], cancellation: Cancellation | None) -> Any:

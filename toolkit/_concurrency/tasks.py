@@ -61,7 +61,7 @@ async def run_in_task(
     import asyncio
     from concurrent.futures import CancelledError
 
-    task = start_task(_contain(job))
+    task = start_task(capture(job))
     try:
         await wait_until_done(task, cancellation)
     except asyncio.CancelledError:
@@ -69,18 +69,18 @@ async def run_in_task(
         raise
     if not task.done():
         await cancel_tasks([task], PATIENCE, abandoned)
-        if not _has_value(task):
+        if not task.done() or task.cancelled() or task.result()[1] is not None:
             raise cancellation_error(cancellation or Cancellation())
     if task.cancelled():
         raise CancelledError
     return unwrap_outcome(task.result())
 
 
-async def _contain(job: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
-    """Run a coroutine and return what would end the loop if its task raised it."""
+async def capture(job: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
+    """Return what a job raises as a value: asyncio replaces some exceptions, and an interrupt would end the loop."""
     try:
         return await job(), None
-    except (KeyboardInterrupt, SystemExit) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  raised again where the value is awaited
         return None, error
 
 
@@ -186,10 +186,6 @@ def cancel_task(task: asyncio.Task[Any], abandoned: AbandonedJobs) -> None:
     task.add_done_callback(_consume_exception)
     abandoned.add(lambda: not task.done())
     task.get_loop().call_later(GRACE, _remind, task, REMINDERS)
-
-
-def _has_value(task: asyncio.Task[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def set_result(future: asyncio.Future[Any], value: Any) -> None:
