@@ -151,8 +151,8 @@ class Dependencies:
         order: Positions of the calls, each behind those that it needs, in call order otherwise; without calls that need
             themselves, by way of others, and those behind them.
         circular: Positions of the others.
-        needs: For each call, the positions of those that it needs.
-        after: Those that it waits for: its needs, and those before it in the order that store theirs in the same place.
+        after: For each call, the positions of those that it waits for: those that it needs, and those before it in the
+            order that store theirs in the same place.
         ends: For each call, a cancellation that fires when it has ended.
         results: Results of the calls that have ended, by position.
     """
@@ -163,7 +163,6 @@ class Dependencies:
     cancellation: Cancellation
     order: Sequence[int]
     circular: Collection[int]
-    needs: Needs
     after: Needs
     ends: Sequence[Cancellation]
     results: dict[int, ToolResult] = field(default_factory=dict)
@@ -190,7 +189,6 @@ class Dependencies:
             cancellation,
             order=order,
             circular=needs.keys() - order,
-            needs=needs,
             after=_find_predecessors(order, needs, given, tools),
             ends=[Cancellation(parent=cancellation) for _ in given],
             _places={id(call): place for place, call in enumerate(given)},

@@ -444,7 +444,7 @@ class Run(Generic[T]):
             yield TurnStarted(turn=0)
             yield TurnFinished(turn=0, response=self.handoff)
         caller = self.caller
-        turn = TurnCalls(caller, step, self.conversation)
+        turn = TurnCalls(caller, step, self.calls)
         try:
             for batch in turn.batches:
                 for call in batch:
@@ -460,7 +460,6 @@ class Run(Generic[T]):
             self.conversation.record_results(turn.messages)
             raise
         finally:
-            self.calls |= turn.finished
             caller.end_turn()
         messages = self.conversation.end_turn(
             turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=caller.find_answer

@@ -309,13 +309,13 @@ class TurnCalls:
 
     Attributes:
         batches: The calls in the batches that run one after the other.
-        finished: Ends of calls by call id, as the listener has seen them.
+        finished: Ends of the run's calls by call id, as the listener has seen them.
         messages: The results as messages for the model.
         is_stopped: Whether an approver has ended the run.
     """
 
-    def __init__(self, caller: ToolCaller, step: RunCalls, conversation: Conversation) -> None:
-        self.finished: dict[str, ToolCallFinished] = {}
+    def __init__(self, caller: ToolCaller, step: RunCalls, finished: dict[str, ToolCallFinished]) -> None:
+        self.finished = finished
         self.messages: list[ToolMessage] = []
         self.is_stopped = False
         self._caller = caller
@@ -326,7 +326,7 @@ class TurnCalls:
         calls: Sequence[ToolCall] = step.calls
         if caller.shared is not None and any(may_refer(caller.tools.get(call.name)) for call in calls):
             self._dependencies = Dependencies.create(
-                calls, caller.shared, caller.tools, caller.deadline, conversation.answered_calls
+                calls, caller.shared, caller.tools, caller.deadline, caller.conversation.answered_calls
             )
             calls = self._dependencies.startable
         self.batches = split_batches(calls, caller.order, self._runs_alone)
