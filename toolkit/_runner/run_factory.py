@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import ismethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import TypeVar
 
@@ -21,9 +21,8 @@ from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, RecentLedger
-from toolkit._execution.parallel import MAX_PARALLEL
 from toolkit._execution.references import restore_shared
-from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
+from toolkit._execution.truncation import RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
@@ -72,7 +71,7 @@ class RunFactory:
         toolbox: The tools.
         instructions: The system message.
         limits: The limits of each run.
-        options: The other options of the runner, those that were given.
+        options: The other options of the runner, with the defaults of those that are not None.
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
         hooks: The hooks of each run.
@@ -107,12 +106,12 @@ class RunFactory:
         if timeout is not None and most is not None and timeout >= most:
             raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
         self.instructions = instructions
-        self.options = given
-        self.model_choice = _make_model_choice(toolbox, model, given)
+        self.options = cast("RunnerOptions", {**DEFAULTS, **given})
+        self.model_choice = _make_model_choice(toolbox, model, self.options)
         _check_provider_tools(toolbox, self.model_choice)
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
-        self.hooks = Hooks(given.get("hooks", ()), given.get("middleware", ()))
+        self.hooks = Hooks(self.options["hooks"], self.options["middleware"])
         self.recent = RecentLedger(MAX_REMEMBERED)
         self.ledger: Ledger = self.recent if (ledger := given.get("ledger")) is None else ledger
         self.dispatcher = Dispatcher(
@@ -121,7 +120,7 @@ class RunFactory:
             approvers=_list_given(given.get("approve")),
             approval_timeout=timeout,
             middleware=self.hooks.middleware,
-            max_result=given.get("max_result", MAX_RESULT),
+            max_result=self.options["max_result"],
             format_error=given.get("format_error"),
             ledger=given.get("ledger"),
             undo_ledger=self.ledger,
@@ -284,13 +283,13 @@ class _RunBuilder:
             output=TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools),
             tool_choice=self._choice,
             allowed=self._allowed,
-            early=factory.options.get("early", False),
+            early=factory.options["early"],
             handoff=handoff,
             active=factory.active,
             cancellation=cancellation,
             start=self._start,
             checkpoint=factory.options.get("checkpoint"),
-            list_tools=self._list_tools if factory.options.get("refresh") == "iteration" else None,
+            list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
             save_messages=self._choose_save(known),
             calls=restore_calls(state) if state else {},
             create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
@@ -306,14 +305,14 @@ class _RunBuilder:
             dispatcher=dispatcher,
             available=self._available,
             tools=self._tools,
-            queue=MessageQueue(factory.options.get("queue", "one")),
-            order=factory.options.get("order", "parallel"),
-            max_parallel=factory.options.get("max_parallel", MAX_PARALLEL),
+            queue=MessageQueue(factory.options["queue"]),
+            order=factory.options["order"],
+            max_parallel=factory.options["max_parallel"],
             request=request,
             shared=self._restore_shared(conversation),
             deadline=Cancellation(None if seconds is None else seconds - request.spent, parent=cancellation),
             model_choice=factory.model_choice,
-            raise_errors=factory.options.get("raise_errors", False),
+            raise_errors=factory.options["raise_errors"],
             depth=parent.depth + 1 if parent else 1,
             observers=(*parent.observers, *_list_new(observers, parent.observers)) if parent else observers,
         )
@@ -400,7 +399,7 @@ class _RunBuilder:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
         factory, deps = self._factory, self._request.deps
-        if not factory.options.get("undo_on_failure"):
+        if not factory.options["undo_on_failure"]:
             return None
         for made in walk_tools(factory.check_tools().listed.values()):
             if made.settings.undo is not None:
@@ -514,7 +513,7 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
     strict = options.get("strict")
     strict = toolbox.strict is not False if strict is None else strict
-    api, dialect = options.get("api", "chat"), options.get("dialect")
+    api, dialect = options["api"], options.get("dialect")
     return ModelChoice(
         given=None if isinstance(model, str) else model,
         name=model if isinstance(model, str) else None,

@@ -24,7 +24,7 @@ from toolkit._context import discard
 from toolkit._execution.approval import Decision
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import LONGEST_PAUSE
-from toolkit._execution.parallel import MAX_PARALLEL, Batched
+from toolkit._execution.parallel import Batched
 from toolkit._messages import ToolCall, ToolMessage, message_from_dict, message_to_dict
 from toolkit._runner.hooks import notify
 from toolkit._runner.options import Prompt, RunRequest
@@ -260,20 +260,20 @@ class Activities:
 
     def _make_plan(self, factory: RunFactory, own: Fingerprint, caller: ToolCaller, *, is_typed: bool) -> wire.Plan:
         options = factory.options
-        order = options.get("order", "parallel")
+        order = options["order"]
         return wire.Plan(
             fingerprint=own.to_json() if self.checks else "",
             digest=own.digest if self.checks else "",
             model=factory.model_choice.given_name or "",
             limits=asdict(factory.limits),
             order=order.size if isinstance(order, Batched) else order,
-            max_parallel=options.get("max_parallel", MAX_PARALLEL),
-            queue=options.get("queue", "one"),
+            max_parallel=options["max_parallel"],
+            queue=options["queue"],
             heartbeat=self.heartbeat,
             attempts=self.attempts,
             max_bytes=self.max_bytes,
             is_typed=is_typed,
-            undoes=options.get("undo_on_failure", False),
+            undoes=options["undo_on_failure"],
             tools={made.name: self._plan_tool(made, factory, caller.dispatcher) for made in caller.tools.values()},
         )
 
