@@ -98,8 +98,7 @@ class Undoer:
             StoreError: The ledger cannot be read or written.
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
-        started = LedgerEntry(run_id=self._recorded_as, call_id=name_undo(self.run_id), stage="started")
-        await self._call_ledger(lambda: self.ledger.write(started))
+        await self._record(name_undo(self.run_id), "started")
         entries = await self._call_ledger(lambda: self.ledger.read(self._recorded_as))
         found = _list_undoable(entries, self.run_id)
         for each in found:
@@ -152,8 +151,7 @@ class Undoer:
         """Run one undo, and record its start and its success."""
         call, call_id = done.call, name_undo(done.call.id)
         digest = done.stages["finished"].digest
-        started = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage="started", digest=digest)
-        is_first = await self._call_ledger(lambda: self.ledger.write(started))
+        is_first = await self._record(call_id, "started", digest)
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
         with Cancellation() as cancellation:
@@ -174,11 +172,12 @@ class Undoer:
         if result.error is not None:
             outcome: Outcome = "unknown" if isinstance(result.exception, (Cancelled, TimedOut)) else "failed"
             return Undo(call=call, outcome=outcome, error=_explain_failure(result), exception=result.exception)
-        finished = LedgerEntry(
-            run_id=self._recorded_as, call_id=call_id, stage="finished", digest=digest, result=dump_result(result)
-        )
-        await self._call_ledger(lambda: self.ledger.write(finished))
+        await self._record(call_id, "finished", digest, dump_result(result))
         return Undo(call=call, outcome="undone")
+
+    async def _record(self, call_id: str, stage: Stage, digest: str = "", result: str = "") -> bool:
+        entry = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage=stage, digest=digest, result=result)
+        return await self._call_ledger(lambda: self.ledger.write(entry))
 
     async def _call_ledger(self, work: Callable[[], T]) -> T:
         async def call() -> T:
