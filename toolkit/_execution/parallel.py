@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -127,10 +126,6 @@ def _abandon(
             yield ToolCallAbandoned(call=call, count=len(backend.abandoned))
         result = ToolResult.from_error(note_still_running(error) if is_running else error)
         yield ToolCallFinished(call, result, seconds, started=time.time() - seconds)
-
-
-# The dispatcher of the run whose tool is running: calls that the tool makes in turn pass the same gates.
-dispatching: ContextVar[Dispatcher | None] = ContextVar("dispatching", default=None)
 
 
 @dataclass(frozen=True)

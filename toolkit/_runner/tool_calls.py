@@ -25,7 +25,7 @@ from toolkit._dialects.tool_choice import allowed_names
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
-from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
+from toolkit._execution.parallel import Order, parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec
 from toolkit._runner.control import MessageQueue
@@ -216,17 +216,13 @@ class ToolCaller:
                 shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
                 cancellation=cancellation,
             )
-            tokens = (
-                current_cancellation.set(self.deadline),
-                dispatching.set(self.dispatcher),
-                parent_call.set(ParentCall(self, call, emit, backend)),
-            )
+            outer = current_cancellation.set(self.deadline)
+            above = parent_call.set(ParentCall(self, call, emit, backend))
             try:
                 result = await self.dispatcher.dispatch(call, context, backend, emit)
             finally:
-                current_cancellation.reset(tokens[0])
-                dispatching.reset(tokens[1])
-                parent_call.reset(tokens[2])
+                current_cancellation.reset(outer)
+                parent_call.reset(above)
         return self.end(call, result, start)
 
     def end(self, call: ToolCall, result: ToolResult, start: float) -> ToolCallFinished:
@@ -247,6 +243,12 @@ class ParentCall:
 
 
 parent_call: ContextVar[ParentCall | None] = ContextVar("parent_call", default=None)
+
+
+def find_dispatcher() -> Dispatcher | None:
+    """Return the dispatcher of the run whose call is being executed here, for calls that the call makes."""
+    call = parent_call.get()
+    return None if call is None else call.caller.dispatcher
 
 
 def find_parent() -> ToolCaller | None:

@@ -17,8 +17,9 @@ from typing_extensions import Self, TypedDict
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.parallel import ParallelCalls, dispatching, split_batches
+from toolkit._execution.parallel import ParallelCalls, split_batches
 from toolkit._messages import Effect, ToolCall, ToolResult
+from toolkit._runner.tool_calls import find_dispatcher
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
@@ -159,7 +160,7 @@ class InnerCalls:
 
     def make_dispatcher(self) -> Dispatcher:
         """Make the dispatcher of the calls: that of the run, with these tools."""
-        run = dispatching.get() or Dispatcher(tools=self.tools)
+        run = find_dispatcher() or Dispatcher(tools=self.tools)
         allowed = None if run.available is None else {*self.tools} - ({*run.tools} - {*run.available})
         checks_output = self.checks_output or run.check_output
         return replace(run, tools=self.tools, available=allowed, check_output=checks_output)

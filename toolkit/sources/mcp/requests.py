@@ -18,11 +18,10 @@ from typing_extensions import Self, TypedDict
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
-from toolkit._execution.parallel import dispatching
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._runner.runner import Runner
-from toolkit._runner.tool_calls import parent_call
+from toolkit._runner.tool_calls import find_dispatcher, parent_call
 from toolkit._schema.declared_schema import ReturnDocument
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
@@ -150,7 +149,7 @@ class ServerRequests:
         return await asyncio.wrap_future(call)
 
     async def _dispatch(self, made: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
-        number, run = self._count, dispatching.get()
+        number, run = self._count, find_dispatcher()
         self._count += 1
         if made is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
             raise Failed(REFUSED)
