@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias
 
-from typing_extensions import Self, TypeVar, override
+from typing_extensions import Self, TypeVar
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
@@ -31,12 +30,13 @@ T = TypeVar("T", default=str)
 RESULT_NAMES = ("output", "messages", "calls", "usage", "finish_reason", "cost", "pending", "state", *OTHER_NAMES)
 
 
-class Controls(ABC):
+class Controls:
     """Methods that steer and cancel a run."""
 
-    @abstractmethod
+    _run: Run[Any]
+
     def _get_run(self) -> Run[Any]:
-        """Return the run."""
+        return self._run
 
     def steer(self, message: UserInput) -> None:
         """Add a message that the model reads before its next response. Calls that have not started are skipped.
@@ -74,10 +74,6 @@ class _Stream(Controls, Generic[T]):
     """A run that is being iterated over."""
 
     _run: Run[T]
-
-    @override
-    def _get_run(self) -> Run[T]:
-        return self._run
 
     @property
     def result(self) -> RunResult[T]:
@@ -191,10 +187,6 @@ class RunHandle(Controls, Generic[T]):
         self._end.set_running_or_notify_cancel()  # who waits for it may be cancelled, and it goes on
         self._end.add_done_callback(self._notify)
         start_thread(partial(copy_context().run, self._execute), "toolkit-run")
-
-    @override
-    def _get_run(self) -> Run[T]:
-        return self._run
 
     def __repr__(self) -> str:
         return f"<RunHandle, {self.status}>"
