@@ -131,10 +131,9 @@ class ModelChoice:
         Raises:
             NoModelError: No model is configured.
         """
-        if self._model is not None and getattr(
-            self._model, "is_open", True
-        ):  # the embedded model's server may have died
-            return self._model
+        known = self._model
+        if known is not None and getattr(known, "is_open", True):  # the embedded model's server may have died
+            return known
         is_embedded = self._get_name() == EMBEDDED and not self.base_url
         model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
         logger.info("The model that answers is %r.", model)
