@@ -57,19 +57,19 @@ def loaded_by(statement: str) -> set[str]:
 # Every public name, by the module that users import it from. A change of the public surface is a change of this table.
 PUBLIC: dict[str, str] = {
     "toolkit": """
-        ApprovalError ApprovalRequest BusyError Cancelled Decision DefinitionError Denied Deny
+        ApprovalError ApprovalRequest AsyncRunStream BusyError Cancelled Decision DefinitionError Denied Deny
         DuplicateToolError Effect Failed FallbackModel FatalError File Fingerprint FinishReason
         Halt Image InvalidArguments Ledger
         LedgerEntry LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
-        RateLimitedModel RunError RunHandle RunResult RunState Runner SQLiteLedger SQLiteRuns SQLiteSession Session
-        TimedOut Tool ToolCall ToolContext ToolError
+        RateLimitedModel RunError RunHandle RunResult RunState RunStream Runner SQLiteLedger SQLiteRuns SQLiteSession
+        Session TimedOut Tool ToolCall ToolContext ToolError
         ToolResult ToolNotFoundError Toolbox ToolkitError Undo Usage batched repair_history tool
     """,
     "toolkit.adapters": """
         from_anthropic from_langchain from_openai_agents from_pydantic_ai from_smolagents
         to_anthropic to_langchain to_openai_agents to_pydantic_ai to_smolagents
     """,
-    "toolkit.approvers": "ApprovalQueue Console Notebook after_foreign allow approve_all ask_when defer",
+    "toolkit.approvers": "ApprovalQueue Approver Console Notebook after_foreign allow approve_all ask_when defer",
     "toolkit.builtin": """
         Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Firing
         FiringOutcome Memories Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from toolkit._runner.session import Session as Session
     from toolkit._runner.session import SQLiteSession as SQLiteSession
     from toolkit._runner.state import RunState as RunState
+    from toolkit._runner.stream import AsyncRunStream as AsyncRunStream
     from toolkit._runner.stream import RunHandle as RunHandle
+    from toolkit._runner.stream import RunStream as RunStream
     from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
     from toolkit._tools.definitions import Fingerprint as Fingerprint
@@ -84,7 +86,7 @@ _HOMES = {
     "toolkit._runner.session": ("SQLiteSession", "Session"),
     "toolkit._runner.saved_runs": ("SQLiteRuns",),
     "toolkit._runner.state": ("RunState",),
-    "toolkit._runner.stream": ("RunHandle",),
+    "toolkit._runner.stream": ("AsyncRunStream", "RunHandle", "RunStream"),
     "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
     "toolkit._tools.definitions": ("Fingerprint",),

@@ -32,7 +32,17 @@ from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import PendingApproval
 
-__all__ = ["ApprovalQueue", "Console", "Notebook", "after_foreign", "allow", "approve_all", "ask_when", "defer"]
+__all__ = [
+    "ApprovalQueue",
+    "Approver",
+    "Console",
+    "Notebook",
+    "after_foreign",
+    "allow",
+    "approve_all",
+    "ask_when",
+    "defer",
+]
 
 if TYPE_CHECKING:
     import asyncio
