@@ -110,7 +110,7 @@ class Delegated(DeclaredHandler):
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
-        expected = self.interface.returns.argument_schema
+        expected, text = self.interface.returns.argument_schema, ""
         try:
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
             return given.replace(value=expected.validator(text)[OUTPUT])
