@@ -74,7 +74,7 @@ class Dispatcher:
         format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
-        undo_ledger: Records those of tools with `undo` where there is no ledger.
+        undo_ledger: Records those of tools with `undo`: the same one, where there is a ledger.
         runs_above: Ids of the runs above whose `undo` undoes these calls, too; they are recorded as calls of the first,
             the outermost.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
@@ -219,7 +219,7 @@ class _CallPipeline:
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
-        ledger = dispatcher.undo_ledger if dispatcher.ledger is None and tool.settings.undo else dispatcher.ledger
+        ledger = dispatcher.undo_ledger if tool.settings.undo else dispatcher.ledger
         is_again = self.has_started and tool.settings.may_repeat  # a middleware's second try
         if ledger is None or (is_again and tool.settings.undo is None):
             if dispatcher.is_gated(tool):

@@ -405,8 +405,7 @@ class _RunBuilder:
             if made.settings.undo is not None:
                 check_deps(take_undo(made), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
-        ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
-        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=ledger, deps=deps)
+        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=dispatcher.undo_ledger, deps=deps)
 
     def _list_tools(self) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
@@ -546,8 +545,7 @@ def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
     above = parent.dispatcher
     if own.ledger is None:
         runs_above = (*above.runs_above, parent.conversation.run_id)
-        ledger = above.undo_ledger if above.ledger is None else above.ledger
-        own = replace(own, undo_ledger=ledger, runs_above=runs_above)
+        own = replace(own, undo_ledger=above.undo_ledger, runs_above=runs_above)
     return replace(
         own,
         authorizers=(*_list_new(own.authorizers, above.authorizers), *above.authorizers),

@@ -200,7 +200,7 @@ class Activities:
                     run_id=step.run_id,
                     deps=self.deps,
                     above=next(iter(dispatcher.runs_above), ""),
-                    ledger=dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger,
+                    ledger=dispatcher.undo_ledger,
                 )
                 run.leave()
                 undos = await undoer.undo()

@@ -176,7 +176,7 @@ class StepLedger:
 
 def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
     """Return the ledger of a run for one step; None where it is in the memory of this worker alone."""
-    ledger = dispatcher.undo_ledger if dispatcher.ledger is None else dispatcher.ledger
+    ledger = dispatcher.undo_ledger
     return None if ledger is None or isinstance(ledger, RecentLedger) else StepLedger(ledger)
 
 
