@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "examples.md"
 # Headings by example, in the order of the page.
 TITLES = {
     "quickstart": "First tools",
-    "own_server": "Ollama, vLLM or another server",
+    "own_server": "A server with OpenAI's API",
     "structured_output": "Structured output",
     "progress": "Progress, streaming and AG-UI",
     "web_agui": "Chat in the browser, by AG-UI",
