@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_origin
 
 from pydantic_core import to_json
+from typing_extensions import get_type_hints, is_typeddict
 
 from toolkit._messages import META, OUTPUT
 from toolkit._schema.core_schema import describe_object
@@ -99,13 +101,29 @@ class TypeSchema(ArgumentSchema):
         validate = build_json_validator(self._adapter)
         return lambda text: ModelArguments(validate(text))
 
-    def to_document(self, instance: Any, *, by_alias: bool) -> dict[str, Any]:
-        """Convert an instance to plain data."""
-        document: dict[str, Any] = self._adapter.dump_python(instance, mode="json", by_alias=by_alias, round_trip=True)
+    @property
+    def value_types(self) -> Mapping[str, Any]:
+        """Annotations of the members."""
+        with suppress(NameError, TypeError):  # a name of a local scope: such values are checked once more
+            return get_type_hints(get_origin(self.kind) or self.kind, include_extras=True)
+        return {}
+
+    @property
+    def undefined_names(self) -> Collection[str]:
+        """Those of a TypedDict; each member of another type is required, or has a default."""
+        return super().undefined_names if is_typeddict(get_origin(self.kind) or self.kind) else ()
+
+    def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
+        """Convert the instance, where values are one, to plain data."""
+        if not isinstance(values, ModelArguments):
+            return values
+        document: dict[str, Any] = self._adapter.dump_python(
+            values.instance, mode="json", by_alias=by_alias, round_trip=True
+        )
         return document
 
     @cached_property
-    def names(self) -> Collection[str]:
+    def value_names(self) -> Collection[str]:
         """Names of the members in Python, which may differ from those in JSON."""
         kind = get_origin(self.kind) or self.kind
         tables = (getattr(kind, name, None) for name in ("model_fields", "__dataclass_fields__", "__annotations__"))

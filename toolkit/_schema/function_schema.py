@@ -12,13 +12,14 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic_core import PydanticOmit, SchemaError, SchemaSerializer
+from pydantic_core import PydanticOmit, SchemaError, SchemaSerializer, from_json, to_json
 from typing_extensions import NotRequired, ReadOnly, Required
 
 from toolkit._context import ToolContext
@@ -38,6 +39,7 @@ from toolkit._schema.core_schema import (
 )
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_mode import build_object_validator
+from toolkit._schema.json_schema import as_mapping
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -64,6 +66,30 @@ class ArgumentSchema:
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """Function that turns JSON text into values by name; it raises pydantic-core's `ValidationError`."""
         raise NotImplementedError
+
+    @property
+    def value_names(self) -> Collection[str]:
+        """Names of the values."""
+        return [*self.schema["properties"]]
+
+    @property
+    def value_types(self) -> Mapping[str, Any]:
+        """Python types of values by name; empty for plain data, or where they cannot be resolved."""
+        return {}
+
+    @property
+    def undefined_names(self) -> Collection[str]:
+        """Names that a call may leave out, and that have no default."""
+        properties, required = self.schema["properties"], self.schema.get("required", ())
+        return [name for name, part in properties.items() if name not in required and "default" not in as_mapping(part)]
+
+    def add_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the defaults that the validator left to Python."""
+        return values
+
+    def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:  # noqa: ARG002  only types have any
+        """Convert values to plain data by their types; `by_alias`: members of a type get their names in JSON."""
+        return values
 
 
 class ReturnSchema:
@@ -166,6 +192,14 @@ class Parameter:
     def field_type(self) -> Any:
         """`json_type` as the type of a key of a TypedDict."""
         return self.json_type if self.is_required else NotRequired[self.json_type]
+
+    def make_default(self, values: dict[str, Any]) -> Any:
+        """Return the default of a call with these values; a fresh copy, so that changes do not reach the next call."""
+        if self.field:
+            return self.field.get_default(call_default_factory=True, validated_data=values)
+        if self.has_mutable_default:
+            return deepcopy(self.default)
+        return None if self.default is inspect.Parameter.empty else self.default
 
 
 # That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
@@ -295,6 +329,33 @@ class ParameterSchema(ArgumentSchema):
             elif core and core["schema"]["type"] == "default" and not (p.is_required or p.field):
                 cores[p.name] = {**core, "schema": core["schema"]["schema"]}  # Python's own default wins
         return build_object_validator(cores, definitions)
+
+    @property
+    def value_types(self) -> Mapping[str, Any]:
+        """Annotations of the parameters."""
+        return {p.name: p.annotation for p in self.offered}
+
+    @property
+    def undefined_names(self) -> Collection[str]:
+        """None: each parameter is required, or has a default."""
+        return ()
+
+    def add_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the defaults of the parameters that a call left out."""
+        return {**{p.name: p.make_default(values) for p in self._defaulted if p.name not in values}, **values}
+
+    def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:  # noqa: ARG002  in values, always
+        """Convert values to plain data by their annotations."""
+        return {p.name: self._write_plain(p, values[p.name]) for p in self.offered if p.name in values}
+
+    def _write_plain(self, p: Parameter, value: Any) -> Any:
+        serializer = ReturnType(p.json_type, names=self.names).serializer
+        return from_json(serializer.to_json(value, by_alias=True, warnings=False) if serializer else to_json(value))
+
+    @cached_property
+    def _defaulted(self) -> tuple[Parameter, ...]:
+        rest = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        return tuple(p for p in self.offered if not p.is_required and p.kind not in rest and p.name not in self.hidden)
 
     @cached_property
     def _properties(self) -> Properties:

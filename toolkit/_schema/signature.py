@@ -17,7 +17,6 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import FunctionType, MethodType
@@ -202,9 +201,9 @@ class Signature:
             elif p.kind is inspect.Parameter.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
             elif p.kind in positional_kinds:
-                by_position.append(p.default if self._is_shared(p) else pick_value(p, values, context))
+                by_position.append(p.default if self._is_shared(p) else _pick_value(p, values, context))
             elif p.is_injected or p.field or p.name in values or (p.has_mutable_default and not self._is_shared(p)):
-                by_keyword[p.name] = pick_value(p, values, context)
+                by_keyword[p.name] = _pick_value(p, values, context)
         return by_position, by_keyword
 
     def _is_shared(self, p: Parameter) -> bool:
@@ -339,17 +338,11 @@ def _read_default(field_info: FieldInfo) -> Any:
     return field_info.default_factory or field_info.default
 
 
-def pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
-    """Return the value to pass for a parameter: the argument, or a fresh copy of the default."""
+def _pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+    """Return the value to pass for a parameter: the context, the argument, or the default."""
     if p.is_injected:
         return context
-    if p.name in values:
-        return values[p.name]
-    if p.field:
-        return p.field.get_default(call_default_factory=True, validated_data=values)
-    if p.has_mutable_default:  # changes by one call must not reach the next
-        return deepcopy(p.default)
-    return None if p.default is inspect.Parameter.empty else p.default
+    return values[p.name] if p.name in values else p.make_default(values)
 
 
 _NAME = re.compile(r"[^\W\d]\w*")

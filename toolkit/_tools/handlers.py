@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import NoneType
-from typing import Any, TypeAlias, get_origin
-
-from pydantic_core import from_json, to_json
-from typing_extensions import get_type_hints, is_typeddict
+from typing import Any, TypeAlias
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
@@ -30,18 +27,14 @@ from toolkit._schema.declared_schema import (
     LenientSchema,
     ModelArguments,
     ReturnDocument,
-    TypeSchema,
 )
 from toolkit._schema.function_schema import (
     ArgumentSchema,
     Parameter,
-    ParameterSchema,
     ReturnSchema,
-    ReturnType,
     get_fields,
 )
-from toolkit._schema.json_schema import as_mapping
-from toolkit._schema.signature import pick_value, read_annotations
+from toolkit._schema.signature import read_annotations
 from toolkit._tools.functions import Action, FunctionHandler
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 
@@ -115,67 +108,6 @@ class CallArguments(dict[str, Any]):
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _REST = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def _list_value_names(accepted: ArgumentSchema) -> Collection[str]:
-    """Return the names by which Python code knows the values."""
-    return accepted.names if isinstance(accepted, TypeSchema) else accepted.schema["properties"]
-
-
-def value_types(accepted: ArgumentSchema) -> Mapping[str, Any]:
-    """Return the Python types of values by name; empty for a JSON Schema, or where they cannot be resolved."""
-    if isinstance(accepted, ParameterSchema):
-        return {p.name: p.annotation for p in accepted.offered}
-    if not isinstance(accepted, TypeSchema):
-        return {}
-    with suppress(NameError, TypeError):  # a name of a local scope: such values are checked once more
-        return get_type_hints(get_origin(accepted.kind) or accepted.kind, include_extras=True)
-    return {}
-
-
-def to_plain_values(accepted: ArgumentSchema, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
-    """Convert values to plain data by their types.
-
-    Args:
-        accepted: The schema that parsed them.
-        values: The values by name.
-        by_alias: Whether members of a type get their names in JSON.
-    """
-    if isinstance(accepted, ParameterSchema):
-        return {p.name: _to_plain(accepted, p, values[p.name]) for p in accepted.offered if p.name in values}
-    if isinstance(accepted, TypeSchema) and isinstance(values, ModelArguments):
-        return accepted.to_document(values.instance, by_alias=by_alias)
-    return values
-
-
-def make_default_filler(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that adds the defaults of parameters; types and schemas add their own when parsed."""
-    if not isinstance(accepted, ParameterSchema):
-        return lambda values: values
-    defaulted = [
-        p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden
-    ]
-
-    def fill(values: dict[str, Any]) -> dict[str, Any]:
-        defaults = {p.name: pick_value(p, values, None) for p in defaulted if p.name not in values}
-        return {**defaults, **values}
-
-    return fill
-
-
-def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
-    """Return the names that a call may leave out and that have no default."""
-    if isinstance(accepted, ParameterSchema):
-        return ()
-    if isinstance(accepted, TypeSchema) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
-        return ()
-    properties, required = accepted.schema["properties"], accepted.schema.get("required", ())
-    return [name for name, part in properties.items() if name not in required and "default" not in as_mapping(part)]
-
-
-def _to_plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
-    serializer = ReturnType(p.json_type, names=accepted.names).serializer
-    return from_json(serializer.to_json(value, by_alias=True, warnings=False) if serializer else to_json(value))
 
 
 # A tool's declaration, apart from its handler.
@@ -293,13 +225,13 @@ class BoundHandler(DeclaredHandler):
 
     def make_action(self, tool: Any) -> Action:
         """Return a function that converts the values where their types differ, and calls the function."""
-        call, add_defaults = self._make_inner(tool), make_default_filler(self.interface.argument_schema)
+        call, declared = self._make_inner(tool), self.interface.argument_schema
         if not self.converted:
-            return lambda values, context: call(self._fit(add_defaults(values)), context)
+            return lambda values, context: call(self._fit(declared.add_defaults(values)), context)
         parse = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
-        if isinstance(self.interface.argument_schema, DocumentSchema):
+        if isinstance(declared, DocumentSchema):
             return lambda values, context: call(parse(self._fit(values))[0], context)
-        return lambda values, context: call(self._convert(add_defaults(values), parse), context)
+        return lambda values, context: call(self._convert(declared.add_defaults(values), parse), context)
 
     def _make_inner(self, tool: Any) -> Action:
         """Return a function that calls the function; one of call, tool and context gets these two as well."""
@@ -320,7 +252,7 @@ class BoundHandler(DeclaredHandler):
             TypeError: They do not agree, which is not a fault of the model's.
         """
         fitted = self._fit(values)
-        plain = self._fit(to_plain_values(self.interface.argument_schema, values, by_alias=bool(self.single_parameter)))
+        plain = self._fit(self.interface.argument_schema.to_plain(values, by_alias=bool(self.single_parameter)))
         changed = {p.name: plain[p.name] for p in self.converted if p.name in plain}
         unchanged = {name: value for name, value in fitted.items() if name not in changed}
         try:
@@ -335,7 +267,7 @@ class BoundHandler(DeclaredHandler):
         built = self.interface.argument_schema
         if isinstance(built, DocumentSchema):
             return tuple(p for p in self.parameters if p.name != self.single_parameter or p.annotation is not Any)
-        types = {self.single_parameter: getattr(built, "kind", Any)} if self.single_parameter else value_types(built)
+        types = {self.single_parameter: getattr(built, "kind", Any)} if self.single_parameter else built.value_types
         return tuple(p for p in self.parameters if p.annotation not in (Any, types.get(p.name, Any)))
 
     @cached_property
@@ -390,12 +322,12 @@ class BoundHandler(DeclaredHandler):
         if self.single_parameter:
             return ()
         needed = {p.name for p in self.parameters if p.is_required}
-        return tuple(name for name in optional_without_default(self.interface.argument_schema) if name in needed)
+        return tuple(name for name in self.interface.argument_schema.undefined_names if name in needed)
 
     @cached_property
     def value_names(self) -> Collection[str]:
         """The names of the declared parameters."""
-        return _list_value_names(self.interface.argument_schema)
+        return self.interface.argument_schema.value_names
 
     @cached_property
     def _rest(self) -> str:
@@ -443,7 +375,7 @@ class UndoPlan:
 
     def fit(self, values: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Arrange the validated arguments of a call and its result; defaults are added to arguments left out."""
-        whole = make_default_filler(self.handler.argument_schema)(dict(values))
+        whole = self.handler.argument_schema.add_defaults(dict(values))
         fitted = {name: whole[name] for name in self.arguments if name in whole}
         if self.result:
             fitted[self.result] = result
@@ -468,7 +400,7 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
         annotations = read_annotations(interface.signature.source)  # names in them may not be defined yet
         returned = annotations.get("return", "")
     else:
-        known, returned = _list_value_names(interface.argument_schema), ""
+        known, returned = interface.argument_schema.value_names, ""
     parameters = [p for p in function.signature.parameters if not p.is_injected]
     named = [p for p in parameters if p.kind not in _REST]
     others = [p.name for p in named if p.name not in known and p.is_required]
