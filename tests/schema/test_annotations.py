@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
@@ -514,59 +514,6 @@ def test_misused(annotation: Any) -> None:
 
     with pytest.raises(DefinitionError, match=r"function\(\): parameter 'at' cannot be described to a model: its"):
         _ = tool(function).parameters
-
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-class Page(BaseModel, Generic[T]):
-    items: list[T]
-
-
-class Store(Generic[T]):
-    @tool
-    def put(self, item: T, page: Page[T]) -> list[T]:
-        """Put an item into the store."""
-        return [item]
-
-    def find(self, items: list[T] | None) -> T | None:
-        """Find the first of some items."""
-
-
-class Numbers(Store[int]):
-    pass
-
-
-class Shelf(Store[U], Generic[T, U]):
-    pass
-
-
-class Box(Shelf[bool, str]):
-    pass
-
-
-STORES = [(Numbers(), "integer"), (Store[int](), "integer"), (Box(), "string"), (Shelf[bool, str](), "string")]
-
-
-@pytest.mark.parametrize(
-    ("store", "kind"), STORES, ids=["subclass", "instance", "two levels", "instance of two levels"]
-)
-def test_type_variables_of_a_class(store: Store[Any], kind: str) -> None:
-    """A type variable is the type which the class of the instance gives for it."""
-    put = store.put.parameters
-    (page,) = put["$defs"].values()
-
-    assert {"type": kind} == put["properties"]["item"] == page["properties"]["items"]["items"]
-    assert {"type": "array", "items": {"type": kind}} == store.put.output_schema
-    assert {"type": "array", "items": {"type": kind}} == tool(store.find).parameters["properties"]["items"]["anyOf"][0]
-    assert store.put.invoke({"item": {}}).is_error
-
-
-def test_type_variables_without_types() -> None:
-    """A type variable for which nothing is given is any value, whatever other instances give."""
-    assert {"type": "integer"} == Numbers().put.parameters["properties"]["item"]
-    assert {} == Store().put.parameters["properties"]["item"]
 
 
 class Library:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
-from weakref import WeakKeyDictionary
 
 import typing_extensions
 
@@ -54,7 +53,6 @@ class Signature:
         is_method: Whether its first parameter is the instance, which is not bound yet.
         owner: The class whose method it is.
         origin: What messages call it, where the function's own name would say nothing.
-        kind: The class of the instance, which may give the type variables of `owner`: `Sub(Base[int])`.
     """
 
     callable: Callable[..., Any]
@@ -62,34 +60,9 @@ class Signature:
     is_method: bool = False
     owner: type | None = None
     origin: str = ""
-    kind: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # cached properties are built again
-        return Signature, (self.callable, self.names, self.is_method, self.owner, self.origin, self.kind)
-
-    def specialize(self, instance: object) -> Signature:
-        """Return the signature of the method of an instance, whose class may give type variables of `owner`."""
-        if not getattr(self.owner, "__parameters__", ()):
-            return self
-        kind = _find_kind(instance)
-        if kind not in self._by_kind:
-            self._by_kind[kind] = replace(self, kind=kind)
-        return self._by_kind[kind]
-
-    @cached_property
-    def _by_kind(self) -> WeakKeyDictionary[Any, Signature]:
-        return WeakKeyDictionary()
-
-    @cached_property
-    def _type_arguments(self) -> Mapping[Any, Any]:
-        """What the type variables of its class stand for."""
-        method = find_called(self.callable)
-        if isinstance(method, MethodType):
-            kind = _find_kind(method.__self__)
-            mro = inspect.getmro(get_origin(kind) or kind)
-            owner = next((each for each in mro if method.__name__ in vars(each)), None)
-            return _find_type_arguments(kind, owner)
-        return _find_type_arguments(self.kind or self.owner, self.owner)
+        return Signature, (self.callable, self.names, self.is_method, self.owner, self.origin)
 
     @cached_property
     def source(self) -> Callable[..., Any]:
@@ -129,7 +102,7 @@ class Signature:
             return ReturnType(self.callable, "")
         try:
             annotation = resolve_annotation(self._python.return_annotation, self.source, self.names)
-            annotation = resolve_result(_substitute(annotation, self._type_arguments))
+            annotation = resolve_result(annotation)
         except Exception:  # noqa: BLE001  an annotation is code of the user's
             annotation = Any
         return ReturnType(annotation, self.docstring.returns, self._scope)
@@ -252,7 +225,6 @@ class Signature:
             annotation = (
                 Any if annotation is declared.empty else resolve_annotation(annotation, self.source, self.names)
             )
-            annotation = _substitute(annotation, self._type_arguments)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
                 annotation = ToolContext  # imported for type checkers only, which suffices
@@ -298,37 +270,6 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
-
-
-def _find_kind(instance: object) -> Any:
-    """Find the class of an instance, as `Base[int]` where it was made by that; a class is the one of its methods."""
-    return instance if isinstance(instance, type) else getattr(instance, "__orig_class__", type(instance))
-
-
-def _find_type_arguments(kind: Any, owner: type | None, given: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
-    """Find what the type variables of a class stand for in a subclass: int in `class Sub(Base[int])`."""
-    origin = get_origin(kind) or kind
-    parameters = getattr(origin, "__parameters__", ())
-    is_simple = all(isinstance(parameter, TypeVar) for parameter in parameters)
-    known = dict(zip(parameters, (_substitute(each, given or {}) for each in get_args(kind)))) if is_simple else {}
-    if owner is None or origin is owner:
-        return known
-    bases = vars(origin).get("__orig_bases__", origin.__bases__)
-    way = next((base for base in bases if owner in getattr(get_origin(base) or base, "__mro__", ())), owner)
-    return _find_type_arguments(way, owner, known)
-
-
-def _substitute(annotation: Any, given: Mapping[Any, Any]) -> Any:
-    """Put types in place of type variables."""
-    if isinstance(annotation, TypeVar):
-        return given.get(annotation, annotation)
-    is_class = isinstance(annotation, type) and get_origin(annotation) is None
-    if is_class and not hasattr(annotation, "__pydantic_generic_metadata__"):
-        return annotation
-    parameters = getattr(annotation, "__parameters__", ())
-    if given.keys().isdisjoint(parameters):
-        return annotation
-    return annotation[tuple(given.get(parameter, parameter) for parameter in parameters)]
 
 
 def _read_default(field_info: FieldInfo) -> Any:

@@ -115,8 +115,8 @@ class FunctionHandler:
         return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
     def bind(self, instance: Any) -> MethodHandler:
-        """Return the handler of the method on one instance; it shares schema and docstring with those of its class."""
-        return MethodHandler(self.signature.specialize(instance), instance, settings=self.settings)
+        """Return the handler of the method on one instance; it shares schema and docstring."""
+        return MethodHandler(self.signature, instance, settings=self.settings)
 
 
 @dataclass(frozen=True)
