@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import ismethod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
 
@@ -106,7 +106,7 @@ class RunFactory:
         if timeout is not None and most is not None and timeout >= most:
             raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
         self.instructions = instructions
-        self.options = cast("RunnerOptions", {**DEFAULTS, **given})
+        self.options: Mapping[str, Any] = {**DEFAULTS, **given}
         self.model_choice = _make_model_choice(toolbox, model, self.options)
         _check_provider_tools(toolbox, self.model_choice)
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
@@ -509,7 +509,7 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
             dialect.render_tool(made._spec)
 
 
-def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
+def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Mapping[str, Any]) -> ModelChoice:
     strict = options.get("strict")
     strict = toolbox.strict is not False if strict is None else strict
     api, dialect = options["api"], options.get("dialect")

@@ -24,7 +24,7 @@ from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.conversation import NO_RESPONSE
-from toolkit._runner.options import RunnerOptions, RunRequest
+from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._runner.tool_calls import ParentCall, parent_call
@@ -56,7 +56,7 @@ class AgentRunner(Protocol):
     """The runner of a sub-agent: a RunFactory."""
 
     toolbox: Toolbox
-    options: RunnerOptions
+    options: Mapping[str, Any]
 
     def create(self, request: RunRequest) -> Run[Any]:
         """Create a run."""

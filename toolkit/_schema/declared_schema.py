@@ -122,7 +122,7 @@ class TypeSchema(ArgumentSchema):
         )
         return document
 
-    @cached_property
+    @property
     def value_names(self) -> Collection[str]:
         """Names of the members in Python, which may differ from those in JSON."""
         kind = get_origin(self.kind) or self.kind

@@ -46,7 +46,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
-            if isinstance(value, list) and any(str(item).startswith("[") and _is_list(item) for item in value):
+            if _holds_json_lists(value):
                 remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
                 raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
@@ -108,10 +108,15 @@ def _parse(text: str, name: str) -> Any:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name}") from None
 
 
-def _is_list(item: Any) -> bool:
+def _holds_json_lists(value: Any) -> bool:
+    """Return whether an item of a list was written as a list in JSON."""
+    return isinstance(value, list) and any(map(_is_json_list, value))
+
+
+def _is_json_list(item: object) -> bool:
     try:
-        return isinstance(json.loads(item), list)
-    except (TypeError, ValueError):
+        return isinstance(item, str) and isinstance(json.loads(item), list)
+    except ValueError:
         return False
 
 
