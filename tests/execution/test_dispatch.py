@@ -469,10 +469,14 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "checkpoint": ({"checkpoint": "a.db"}, TypeError, r"'a.db' is not a function of a RunState, such as SQLiteRuns\('"),
     "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
-    "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
+    "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list .*: write middleware=\[\.\.\.\]\.$"),
     "class": ({"approve": Console}, TypeError, r"^approve=<class '.*Console'> is not a function of an Approv"),
-    "hooks": ({"hooks": 5}, TypeError, r"^hooks=5 is not a list of hooks\.$"),
-    "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
+    "hooks": ({"hooks": 5}, TypeError, r"^hooks=5 is not a list of hooks: write hooks=\[\.\.\.\]\.$"),
+    "no middleware": (
+        {"middleware": [5]},
+        TypeError,
+        r"^middleware=\[5\] is not a list .*: write middleware=\[\.\.\.\]\.$",
+    ),
     "raise_errors": ({"raise_errors": 1}, TypeError, r"^raise_errors=1 is not True or False\.$"),
     "early": ({"early": 1}, TypeError, r"^early=1 is not True or False\.$"),
     "max_result": (
