@@ -54,13 +54,19 @@ class ErrorExplainer:
 
     def explain(self, faults: Sequence[ErrorDetails], text: str = "") -> str:
         """Explain errors as pydantic-core lists them, in a JSON text if it is given."""
-        document = from_json(text) if text and any(len(fault["loc"]) > 1 for fault in faults) else None
-        shown = [self._explain_fault(fault, document) for fault in faults[:MAX_FAULTS]]
-        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-        message = "; ".join(shown + more)
+        if len(faults) == 1:
+            document = from_json(text) if text and len(faults[0]["loc"]) > 1 else None
+            message = self._explain_fault(faults[0], document)
+        else:
+            message = self._explain_faults(faults, from_json(text) if text else None)
         if self._end:
             message = message.removesuffix(".") + self._end
         return replace_surrogates(shorten(message, MAX_FAULT_TEXT))
+
+    def _explain_faults(self, faults: Sequence[ErrorDetails], document: Any) -> str:
+        shown = [self._explain_fault(fault, document) for fault in faults[:MAX_FAULTS]]
+        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+        return "; ".join(shown + more)
 
     def _explain_fault(self, fault: ErrorDetails, document: Any) -> str:
         location, kind = fault["loc"], fault["type"]
