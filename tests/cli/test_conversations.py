@@ -59,6 +59,12 @@ def test_logs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_no_conversation_yet(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a conversation, `logs` says so, and prints nothing on standard output."""
+    assert 0 == main(["logs"])
+    assert ("", "toolkit: no conversation is saved yet.\n") == capsys.readouterr()
+
+
 def test_logs_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Each conversation is a line with its name and its messages, as a session has them."""
     assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("--session", "other", "Hello")]

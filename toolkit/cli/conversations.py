@@ -67,6 +67,8 @@ def print_conversations(name: str | None, *, as_json: bool) -> None:
     names = SQLiteSession(path).names()
     if name is not None and name not in names:
         raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
+    if not names:
+        print("toolkit: no conversation is saved yet.", file=sys.stderr)
     for each in [name] if name else names:
         session = SQLiteSession(path, each)
         if as_json:
