@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -439,8 +440,15 @@ class DurableRun:
         return ""
 
     async def _query(self, name: str, *arguments: Any, away: str = AWAY_TEXT) -> Any:
+        deadline = time.monotonic() + LOOK_TIMEOUT.total_seconds()
         with _translated(self.id, away):
-            return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
+            while True:
+                try:
+                    return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
+                except WorkflowQueryFailedError:  # as while a worker takes the run over
+                    if time.monotonic() >= deadline:
+                        raise
+                await asyncio.sleep(LOOK)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         with _translated(self.id):

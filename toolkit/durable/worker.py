@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client
 from temporalio.worker import Worker as TemporalWorker
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._execution.ledger import MemoryLedger
@@ -34,10 +37,53 @@ MAX_STORED_BYTES = 20_000_000
 # Seconds until another worker takes over the conversation of one that is gone, or has too much to do, at most: it then
 # reads the whole history, which costs more than to wait.
 STICKY_SECONDS = 5.0
-# The workflow holds no state outside its object, so its modules are loaded once, not for each run.
-SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("toolkit"))
 # Seconds that running steps have when a worker is shut down.
 GRACE = 10.0
+
+
+class _TaskRunner(WorkflowRunner):
+    """Runs workflows by another runner, and refuses an event for which the server has not started a task yet.
+
+    A worker that takes over a run in order to answer a query gets all events. If the workflow went on with the newest
+    ones, a message could come before their task starts. A replay reads this message first, has a later time, and
+    decides differently. So the query fails here, and the worker forgets the run; the client asks again.
+    """
+
+    def __init__(self, inner: WorkflowRunner) -> None:
+        self._inner = inner
+
+    @override
+    def prepare_workflow(self, defn: Any) -> None:
+        self._inner.prepare_workflow(defn)
+
+    @override
+    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
+        self._inner.set_worker_level_failure_exception_types(types)
+
+    @override
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        instance = self._inner.create_instance(det)
+        activate, last = instance.activate, (-1, 0)  # time and length of the history in the task before
+
+        def activate_in_task(act: WorkflowActivation) -> WorkflowActivationCompletion:
+            nonlocal last
+            if all(job.WhichOneof("variant") in _NO_EVENTS for job in act.jobs):
+                return activate(act)
+            time, length = act.timestamp.ToNanoseconds(), act.history_length
+            if not act.is_replaying and time == last[0] and length > last[1]:
+                completion = WorkflowActivationCompletion()
+                completion.failed.failure.message = "The run is between two tasks. Ask again."
+                return completion
+            last = time, length
+            return activate(act)
+
+        instance.activate = activate_in_task  # type: ignore[method-assign]
+        return instance
+
+
+_NO_EVENTS = frozenset({"query_workflow", "remove_from_cache"})
+# The workflow holds no state outside its object, so its modules are loaded once, not for each run.
+SANDBOX = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("toolkit"))
 
 
 class Worker:
@@ -112,14 +158,15 @@ class Worker:
             streams=streams,
             sessions=sessions,
         )
-        usual = {
+        settings = {
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=min(STICKY_SECONDS, heartbeat)),
             "graceful_shutdown_timeout": timedelta(seconds=GRACE),
             "max_heartbeat_throttle_interval": timedelta(seconds=STREAM_SECONDS if streams else heartbeat / 2),
-            "workflow_runner": SANDBOX,
+            **options,
+            "workflow_runner": _TaskRunner(options.get("workflow_runner", SANDBOX)),
         }
         self._worker = TemporalWorker(
-            client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **{**usual, **options}
+            client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings
         )
 
     async def run(self) -> None:

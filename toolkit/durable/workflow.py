@@ -90,7 +90,6 @@ class RunWorkflow:
         self._children: list[str] = []  # runs of sub-agents, by id
         self._available = given.available
         self._waited = 0.0  # seconds in which nothing but a decision was missing
-        self._settled = 0  # questions that `_settle` was asked
         self._start = workflow.time()
         self._note = ""
         for text in given.steering:
@@ -238,7 +237,7 @@ class RunWorkflow:
         while True:
             if queue.has_steering:
                 conversation.read_messages(queue)
-            match conversation.next(self._seconds if self._is_late(plan) else 0.0):
+            match conversation.next(self._seconds):
                 case CallModel():
                     await self._call_model(plan, conversation)
                 case RunCalls() as turn:
@@ -268,21 +267,8 @@ class RunWorkflow:
         """Return the seconds that the run has taken, without the time in which it waited for decisions."""
         return self._given.spent + workflow.time() - self._start - self._waited
 
-    def _is_late(self, plan: wire.Plan) -> bool:
-        most = plan.limits.get("max_seconds")
-        return self._settle(most is not None and self._seconds >= most)
-
-    def _settle(self, is_so: bool) -> bool:  # noqa: FBT001  its only argument
-        """Return whether something is so by the engine's clock or its suggestions; a marker in the history keeps it.
-
-        A worker that answers a query may see the end of a step before the server has started the next task: it then
-        has the time and the suggestion of the task before, and a replay has later ones.
-        """
-        self._settled += 1
-        return is_so and workflow.patched(f"settled {self._settled}")
-
     async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
-        if self._settle(workflow.info().is_continue_as_new_suggested()):
+        if workflow.info().is_continue_as_new_suggested():
             self._go_on_anew(plan, conversation)
         step = wire.ModelStep(
             digest=plan.digest,
@@ -328,9 +314,10 @@ class RunWorkflow:
         calls = [call for call in step.calls if call.id not in waiting]
         order = batched(plan.order) if isinstance(plan.order, int) else plan.order
         for batch in split_batches(calls, order, lambda call: plan.tools.get(call.name, _NO_PLAN).runs_alone):  # type: ignore[arg-type]  # a name from the wire
+            most = plan.limits.get("max_seconds")
             reason = explain_skip(
                 is_stopped=any(outcome.is_stopped for outcome in self._results.values()),
-                is_late=self._is_late(plan),
+                is_late=most is not None and self._seconds >= most,
                 is_cancelled=False,
                 has_steering=self._queue.has_steering,
             )
@@ -507,11 +494,8 @@ class RunWorkflow:
         start, total = workflow.time(), len(conversation.state.pending)
         is_long = workflow.info().is_continue_as_new_suggested
         await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
-        is_anew = self._settle(is_long())
-        if not is_anew:
-            await workflow.wait_condition(lambda: len(self._pending) < total)
         self._waited += workflow.time() - start
-        if is_anew:
+        if is_long():
             self._go_on_anew(plan, conversation)
         conversation.resume()
 

@@ -1,0 +1,80 @@
+"""A worker takes a run over to answer a question, before the server has started the task of the step that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+from temporalio.client import WorkflowQueryFailedError
+from temporalio.worker import Replayer
+
+from tests.durable.support import Durable, environment, until
+from toolkit import Runner, tool
+from toolkit.durable.workflow import RunWorkflow
+from toolkit.models import ModelRequest, ModelResponse
+from toolkit.testing import ModelReply, ScriptedModel, call
+
+RELEASED = asyncio.Event()
+
+
+@tool(effect="read")
+async def wait() -> str:
+    """Wait."""
+    await RELEASED.wait()
+    return "waited"
+
+
+@tool(effect="read")
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def answer(request: ModelRequest) -> ModelReply:
+    """Answer by the conversation alone, in any process."""
+    has_called = any(isinstance(message, ModelResponse) for message in request.messages)
+    return "Done." if has_called else [call("wait"), call("add", a=1, b=2)]
+
+
+runner = Runner([wait, add], model=ScriptedModel(answer), order="sequential")
+
+
+async def work(address: str, queue: str) -> None:
+    await (await Durable(address, queue).worker(runner, **options(queue))).run()
+
+
+def options(queue: str) -> dict[str, Any]:
+    return {"heartbeat": 5.0, "tool_queues": {"wait": f"{queue}-wait"}}
+
+
+def test_a_question_before_a_task(durable: Durable) -> None:
+    """A message after the question is read where a replay reads it; the question waits for its answer."""
+    code = "import asyncio, sys, tests.durable.test_takeovers as own; asyncio.run(own.work(*sys.argv[1:]))"
+
+    async def go() -> tuple[list[str | None], str]:
+        given = options(durable.queue)
+        async with await Durable(durable.address, given["tool_queues"]["wait"]).worker(runner, **given):
+            killed = subprocess.Popen([sys.executable, "-c", code, durable.address, durable.queue], env=environment())  # noqa: ASYNC220
+            run = await (await durable.runs(runner)).start("Go.")
+            handle = (await durable.connect()).get_workflow_handle(run.id)
+            await until(run.status, lambda status: status.phase == "calling")
+            killed.kill()
+            killed.wait()
+            async with await durable.worker(runner, **given):
+                asked, status = asyncio.create_task(handle.query("status")), asyncio.create_task(run.status())
+                await asyncio.sleep(2)
+                RELEASED.set()
+                with suppress(WorkflowQueryFailedError):
+                    await asked
+                await run.steer("Hey.")
+                result = await run.result()
+                await Replayer(workflows=[RunWorkflow]).replay_workflow(await handle.fetch_history())
+                return [end.result.text for end in result.calls], (await status).run_id
+
+    texts, run_id = asyncio.run(go())
+
+    assert ["waited", "Skipped due to queued user message."] == texts
+    assert run_id
