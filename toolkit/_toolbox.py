@@ -110,8 +110,8 @@ class Toolbox:
                 raise DefinitionError(f"Toolbox({name}={value!r:.100}) is not True or False.")
         self.strict = strict
         self.check_output = check_output
-        self.defaults = check_defaults(defaults)
-        self.bindings = Bindings(_meta=META_SCHEMAS if references else {})
+        self.defaults: Mapping[str, Any] = check_defaults(defaults)
+        self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         # Sources, each with what it last listed, and the tools that were made of that.

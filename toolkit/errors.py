@@ -102,7 +102,8 @@ class FingerprintError(DefinitionError):
 class ToolNotFoundError(DefinitionError, KeyError):
     """The toolbox has no tool, bound function or choice of this name."""
 
-    __str__ = Exception.__str__  # a KeyError would put its message in quotes
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # a KeyError would put its message in quotes
 
 
 class ToolError(ToolkitError):

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic_core import from_json
 from typing_extensions import override
@@ -90,7 +90,8 @@ class Calls(RunDialect):
     """
 
     name = "calls"
-    rules, strict_rules = GRAMMAR, STRICT
+    rules: ClassVar[Rules] = GRAMMAR
+    strict_rules: ClassVar[Rules] = STRICT
 
     @override
     def choose_rules(self, spec: ToolSpec) -> Rules:

@@ -75,7 +75,7 @@ class Root:
             raise DefinitionError(f"{fault} Make it first, or name another.") from error
         weakref.finalize(self, os.close, self._descriptor)
         self._paths = (Path(path).absolute(), Path(path).resolve())
-        self.lookup = lookup or _choose_lookup(self._descriptor)
+        self.lookup: Lookup = lookup or _choose_lookup(self._descriptor)
 
     @property
     def identity(self) -> str:

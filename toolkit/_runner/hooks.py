@@ -68,11 +68,11 @@ class Hooks:
         for each in (*given, *wrappers):
             if any(map(is_async, _list_methods([each], "on_event"))):
                 raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
-        self.before_model = _list_methods(given, "before_model")
-        self.after_model = _list_methods(given, "after_model")
+        self.before_model: tuple[Hook, ...] = _list_methods(given, "before_model")
+        self.after_model: tuple[Hook, ...] = _list_methods(given, "after_model")
         self._before_call = _list_methods(given, "before_call")
         self._after_call = _list_methods(given, "after_call")
-        self.observers = _list_methods((*given, *wrappers), "on_event")
+        self.observers: tuple[Hook, ...] = _list_methods((*given, *wrappers), "on_event")
         own = (self._run_call,) if self._before_call or self._after_call else ()
         self.middleware: tuple[Middleware, ...] = (*own, *wrappers)
 

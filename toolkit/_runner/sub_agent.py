@@ -95,10 +95,14 @@ class SubAgent:
             raise DefinitionError(f"{name}: with handoff=True the answer is a text: leave out output_type=.")
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
             raise DefinitionError(f"{name}: handoff=True adds a tool {HAND_BACK!r}, and there is one: rename it.")
-        self.runner, self.name, self.max_depth, self.handoff = runner, name, max_depth, handoff
-        self._arg, self.output_type = arg, output_type
+        self.runner = runner
+        self.name = name
+        self.max_depth = max_depth
+        self.handoff = handoff
+        self.output_type = output_type
+        self._arg = arg
         task = Annotated[str, "The task, with everything that one must know for it."]
-        self.__signature__ = inspect.Signature(
+        self.__signature__: inspect.Signature = inspect.Signature(
             [
                 inspect.Parameter(arg, inspect.Parameter.KEYWORD_ONLY, annotation=task),
                 inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=ToolContext),

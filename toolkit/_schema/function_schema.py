@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-def get_fields(self: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass instance, for `__getstate__`: cached properties are neither copied nor sent."""
-    return {field.name: getattr(self, field.name) for field in fields(self)}
+class Uncached:
+    """A dataclass whose cached properties are neither copied nor sent to another process."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-class ArgumentSchema:
+class ArgumentSchema(Uncached):
     """JSON Schema and validator of a tool's arguments, each built when it is first read."""
-
-    __getstate__ = get_fields
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -92,10 +92,8 @@ class ArgumentSchema:
         return values
 
 
-class ReturnSchema:
+class ReturnSchema(Uncached):
     """JSON Schema of a tool's value, a function that writes such values, and the value as an argument."""
-
-    __getstate__ = get_fields
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:

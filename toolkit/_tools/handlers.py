@@ -28,12 +28,7 @@ from toolkit._schema.declared_schema import (
     ModelArguments,
     ReturnDocument,
 )
-from toolkit._schema.function_schema import (
-    ArgumentSchema,
-    Parameter,
-    ReturnSchema,
-    get_fields,
-)
+from toolkit._schema.function_schema import ArgumentSchema, Parameter, ReturnSchema, Uncached
 from toolkit._schema.signature import read_annotations
 from toolkit._tools.functions import Action, FunctionHandler
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
@@ -115,7 +110,7 @@ ToolInterface: TypeAlias = Declaration | FunctionHandler
 
 
 @dataclass(frozen=True)
-class DeclaredHandler:
+class DeclaredHandler(Uncached):
     """The handler of a declared tool.
 
     Attributes:
@@ -124,8 +119,6 @@ class DeclaredHandler:
 
     interface: ToolInterface
     activity: str = ""
-
-    __getstate__ = get_fields
 
     @property
     def function_handler(self) -> FunctionHandler | None:

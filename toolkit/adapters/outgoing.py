@@ -28,7 +28,7 @@ from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
 from toolkit.adapters.libraries import load_library
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 Tools = Toolbox | Iterable[Addable]
 HIDDEN = (FatalError, Halt, DefinitionError)  # what ends a run says nothing to a model

@@ -20,7 +20,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_OPTIONS = 50
 # Sync handlers that may run at a time: each of them holds a thread, even after its question was abandoned.

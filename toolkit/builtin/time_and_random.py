@@ -50,7 +50,7 @@ def _find_zone(name: str) -> tzinfo:
         return timezone.utc
 
 
-current_time = current_time_tool()
+current_time: Tool[..., Any] = current_time_tool()
 
 
 def random_tool(source: Random | None = None) -> Tool[..., Any]:

@@ -226,7 +226,7 @@ class Brave(_Engine):
     name = "brave"
     variable = "BRAVE_API_KEY"
     default_url = "https://api.search.brave.com"
-    results = ("web", "results")
+    results: ClassVar[Sequence[str]] = ("web", "results")
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
         parameters, headers = {"q": query, "count": str(count)}, {"X-Subscription-Token": self._key}
@@ -239,7 +239,7 @@ class Serper(_Engine):
     name = "serper"
     variable = "SERPER_API_KEY"
     default_url = "https://google.serper.dev"
-    results = ("organic",)
+    results: ClassVar[Sequence[str]] = ("organic",)
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
         body, headers = {"q": query, "num": count}, {"X-API-KEY": self._key}

@@ -16,7 +16,7 @@ from toolkit.cli.options import HELP, Command, Group, report_errors
 from toolkit.cli.running import chat, logs, resume, run, undo
 from toolkit.cli.serving import inspect, serve, worker
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Group,
     help="Let a language model call the Python functions of a file.",
     no_args_is_help=True,
@@ -46,8 +46,8 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
     "run": {"allow_extra_args": True},
     "call": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 }
-for name, command in COMMANDS.items():
-    app.command(name, cls=Command, context_settings=SETTINGS.get(name))(report_errors(command))
+for _name, _command in COMMANDS.items():
+    app.command(_name, cls=Command, context_settings=SETTINGS.get(_name))(report_errors(_command))
 
 
 def run_command(arguments: Sequence[str]) -> int:

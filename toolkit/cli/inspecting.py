@@ -70,8 +70,8 @@ class Inspector(ThreadingHTTPServer):
         super().__init__((LOOPBACK[0], port), _Handler)
         token = secrets.token_urlsafe(16)
         self.runner = runner
-        self.site = Site(title, f"/{token}/", [*runner.toolbox])
-        self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
+        self.site: Site = Site(title, f"/{token}/", [*runner.toolbox])
+        self.hosts: set[str] = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
         self.new_chat()
 
     @property

@@ -86,7 +86,8 @@ class Form:
     def __init__(self, tool: Tool[..., Any], values: Mapping[str, Any] | None = None, *, action: str = "") -> None:
         if not isinstance(tool, Tool):
             raise TypeError(f"Form() takes a tool, not {tool!r:.100}: decorate the function with @tool.")
-        self.tool, self.action = tool, action
+        self.tool = tool
+        self.action = action
         filled_in = values or {}
         self._texts = {each.name: each.format(filled_in.get(each.name, NOTHING)) for each in self._controls}
         self._errors: dict[str, str] = {}

@@ -66,7 +66,7 @@ class Question:
         self._changed = threading.Condition()
         self._is_ready = False
         self._answer: tuple[bool, str] | None = None
-        self.widget = _make_widget(card) if widget is None else widget
+        self.widget: Any = _make_widget(card) if widget is None else widget
         self.widget.on_msg(self._receive)
 
     def display(self) -> None:

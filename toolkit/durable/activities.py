@@ -44,7 +44,7 @@ from toolkit.durable.calls import Hold, StepLedger, find_agent, get_answer, make
 from toolkit.errors import DefinitionError, FingerprintError, Halt, ModelError, ToolError, ToolkitError
 from toolkit.events import Event, TextDelta, TurnFinished
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 

@@ -92,7 +92,7 @@ TOO_LARGE = ("data size exceeds limit", "larger than max")
 # Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
 MAX_DECISIONS, MAX_SENT = 10, 1_000_000
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 
@@ -229,7 +229,8 @@ class DurableRun:
     """
 
     def __init__(self, client: Client, run_id: str, output_type: Any = str) -> None:
-        self.id, self._client, self._output_type = run_id, client, output_type
+        self.id = run_id
+        self._client, self._output_type = client, output_type
         self._deciding, self._sending = asyncio.Semaphore(MAX_DECISIONS), asyncio.Lock()
         self._outbox: dict[str, tuple[list[str], asyncio.Task[None]]] = {}  # by name of the signal
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)

@@ -50,7 +50,8 @@ class DevServer:
         program = find_program()
         if program is None:
             raise DefinitionError(NO_SERVER)
-        self._path, self._port, self.address = Path(path).absolute(), port, f"127.0.0.1:{port}"
+        self.address: str = f"127.0.0.1:{port}"
+        self._path, self._port = Path(path).absolute(), port
         self._command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
         self._command += ["--db-filename", str(self._path), "--log-level", "never", *options]
         self._process: subprocess.Popen[bytes] | None = None

@@ -19,7 +19,7 @@ from toolkit._messages import ToolCall, ToolResult
 from toolkit.errors import ToolError
 from toolkit.middleware.repeated_calls import identify
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 AuditRecord: TypeAlias = Mapping[str, Any]
 

@@ -27,7 +27,7 @@ from toolkit.models.transport import find_client, parse_text, post, read_stream
 if TYPE_CHECKING:
     import openai
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 # Arguments of the package's `create` that are not keys of a body -> what to write.
 CLIENT_OPTIONS = {
@@ -52,7 +52,7 @@ class ResponseBuilder(ABC):
         self.items: tuple[Mapping[str, Any], ...] = ()
         self.finish_reason = ""
         self.model = ""
-        self.usage = Usage(requests=1)
+        self.usage: Usage = Usage(requests=1)
         self.is_complete = False
 
     @classmethod
@@ -109,12 +109,12 @@ class ServerModel:
         self.client = client
         self.name = name
         self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
-        self.options = copy_options(options or {})
+        self.options: dict[str, Any] = copy_options(options or {})
         for key in self.options.keys() & self.own_keys:
             raise TypeError(
                 f"options={{{key!r}: ...}}: each request has a {key!r} of its own, which this would replace."
             )
-        self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not show it
+        self.is_async: bool = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not show it
 
     def with_client(self, client: Any) -> Self:
         """Return the same model behind another client of the same server."""

@@ -16,7 +16,7 @@ from toolkit._options import is_whole
 from toolkit.errors import ModelError
 from toolkit.models import Model, ModelRequest, ModelResponse, Piece
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 MINUTE = 60.0
 # Seconds between two looks at whether a run that waits was cancelled.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import openai
 
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 # The model at OpenAI's own address where none is named.
 OPENAI_MODEL = "gpt-5-mini"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import get_member, join_text
+from toolkit._dialects.base import RunDialect, get_member, join_text
 from toolkit._dialects.chat import Chat
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
@@ -95,9 +95,9 @@ class OpenAIModel(ServerModel):
         options: Further keys of each request, such as `temperature`.
     """
 
-    builder = _CompletionBuilder
-    default_dialect = Chat
-    own_keys = frozenset({"messages", "model", "stream", "tools"})
+    builder: ClassVar[type[ResponseBuilder]] = _CompletionBuilder
+    default_dialect: ClassVar[type[RunDialect]] = Chat
+    own_keys: ClassVar[frozenset[str]] = frozenset({"messages", "model", "stream", "tools"})
     resource = "chat.completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
 

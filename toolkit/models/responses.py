@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import get_member
+from toolkit._dialects.base import RunDialect, get_member
 from toolkit._dialects.responses import Responses, is_call, output_text, parse_call, reasoning_text
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
@@ -183,9 +183,9 @@ class ResponsesModel(ServerModel):
             and are added to the run's.
     """
 
-    builder = _ItemsBuilder
-    default_dialect = Responses
-    own_keys = frozenset({"input", "model", "stream"})
+    builder: ClassVar[type[ResponseBuilder]] = _ItemsBuilder
+    default_dialect: ClassVar[type[RunDialect]] = Responses
+    own_keys: ClassVar[frozenset[str]] = frozenset({"input", "model", "stream"})
     resource = "responses"
     # The server stores nothing, so reasoning comes here, encrypted, and is sent back.
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}

@@ -81,7 +81,7 @@ except ModuleNotFoundError as error:
 
 __all__ = ["make_app", "serve"]
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 PORT = "9000"
 MAX_REQUEST = 10_000_000  # bytes

@@ -47,7 +47,7 @@ MAX_UPDATE = 1_000  # characters
 CANNOT_ASK = "This client cannot ask its user for approval."
 WAITS = "It waits for the approval of the client's user."
 # The form that a client shows its user: the protocol allows one level of plain values.
-FORM = {
+FORM: dict[str, Any] = {
     "type": "object",
     "properties": {"approve": {"type": "boolean", "title": "Run it", "description": "Whether the tool is run."}},
     "required": ["approve"],

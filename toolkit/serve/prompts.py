@@ -35,7 +35,7 @@ from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 _PARAMETER = re.compile(r"\{([^{}]*)\}")
 
@@ -134,8 +134,8 @@ class Library:
 
     def __init__(self, prompts: Iterable[object], resources: Iterable[object], deps: Any) -> None:
         self._deps = deps
-        self.prompts = Toolbox([*map(_take_prompt, prompts)])
-        self.resources = [*map(_check_resource, resources)]
+        self.prompts: Toolbox = Toolbox([*map(_take_prompt, prompts)])
+        self.resources: list[Resource] = [*map(_check_resource, resources)]
         places = dict[str, Resource]()
         for each in self.resources:
             if places.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:

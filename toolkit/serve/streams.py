@@ -41,7 +41,7 @@ from toolkit.events import (
     TurnStarted,
 )
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 WireEvent: TypeAlias = dict[str, Any]  # an event of the other protocol
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_opti
 from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, Failed, ToolkitError
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 TRIES = 3
 PAUSE = 0.5  # seconds before the second try, and twice as many before the third
@@ -60,7 +60,8 @@ class Unreachable(Failed):
 
     def __init__(self, message: str, cause: BaseException | None = None, brief: str = "") -> None:
         super().__init__(message)
-        self.cause, self.brief = cause, brief or message.partition("\n")[0]
+        self.cause = cause
+        self.brief: str = brief or message.partition("\n")[0]
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,7 +92,7 @@ class RemoteSource:
         options: Mapping[str, Any],
         longest_connect: float = math.inf,
     ) -> None:
-        self.name = safe_name(check_type("name", name, str))
+        self.name: str = safe_name(check_type("name", name, str))
         for option, names in (("allow", allow), ("block", block)):
             if isinstance(names, str):
                 raise DefinitionError(f"{option}={names!r} is one text: write {option}=[{names!r}].")

@@ -30,7 +30,7 @@ from toolkit.errors import Cancelled, Failed, FatalError, Halt
 
 __all__ = ["Prefetch", "retriever_tool"]
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 # A search: a function of a query that returns passages, or a promise of them; or an object with such a method.
 Search: TypeAlias = Callable[[str], Iterable[Any] | Awaitable[Iterable[Any]]] | Any

@@ -91,7 +91,7 @@ class Database:
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float = 30.0) -> None:
         _validate(path, timeout)
         # Absolute, since the process may change its directory.
-        self.path = MEMORY if path == MEMORY else str(Path(path).absolute())
+        self.path: str = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout, self._timeout = layout, timeout
         self._lock = threading.RLock()
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import openai
     from tokenizers import Encoding
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 

@@ -140,7 +140,7 @@ class Cassette:
             raise TypeError(
                 f'{model!r:.100} is not a model. Pass one: Cassette("path.json", OpenAIModel(client, "name")).'
             )
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.mode = mode
         # Without a model, a request that is not found is an error.
         self._model: Any = None if mode == "replay" else model

@@ -50,7 +50,7 @@ ADVICE = " Use offset/limit for partial reads."
 OUTSIDE_MESSAGES: Mapping[str, str] = dict.fromkeys(
     ("absolute", "traversal", "link"), "path '{}' is outside the allowed directories"
 )
-report_coding_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
+_report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +104,10 @@ class CodingTools:
             limit: Maximum number of lines to return.
         """
         is_part = offset is not None or limit is not None
-        with report_coding_errors(f"Cannot access {path}", path), self._workspace.open_file(path) as file:
+        with _report_errors(f"Cannot access {path}", path), self._workspace.open_file(path) as file:
             if media_type := detect_image(file.peek()):
                 return ToolResult(Image(read_bytes(file, self._limits.max_image), media_type), details={"path": path})
-            with report_coding_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
+            with _report_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
                 data = read_bytes(file, self._limits.max_paged if is_part else self._limits.max_bytes)
                 page = _format_page(read_lines(data), max(offset or 1, 1) - 1, limit, is_part=is_part)
         mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
@@ -123,9 +123,9 @@ class CodingTools:
             content: The whole content of the file.
             context: Cancels the write.
         """
-        with report_coding_errors("Cannot create directory", path):
+        with _report_errors("Cannot create directory", path):
             self._workspace.make_parents(path)
-        with report_coding_errors(f"Cannot write {path}", path):
+        with _report_errors(f"Cannot write {path}", path):
             data = self._workspace.encode_text(path, content)
             self._workspace.replace(path, data, expect_hash if self._hashes else None, context.cancellation)
         details = {"path": path, "bytes": len(data)}
@@ -143,7 +143,7 @@ class CodingTools:
         """
         missing = f"Cannot read {path}: No such file or directory. Use write_file to create new files."
         with (
-            report_coding_errors(f"Cannot read {path}", path, missing=missing),
+            _report_errors(f"Cannot read {path}", path, missing=missing),
             self._workspace.open_file(path) as file,
         ):
             data = read_bytes(file, self._limits.max_bytes)
@@ -151,7 +151,7 @@ class CodingTools:
         changed = replace_once(text, old_text, new_text, path, has_crlf=text_format.has_crlf)
         new_data = text_format.encode(changed)
         if changed != text:
-            with report_coding_errors(f"Cannot write {path}", path):
+            with _report_errors(f"Cannot write {path}", path):
                 self._workspace.replace(path, new_data, hash_bytes(data), context.cancellation)
         details = {"path": path, "old_lines": len(split_lines(old_text)), "new_lines": len(split_lines(new_text))}
         summary = "No changes (old_text == new_text)" if changed == text else summarize_edit(old_text, new_text, path)
@@ -173,7 +173,7 @@ class CodingTools:
             context: Cancels the listing.
         """
         is_match = compile_glob(pattern)
-        errors = report_coding_errors(
+        errors = _report_errors(
             f"Failed to list {path}", path, missing=f"Directory not found: {path}. Check the path and try again."
         )
         with errors, _deadline(context, self._limits.list_seconds, "Listing timed out") as check:
@@ -197,7 +197,7 @@ class CodingTools:
             context: Cancels the search.
         """
         matches, is_match = compile_pattern(pattern, case_sensitive=case_sensitive), compile_glob(include)
-        errors = report_coding_errors("Search error", path)
+        errors = _report_errors("Search error", path)
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
             names = self._find_files(path, is_match, MAX_DEPTH, check)
             hits = chain.from_iterable(self._search_file(name, path, matches, check) for name in names)

@@ -26,7 +26,7 @@ from toolkit.builtin.schedule.recurrence import next_run
 from toolkit.builtin.schedule.store import Action, Firing, SQLiteSchedule
 from toolkit.errors import Cancelled, DefinitionError
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 

@@ -286,7 +286,7 @@ class Capture:
         self._max_bytes = max_bytes
         self._head = bytearray()
         self._tail = bytearray()
-        self.size = 0  # bytes
+        self.size: int = 0  # bytes
 
     def add(self, data: bytes) -> None:
         """Add the next bytes."""

@@ -72,7 +72,12 @@ SAMPLES: Mapping[str, Sequence[Any]] = {
 }
 # LLGuidance: no free white space, and ignore what it cannot enforce. By default it refuses the schema, and llama.cpp
 # then decodes without any grammar.
-GUIDANCE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
+GUIDANCE: Mapping[str, Any] = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "lenient": True,
+}
 # Keywords that explain a schema and do not restrict it: they cost tokens, and the grammar needs none of them.
 PROSE = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 CALL_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 256}  # an e-mail fits in it

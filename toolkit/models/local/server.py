@@ -49,9 +49,9 @@ class LlamaServer:
             self.close()
             raise NoModelError(f"{path.name} could not be served: {report['error']}")
         self._process = process
-        self.pid = process.pid
-        self.base_url = report["base_url"]
-        self.api_key = report["api_key"]
+        self.pid: int = process.pid
+        self.base_url: str = report["base_url"]
+        self.api_key: str = report["api_key"]
 
     def close(self) -> None:
         """Stop the server and wait for it; again does nothing."""
@@ -86,7 +86,7 @@ class SharedServers:
             return server
 
 
-shared = SharedServers()
+shared: SharedServers = SharedServers()
 
 
 def _spawn(settings: Mapping[str, Any]) -> subprocess.Popen[str]:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MCP"]
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from toolkit.sources.mcp.requests import ServerRequests
 from toolkit.sources.mcp.streams import Streams
 from toolkit.sources.remote import RunningCall, find_leaf
 
-logger = logging.getLogger("toolkit")
+logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
@@ -43,7 +43,7 @@ GRACE = 8.0
 
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
-Answer = TypeAdapter[Any](types.CallToolResult | types.InputRequiredResult)
+Answer: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
 # How the mcp package says that a connection is gone. A server may say the same of something else.
 CLOSED = "Connection closed"
 STREAM_CLOSED = "SSE stream "

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio.to_thread
 import httpx2
@@ -46,7 +46,7 @@ class Streams(AbstractAsyncContextManager[Any]):
         self.errors = errors
         self.status: str | None = None
         self.fault = ""
-        self.has_ended = False
+        self.has_ended: bool = False
         self.on_result: Callable[[dict[str, Any]], object] | None = None
 
     async def __aenter__(self) -> Any:
@@ -167,7 +167,7 @@ class ErrorOutput:
             hidden: What stands in place of each text that is not shown.
         """
         receiving, sending = os.pipe()
-        self.file = os.fdopen(sending, "wb")
+        self.file: BinaryIO = os.fdopen(sending, "wb")
         self._hidden = {os.fsencode(secret): placeholder.encode() for secret, placeholder in hidden.items()}
         self._secrets = re.compile(b"|".join(map(re.escape, self._hidden)) or b"(?!)")  # which matches nothing
         self._kept = MAX_END + max(map(len, self._hidden), default=0)  # each secret of the end is there as a whole
