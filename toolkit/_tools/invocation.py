@@ -6,7 +6,7 @@ A call that goes well stays in one function of its tool's own, which is made onc
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property, partial
 from inspect import CO_COROUTINE
 from typing import Any, TypeAlias
@@ -35,7 +35,7 @@ from toolkit.errors import FatalError, InvalidArguments
 _QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: replace_surrogates}
 
 Invoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], ToolResult]
-AsyncInvoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], Awaitable[ToolResult]]
+AsyncInvoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], Coroutine[Any, Any, ToolResult]]
 
 _new = tuple.__new__  # the constructor of a result takes twice the time
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -153,9 +153,11 @@ class Tool(Generic[P, R]):
         """
         return self._invocation.invoke(arguments, context)
 
-    async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    def ainvoke(
+        self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Do what `invoke` does, in the running event loop. A sync function runs on its own thread."""
-        return await self._invocation.ainvoke(arguments, context)
+        return self._invocation.ainvoke(arguments, context)
 
     @cached_property
     def description(self) -> str:
