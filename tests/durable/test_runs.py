@@ -718,6 +718,11 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
                 Worker(client, Runner([add]), **{"task_queue": "x", **options})
         with pytest.raises(ValueError, match="task_queue='' must be the name"):
             DurableRunner(client, task_queue="")
+        for make_client in (Worker, DurableRunner):
+            with pytest.raises(TypeError, match="client='localhost:7233' is no client: write await Client.connect"):
+                make_client("localhost:7233", Runner([add]), task_queue="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match=r"is not a Runner: write runner=Runner\("):
+            DurableRunner(client, [add], task_queue="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     asyncio.run(go())
 

@@ -134,12 +134,16 @@ class DurableRunner:
         task_queue: Name of the queue of the workers.
 
     Raises:
+        TypeError: `client` is not a client, or `runner` is not a Runner.
         ValueError: `task_queue` is no name.
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
         wait_at_exit()
+        wire.check_client(client)
         wire.check_queue("task_queue", task_queue)
+        if not isinstance(runner, (Runner, type(None))):
+            raise TypeError(f"runner={runner!r:.100} is not a Runner: write runner=Runner(...).")
         self._client, self._runner, self._task_queue = client, runner, task_queue
 
     async def start(

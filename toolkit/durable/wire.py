@@ -325,6 +325,19 @@ def read_end(state: RunState) -> Finished:
     return cast("Finished", Conversation.restore(state).next())
 
 
+def check_client(client: object) -> None:
+    """Check the client of the server.
+
+    Raises:
+        TypeError: It is none, such as an address.
+    """
+    if not hasattr(client, "start_workflow"):
+        address = client if isinstance(client, str) else "localhost:7233"
+        raise TypeError(
+            f"client={client!r:.100} is no client: write await Client.connect({address!r}), of temporalio.client."
+        )
+
+
 def check_queue(option: str, name: object) -> None:
     """Check the name of a task queue.
 

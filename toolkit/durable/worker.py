@@ -120,7 +120,7 @@ class Worker:
         DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
             to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
             `undo_on_failure` without a ledger.
-        TypeError: `runner` is not a Runner.
+        TypeError: `client` is not a client, or `runner` is not a Runner.
         ValueError: A number is out of range, a queue has no name, or `tool_queues` names a tool that the runner does
             not have.
     """
@@ -142,6 +142,7 @@ class Worker:
         **options: Any,
     ) -> None:
         wait_at_exit()
+        wire.check_client(client)
         wire.check_queue("task_queue", task_queue)
         if max_bytes is None:
             has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
