@@ -638,7 +638,7 @@ def test_unknown_runs() -> None:
 
 def test_forgotten_runs() -> None:
     """A runner without a ledger forgets old runs: to undo one of them is an error."""
-    runner = Runner([tool(len, name="book", description="Book.", undo=print)], model=ScriptedModel(book_once))
+    runner = Runner([tool(len, name="book", description="Book.", undo=lambda: None)], model=ScriptedModel(book_once))
     first, *_, last = [runner.run("Go.").state for _ in range(1_001)]
     with pytest.raises(ConversationError, match="no record of the calls"):
         runner.undo(first)
