@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import threading
 from collections import Counter
@@ -522,8 +523,9 @@ def test_messages(durable: Durable) -> None:
                 seen.append(message)
                 go_on.set()
             later = [message async for message in run.messages(offset=2)]
-            with pytest.raises(ValueError, match="fewer messages"):
-                await anext(run.messages(offset=5))
+            for wrong, read in itertools.product((5, -1, "2"), (run.messages, run.events)):
+                with pytest.raises(ValueError, match=f"offset={wrong!r}: the run .* has 4 messages"):
+                    await anext(read(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             return seen, later, await run.result()
 
     seen, later, result = asyncio.run(go())

@@ -43,6 +43,7 @@ from toolkit._messages import (
     message_to_dict,
     write_output,
 )
+from toolkit._options import is_whole
 from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult
@@ -304,7 +305,7 @@ class DurableRun:
             offset: How many of the first messages are left out: those that were read before.
 
         Raises:
-            ValueError: The run has fewer messages than that.
+            ValueError: The run has fewer messages than that, or it is no number.
         """
         async for _, messages in self._follow(offset):
             for message in messages:
@@ -324,9 +325,9 @@ class DurableRun:
 
         Raises:
             RunError: The run failed, as in `result`.
-            ValueError: The run has fewer messages than that.
+            ValueError: The run has fewer messages than that, or it is no number.
         """
-        earlier = (await self._read(0))[:offset] if offset else ()
+        earlier = (await self._read(0))[:offset] if is_whole(offset, 1) else ()
         turn, shown, asked = sum(isinstance(each, ModelResponse) for each in earlier), "", set[str]()
         async for status, messages in self._follow(offset):
             for message in messages:
@@ -418,8 +419,8 @@ class DurableRun:
         """Look at the run again and again until it has ended: where it is, and its new messages."""
         while True:
             status = await _insist(self.status)
-            if status.messages < offset:
-                raise ValueError(f"offset={offset!r}: the run {self.id!r} has fewer messages.")
+            if not is_whole(offset, 0) or status.messages < offset:
+                raise ValueError(f"offset={offset!r}: the run {self.id!r} has {status.messages} messages.")
             messages = await self._read(offset)
             yield status, messages
             if status.phase == "finished":
