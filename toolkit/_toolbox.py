@@ -158,7 +158,7 @@ class Toolbox:
         Args:
             *tools: As for the constructor.
             replace: Whether a tool may replace one of the same name. In a notebook or a Python prompt a function that
-                is defined again always does.
+                is defined or added again always does.
 
         Raises:
             DuplicateToolError: There is a tool of this name. The message names both.

@@ -880,22 +880,40 @@ def test_answer_with_approval() -> None:
 
 
 CELLS = r"""
+import importlib, json, pathlib, sys
 from toolkit import DuplicateToolError, Toolbox, tool
 box = Toolbox()
 for text in ("old", "new"):
     exec(f"@tool\ndef look() -> str:\n    'Look.'\n    return {text!r}\nbox.add(look)")
 print(len(box), box.call("look", "{}").text)
-try:
-    box.add(tool(name="look")(lambda: "other"))
-except DuplicateToolError:
-    print("refused")
+
+class Shop:
+    @tool
+    def buy(self) -> str:
+        "Buy."
+
+shop = Shop()
+for part in (shop, shop, json.dumps, json.dumps):
+    box.add(part)
+sys.path.insert(0, "")
+pathlib.Path("reloaded.py").write_text("def find(): 'old'")
+import reloaded
+box.add(reloaded.find)
+pathlib.Path("reloaded.py").write_text("def find(): 'new text'")
+box.add(importlib.reload(reloaded).find)
+print(len(box), box["find"].description)
+for other in (tool(name="look")(lambda: "other"), Shop()):
+    try:
+        box.add(other)
+    except DuplicateToolError:
+        print("refused")
 """
 
 
 def test_cell_that_runs_again(tmp_path: Path) -> None:
-    """Where code is typed, a function that is defined again takes its own place; another of its name is refused."""
+    """Where code is typed, what is added or defined again takes its own place; another of its name is refused."""
     (tmp_path / "cells.py").write_text(CELLS, encoding="utf-8")
-    typed = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=False)
+    typed = subprocess.run([sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, check=False)
     script = subprocess.run([sys.executable, tmp_path / "cells.py"], capture_output=True, text=True, check=False)
 
-    assert ("1 new\nrefused\n", True) == (typed.stdout, "DuplicateToolError" in script.stderr)
+    assert ("1 new\n4 new text\nrefused\nrefused\n", True) == (typed.stdout, "DuplicateToolError" in script.stderr)

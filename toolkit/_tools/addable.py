@@ -16,7 +16,7 @@ from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool, tool_methods
 from toolkit._tools.delegation import ModuleRunner
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.tool import Tool, find_module, refuse_unbound
+from toolkit._tools.tool import Tool, refuse_unbound
 from toolkit.errors import DefinitionError
 
 logger = logging.getLogger("toolkit")
@@ -85,10 +85,15 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
 
 
 def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
-    """Return whether a tool is another version of one's function: its notebook cell was run again."""
+    """Return whether a tool is the same function, or another version of it: its notebook cell was run again."""
+    before, after = old and old.handler.interface, new.handler.interface
     is_interactive = not hasattr(sys.modules["__main__"], "__file__")
-    is_same = old is not None and old.origin == new.origin and find_module(old) == find_module(new) == "__main__"
-    return is_interactive and is_same and "<locals>" not in new.origin
+    if not (is_interactive and isinstance(before, FunctionHandler) and isinstance(after, FunctionHandler)):
+        return False
+    if before.function == after.function:  # not so the methods of two objects
+        return True
+    is_again = before.origin == after.origin and before.signature.source is not after.signature.source
+    return is_again and "<locals>" not in after.origin
 
 
 def describe_conflict(old: AnyTool, new: AnyTool) -> str:
