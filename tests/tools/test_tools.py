@@ -717,6 +717,16 @@ def test_unexpected_async(error: BaseException) -> None:
     assert "secret" not in str(result.text)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_traceback_of_a_call_with_a_dict(is_async: bool) -> None:
+    """The traceback of a tool that fails begins in the tool: arguments that were no JSON text are no part of it."""
+    made = failing(ValueError("secret"), is_async=is_async)
+    result = asyncio.run(made.ainvoke({})) if is_async else made.invoke({})
+
+    assert result.exception is not None
+    assert result.exception.__context__ is None
+
+
 def test_recursion() -> None:
     """A tool that recurses without end fails alone: the next call works."""
 

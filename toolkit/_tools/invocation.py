@@ -75,17 +75,20 @@ class Invocation:
                     refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
             except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
-                return self._invoke_outcome(self.parser.repair(arguments, error), context)
-            if function is None or context is not None:
-                return self._invoke_outcome((values, ()), context)
-            try:
-                value = function(**values)
-            except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
-                return self._log(self.fail(error))
-            try:
-                return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
-            except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
-                return self._log(self._wait(self.settle(value)))
+                outcome = self.parser.repair(arguments, error)
+            else:
+                if function is not None and context is None:
+                    try:
+                        value = function(**values)
+                    except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
+                        return self._log(self.fail(error))
+                    try:
+                        text = writers[type(value)](value)
+                        return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
+                    except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
+                        return self._log(self._wait(self.settle(value)))
+                outcome = values, ()
+            return self._invoke_outcome(outcome, context)
 
         return invoke
 
@@ -99,18 +102,21 @@ class Invocation:
                     refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # as above
             except Exception as error:  # noqa: BLE001  as above
-                return await self._ainvoke_outcome(self.parser.repair(arguments, error), context)
-            if function is None or context is not None:
-                return await self._ainvoke_outcome((values, ()), context)
-            try:
-                value = await function(**values)
-            except BaseException as error:  # noqa: BLE001  as above
-                return self._log(self.fail(error, may_be_cancelled=True))
-            try:
-                return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
-            except Exception:  # noqa: BLE001  as above
-                settled = self.settle(value)
-                return self._log(settled if isinstance(settled, ToolResult) else await settled)
+                outcome = self.parser.repair(arguments, error)
+            else:
+                if function is not None and context is None:
+                    try:
+                        value = await function(**values)
+                    except BaseException as error:  # noqa: BLE001  as above
+                        return self._log(self.fail(error, may_be_cancelled=True))
+                    try:
+                        text = writers[type(value)](value)
+                        return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
+                    except Exception:  # noqa: BLE001  as above
+                        settled = self.settle(value)
+                        return self._log(settled if isinstance(settled, ToolResult) else await settled)
+                outcome = values, ()
+            return await self._ainvoke_outcome(outcome, context)
 
         return ainvoke
 
