@@ -56,6 +56,8 @@ class Balance(HTMLParser):
         ("**bold `a*b*`**, _it_, `<b>`", "<div><b>bold <code>a*b*</code></b>, <i>it</i>, <code>&lt;b&gt;</code></div>"),
         ("snake_case_name, __init__, 2*3*4, a ** b", "<div>snake_case_name, __init__, 2*3*4, a ** b</div>"),
         ("- a\n  - b\n- c", "<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul>"),
+        ("- a\n1. b\n2. c", '<ul><li>a</li></ul><ol start="1"><li>b</li><li>c</li></ol>'),
+        ("**bold *and italic***, **kwargs, *args", "<div><b>bold <i>and italic</i></b>, **kwargs, *args</div>"),
         ("3. a\n\n4. b\n   more", '<ol start="3"><li>a</li><li>b\nmore</li></ol>'),
         ("```py\nif a < b:\n    *c*\n```\nend", "<pre>if a &lt; b:\n    *c*</pre><div>end</div>"),
         ("~~~\nopen", "<pre>open</pre>"),
@@ -63,6 +65,10 @@ class Balance(HTMLParser):
         (
             "| a | b |\n|---|:-:|\n| `1` | 2 | 3 |",
             f"<div><table>{HEAD}<tbody><tr><td><code>1</code></td><td>2</td></tr></tbody></table></div>",
+        ),
+        (
+            "| a | b |\n|---|---|\n| `int \\| str` | 2 |",
+            f"<div><table>{HEAD}<tbody><tr><td><code>int | str</code></td><td>2</td></tr></tbody></table></div>",
         ),
         ("a | b", "<div>a | b</div>"),
     ],

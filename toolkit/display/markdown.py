@@ -19,7 +19,7 @@ MAX_DEPTH = 8  # of lists
 # None of them goes back over text that it has read, so that a long text takes a time in proportion.
 _INLINE = re.compile(
     r"(?<!`)`(?P<code>[^`\n]+)`(?!`)"
-    r"|\*\*(?=[^\s*])(?P<b>(?:[^*\n`]|`[^`\n]*`)*)\*\*"
+    r"|\*\*(?=[^\s*])(?P<b>(?:[^*\n`]|`[^`\n]*`|\*[^\s*][^*\n]*\*(?!\*(?!\*)))*)\*\*"
     r"|(?<![\w*])\*(?P<i>[^\s*][^*\n]*)\*(?![\w*])"
     r"|(?<!\w)_(?P<u>[^\s_][^_\n]*)_(?!\w)"
 )
@@ -112,7 +112,8 @@ def _read_table(lines: Sequence[str], start: int) -> Block:
 
 
 def _split_row(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+    cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
+    return [cell.strip().replace("\\|", "|") for cell in cells]
 
 
 def _read_quotation(lines: Sequence[str], start: int) -> Block:
@@ -145,13 +146,18 @@ def _read_list(lines: Sequence[str], start: int) -> Block:
 
 def _open_item(parts: list[str], opened: list[tuple[int, str]], item: re.Match[str]) -> None:
     indent, number, text = len(item[1]), item[2], item[3]
+    closing = "</ol>" if number else "</ul>"
     while len(opened) > 1 and indent < opened[-1][0]:
         parts.append(f"</li>{opened.pop()[1]}")
-    if not opened or (indent > opened[-1][0] + 1 and len(opened) < MAX_DEPTH):
-        parts.append(f'<ol start="{int(number)}">' if number else "<ul>")
-        opened.append((indent, "</ol>" if number else "</ul>"))
-    else:
+    is_first = not opened or (indent > opened[-1][0] + 1 and len(opened) < MAX_DEPTH)
+    if not is_first:
         parts.append("</li>")
+    if not is_first and closing != opened[-1][1]:  # numbers after bullets are another list
+        parts.append(opened.pop()[1])
+        is_first = True
+    if is_first:
+        parts.append(f'<ol start="{int(number)}">' if number else "<ul>")
+        opened.append((indent, closing))
     parts.append(f"<li>{_render_inline(text)}")
 
 
