@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, HttpUrl, SecretStr
 
 from toolkit import Tool, tool
 from toolkit.display import Form, InvalidForm
@@ -28,6 +28,14 @@ class Place(BaseModel):
     city: str = Field(description="City name")
     street: Street | None = None
     country: str = "DE"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
 
 
 class Elements(HTMLParser):
@@ -80,6 +88,14 @@ CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
     ),
     "optional text": (str | None, ("input", {"type": "text", "value": ""})),
     "secret": (SecretStr, ("input", {"type": "password", "value": "", "required": None})),
+    "long secret": (
+        Annotated[SecretStr, Field(max_length=500)],
+        ("input", {"type": "password", "value": "", "maxlength": "500", "required": None}),
+    ),
+    "address": (
+        HttpUrl,
+        ("input", {"type": "url", "value": "", "minlength": "1", "maxlength": "2083", "required": None}),
+    ),
     "whole number": (
         Annotated[int, Field(gt=0, le=9)],
         ("input", {"type": "number", "value": "", "step": "1", "max": "9", "required": None}),
@@ -95,6 +111,18 @@ CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
     "list": (
         list[int],
         ("textarea", {"rows": "4", "placeholder": "[integer, ...]", "spellcheck": "false", "required": None}),
+    ),
+    "one of two objects": (
+        Annotated[Cat | Dog, Field(discriminator="kind")],
+        (
+            "textarea",
+            {
+                "rows": "4",
+                "placeholder": '{"kind": "cat"} | {"kind": "dog"}',
+                "spellcheck": "false",
+                "required": None,
+            },
+        ),
     ),
     "anything": (Any, ("textarea", {"rows": "4", "placeholder": "JSON", "spellcheck": "false", "required": None})),
 }

@@ -106,9 +106,9 @@ def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return outline_json(inner, root, depth + 1) or "any"
 
     part = without_null(resolve_reference(as_mapping(schema), root)) or {}
-    if values := part.get("enum"):
+    if values := part.get("enum") or ([part["const"]] if "const" in part else ()):
         return " | ".join(map(json.dumps, values))
-    if branches := part.get("anyOf"):
+    if branches := part.get("anyOf") or part.get("oneOf"):
         return " | ".join(map(outline, branches))
     kind = str(part.get("type", ""))
     if depth > MAX_OUTLINE:

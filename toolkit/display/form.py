@@ -30,7 +30,7 @@ from toolkit.errors import InvalidArguments
 MAX_LABEL = 200  # characters
 MAX_HELP = 2_000
 LONG = 200  # characters; a text that may be longer gets several lines
-_WIDE = "width:100%;max-width:40em;box-sizing:border-box"
+_WIDE = "width:100%;max-width:40rem;box-sizing:border-box"
 _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 # Formats that browsers have controls for, and their names there.
 _INPUTS = {"date": "date", "date-time": "datetime-local", "time": "time", "email": "email", "uri": "url"}
@@ -240,9 +240,9 @@ class Text(Control):
     def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
         limits = {"minlength": self.schema.get("minLength"), "maxlength": self.schema.get("maxLength")}
         attributes = {**attributes, **limits, **self._required, "style": _WIDE}
-        if "\n" in text or (limits["maxlength"] or 0) > LONG:
-            return render_textarea(text, attributes)
         kind = "password" if is_secret(self.schema) else _INPUTS.get(str(self.schema.get("format")), "text")
+        if kind == "text" and ("\n" in text or (limits["maxlength"] or 0) > LONG):
+            return render_textarea(text, attributes)
         is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
         return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes})
 
