@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 
 from toolkit import DefinitionError, Image, Tool, Toolbox
 from toolkit.sources.openapi import openapi_tools
@@ -96,7 +95,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-PETSTORE = """
+PETSTORE = yaml.safe_load("""
 openapi: 3.0.3
 info: {title: Pets, version: 1.0}
 servers:
@@ -155,9 +154,9 @@ components:
         id: {type: integer, readOnly: true}
         name: {type: string, example: Rex}
         age: {type: integer, nullable: true, minimum: 0, exclusiveMinimum: true}
-        mood: {type: string, enum: [yes, no], default: no}
+        mood: {type: string, enum: ['yes', 'no'], default: 'no'}
         parent: {$ref: '#/components/schemas/Pet'}
-"""
+""")
 
 
 def operation(declared: Mapping[str, Any], path: str = "/x", method: str = "get", **document: Any) -> dict[str, Any]:
@@ -279,8 +278,8 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         ({"swagger": "2.0"}, {}, "swagger2openapi"),
         ({"openapi": "4.0"}, {}, "3.0, 3.1, 3.2"),
         ("[1]\n", {}, "'paths'"),
-        ('{"openapi": ', {}, "begins as JSON"),
-        ("a: [\n", {}, "neither JSON nor YAML"),
+        ('{"openapi": ', {}, "is not JSON: EOF .*column 12\\.$"),
+        ("openapi: 3.1.0\n", {}, r"is not JSON: .*YAML is loaded by you: openapi_tools\(yaml.safe_load\(text\)\)"),
         ({"openapi": {1, 2}}, {}, "openapi="),
         ({"openapi": "3.1.0", "x-a": object()}, {}, "plain values"),
         ("https://example.com/openapi.json", {}, r"httpx2.get\(...\).text"),
@@ -336,38 +335,6 @@ def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
         openapi_tools(document, **given)
 
 
-@pytest.mark.parametrize(
-    ("first", "others"),
-    [
-        ("&a0 [x, x]", "[*{0}, *{0}]"),
-        ("&a0 {x: 1}", "\n  <<: [*{0}, *{0}]"),
-    ],
-    ids=["lists", "merges"],
-)
-def test_aliases_that_explode(first: str, others: str) -> None:
-    """Aliases that expand to billions of values are refused at once."""
-    lines = [f"a0: {first}"] + [f"a{n}: &a{n} {others.format(f'a{n - 1}')}" for n in range(1, 40)]
-
-    with pytest.raises(DefinitionError, match="aliases"):
-        openapi_tools("\n".join(["openapi: 3.1.0", *lines]))
-
-
-def test_aliases_that_merge() -> None:
-    """A key `<<` adds the members of an alias."""
-    text = "openapi: 3.1.0\nx-a: &a {operationId: x}\npaths: {/x: {get: {<<: *a, summary: A}}}\n"
-
-    assert ("x", "A") == (make_tool(text).name, make_tool(text).title)
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """YAML without its extra is an error that names the extra; JSON needs none."""
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "x" == make_tool(json.dumps(GET)).name
-
-    with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[openapi]"')):
-        openapi_tools(PETSTORE)
-
-
 def test_byte_order_mark() -> None:
     """A document may start with a byte order mark."""
     assert "x" == make_tool("\ufeff" + json.dumps(GET)).name
@@ -375,8 +342,8 @@ def test_byte_order_mark() -> None:
 
 def test_a_file(tmp_path: Path) -> None:
     """A document is read from its file, by path or by the path's text."""
-    path = tmp_path / "pets.yaml"
-    path.write_text(PETSTORE)
+    path = tmp_path / "pets.json"
+    path.write_text(json.dumps(PETSTORE))
 
     assert [len(openapi_tools(path)), len(openapi_tools(str(path)))] == [6, 6]
 
@@ -967,10 +934,3 @@ def test_source() -> None:
         DefinitionError, match=r"the existing one the OpenAPI operation GET /\S* of https://example.com\."
     ):
         Toolbox([made, other])
-
-
-@pytest.mark.parametrize("text", ["[" * 30_000, "{a: " * 30_000, "- " * 30_000], ids=["lists", "maps", "dashes"])
-def test_deep_yaml(text: str) -> None:
-    """Deep YAML is refused before it is composed, which would overflow the stack of the process."""
-    with pytest.raises(DefinitionError, match="more than 200 levels of nesting|exceeded maximum nesting depth"):
-        openapi_tools(f"openapi: 3.1.0\npaths:\n  {text}\n")

@@ -1,6 +1,6 @@
 """The operations of an OpenAPI document as tools.
 
-    tools = openapi_tools(Path("petstore.yaml"), methods=("GET",), auth={"api_key": key})
+    tools = openapi_tools(Path("petstore.json"), methods=("GET",), auth={"api_key": key})
 
 What must stay true: arguments change neither host, nor method, nor the number of segments of a path. Keys come from the
 caller, go only to the host that is called, and are in no text that is made here. httpx2 logs each URL at level INFO,
@@ -82,8 +82,8 @@ def openapi_tools(
     body, and nothing else. The tools have no state but the client's.
 
     Args:
-        document: OpenAPI 3.0 to 3.2: as data, as text in JSON or YAML, or the path of a file. Neither it nor what it
-            refers to is fetched.
+        document: OpenAPI 3.0 to 3.2: as data, as JSON text, or the path of a JSON file; of YAML `yaml.safe_load(text)`.
+            Neither it nor what it refers to is fetched.
         base_url: Address of the server, in place of the document's; a relative server of the document follows it.
         include: Operation ids, tags, or paths with everything under them; all by default.
         exclude: Operation ids, tags or paths to leave out.
@@ -102,7 +102,6 @@ def openapi_tools(
         DefinitionError: The document or an option is invalid; or operations cannot be tools, all of which are named.
         TypeError: There is no such option.
         OSError: The document's file cannot be read.
-        ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
     refuse_unknown_options("openapi_tools", options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
     check_type("deprecated", deprecated, bool)

@@ -1,7 +1,6 @@
 """An OpenAPI document: loading it, its operations, and its servers.
 
-YAML is read by version 1.2: `no` and `2024-05-01` are texts, as in the JSON that a document stands for. Requests go to
-the server that the caller or the document names, never to one that a model chose.
+Requests go to the server that the caller or the document names, never to one that a model chose.
 """
 
 from __future__ import annotations
@@ -9,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urljoin
@@ -25,7 +23,7 @@ from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.schema import OperationObject, PathItem, Root, Server, Source
 
-# The document as data, as text in JSON or YAML, or the path of its file.
+# The document as data, as text in JSON, or the path of such a file.
 DocumentInput: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 # Effects of the methods: RFC 9110, section 9.2. TRACE is left out, since its response repeats the keys sent.
 EFFECTS: Mapping[str, Effect] = {
@@ -40,20 +38,6 @@ EFFECTS: Mapping[str, Effect] = {
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 # Of what 3.2 adds to 3.1, `querystring` is refused; the method QUERY and `additionalOperations` make no tools.
 VERSIONS = ("3.0", "3.1", "3.2")
-# Keys and values of a document, counted as often as aliases repeat them: a few lines can stand for billions.
-MAX_NODES = 5_000_000
-MAX_DEPTH = 200  # levels of nesting; JSON is read to this depth, too
-# YAML 1.2.2, section 10.3.2, core schema: unquoted scalars that are not texts.
-_BOOL, _NULL = r"true|True|TRUE|false|False|FALSE", r"~|null|Null|NULL|"
-_INT, _FLOAT = r"[-+]?[0-9]+", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
-# Type, pattern, and the first characters that it may have.
-_PLAIN = (
-    ("bool", _BOOL, "tTfF"),
-    ("null", _NULL, ["~", "n", "N", ""]),
-    ("int", _INT, "-+0123456789"),
-    ("float", _FLOAT, "-+.0123456789"),
-    ("merge", "<<", "<"),
-)
 
 
 def load_document(document: DocumentInput) -> dict[str, Any]:
@@ -61,7 +45,6 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
 
     Raises:
         DefinitionError: It is invalid, or of a version that is not supported.
-        ImportError: It is YAML, and the extra `openapi` is not installed.
         OSError: Its file cannot be read.
     """
     root = _copy(document) if isinstance(document, Mapping) else _parse(_read_text(document))
@@ -72,7 +55,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
 
 
 def _copy(document: Mapping[str, Any]) -> Any:
-    """Copy it, so that later changes have no effect; keys that YAML reads as numbers become texts."""
+    """Copy it, so that later changes have no effect; keys that YAML has as numbers become texts."""
     try:
         return from_json(to_json(document, inf_nan_mode="constants"), allow_inf_nan=False)
     except (PydanticSerializationError, ValueError, TypeError) as error:
@@ -94,12 +77,11 @@ def _read_text(document: str | os.PathLike[str]) -> str:
 
 
 def _parse(text: str) -> Any:
-    if text.lstrip()[:1] != "{":
-        return _copy({"document": parse_yaml(text)})["document"]
     try:
         return from_json(text)
     except ValueError as error:
-        raise DefinitionError(f"The OpenAPI document begins as JSON and is invalid: {error}.") from error
+        remedy = "" if text.lstrip()[:1] == "{" else " YAML is loaded by you: openapi_tools(yaml.safe_load(text))."
+        raise DefinitionError(f"The OpenAPI document is not JSON: {error}.{remedy}") from error
 
 
 def _check_version(root: Mapping[str, Any]) -> None:
@@ -111,60 +93,6 @@ def _check_version(root: Mapping[str, Any]) -> None:
     version = str(root.get("openapi", ""))
     if not version.startswith(VERSIONS):
         raise DefinitionError(f"openapi={version!r}: the versions that are understood are {', '.join(VERSIONS)}.")
-
-
-def parse_yaml(text: str) -> Any:
-    """Parse a YAML text.
-
-    Raises:
-        DefinitionError: It is invalid, nested too deep, or its aliases make it too large.
-        ImportError: The extra `openapi` is not installed.
-    """
-    if find_spec("yaml") is None:
-        raise ImportError('OpenAPI documents in YAML need an extra: pip install "function-toolkit[openapi]".')
-    import yaml
-
-    try:
-        _check_size(yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-        return yaml.load(text, _make_loader())  # noqa: S506  a safe one
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise DefinitionError(f"The OpenAPI document is neither JSON nor YAML: {error}") from error
-
-
-def _check_size(events: Iterable[Any]) -> None:
-    """Refuse a document that is deep, or large with its aliases, before it is composed.
-
-    libyaml's composer recurses in C, and overflows its stack. A node counts as often as aliases repeat it.
-    """
-    sizes, parents, count = dict[Any, int](), list[tuple[Any, int]](), 0
-    for event in events:
-        kind = type(event).__name__
-        if kind in ("SequenceStartEvent", "MappingStartEvent"):
-            parents.append((event.anchor, count))
-            count += 1
-        elif kind in ("SequenceEndEvent", "MappingEndEvent"):
-            anchor, before = parents.pop()
-            sizes[anchor] = count - before
-        elif kind in ("AliasEvent", "ScalarEvent"):
-            count += sizes.get(event.anchor, 1) if kind == "AliasEvent" else 1
-        if len(parents) > MAX_DEPTH:
-            raise DefinitionError(f"The OpenAPI document has more than {MAX_DEPTH} levels of nesting.")
-        if count > MAX_NODES:
-            raise DefinitionError(
-                f"The OpenAPI document has more than {MAX_NODES:,} keys and values: use fewer aliases."
-            )
-
-
-def _make_loader() -> Any:
-    import yaml
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two, by how PyYAML was built
-        yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012  PyYAML wants it on the class
-
-    for tag, pattern, first in _PLAIN:
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"), list(first))
-    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-    return Loader
 
 
 @dataclass(frozen=True)
