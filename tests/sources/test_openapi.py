@@ -7,7 +7,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -102,7 +102,6 @@ servers:
   - url: https://{region}.example.com/v1
     variables:
       region: {default: eu, enum: [eu, us]}
-security: [{key: []}]
 paths:
   x-note: none of them
   /pets:
@@ -115,7 +114,6 @@ paths:
       description: All of them, page by page.
       parameters:
         - {name: limit, in: query, description: How many., schema: {type: integer, maximum: 100, default: 20}}
-        - {name: api_key, in: query, schema: {type: string}}
         - {name: 'X-Tenant', in: header, required: true, schema: {type: string}}
         - {name: Host, in: header, schema: {type: string}}
         - {name: X-HTTP-Method-Override, in: header, schema: {type: string}}
@@ -130,7 +128,7 @@ paths:
   /pets/{id}:
     parameters:
       - {name: id, in: path, required: true, schema: {type: string}}
-    get: {operationId: getPet, tags: [pets], security: []}
+    get: {operationId: getPet, tags: [pets]}
     put:
       tags: [pets]
       requestBody:
@@ -144,8 +142,6 @@ paths:
 components:
   parameters:
     Trace: {name: X-Trace, in: header, schema: {type: string}}
-  securitySchemes:
-    key: {type: apiKey, in: query, name: api_key}
   schemas:
     Pet:
       type: object
@@ -212,7 +208,7 @@ def test_names_that_are_taken() -> None:
 
 
 def test_schema_of_parameters() -> None:
-    """Keys, HTTP's own headers and what the caller sends are left out of the schema; a default is described."""
+    """HTTP's own headers and what the caller sends are left out of the schema; a default is described."""
     tool = make_tool(PETSTORE, include=["listPets"], headers={"x-tenant": "me"})
 
     limit = {"type": "integer", "maximum": 100, "description": "How many. Default: 20."}
@@ -287,7 +283,6 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"include": ["y"]}, "'y' is not an operation.*There are: x"),
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
         (GET, {"methods": ["POST"]}, "1 operations none is left"),
-        (GET, {"auth": {"key": "a"}}, "no security scheme 'key'. It has: none"),
         (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
         (GET, {"client": httpx2.Client}, "AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
@@ -301,12 +296,10 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"include": [5]}, r"include=\[5\] is not a list of texts"),
         (GET, {"headers": "X: 1"}, "headers= maps names"),
         (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is not a name of a header"),
-        (GET, {"auth": ("me", "k")}, "goes into client="),
         (GET, {"client": httpx2.AsyncClient(params={"v": "1"})}, "client= has params"),
         (GET, {"timeout": "5"}, "^openapi_tools: timeout='5'"),
         (None, {}, "is data, a text, or a path, not None"),
         (b"{}", {}, "is data, a text, or a path, not b'{}'"),
-        (GET, {"auth": "s3cret"}, "^auth= maps names of security schemes to keys"),
         (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter has that name.*exclude=\\['x'\\]"),
         (operation({}, path="@evil.example/"), {}, "begins with '/'"),
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
@@ -388,7 +381,7 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
         ("https://{r}.example", "no default for 'r'"),
         ("ftp://a.example", "https://host/path"),
         ("https://a.example:x", "is invalid: "),
-        ("https://me:secret@a.example", "auth= takes the keys"),
+        ("https://me:secret@a.example", "headers= takes keys"),
         ("https://a.example/?key=1", "a query"),
         ("https://a.example/?", "a query"),
         ("https://a.example/#", "a fragment"),
@@ -411,12 +404,12 @@ def make_recorder(asked: list[httpx2.Request], response: httpx2.Response | None 
 
 
 def test_one_request(server: Server) -> None:
-    """A call is one request, with everything in its place, and the caller's key where the document wants it."""
-    tool = make_tool(PETSTORE, include=["listPets"], base_url=server.base_url, auth={"key": "s3cret&"})
+    """A call is one request, with everything in its place."""
+    tool = make_tool(PETSTORE, include=["listPets"], base_url=server.base_url)
     result = Toolbox([tool]).call("listPets", {"limit": "5", "X-Tenant": "me", "X-Trace": "t 1"})
 
     (received,) = server.requests
-    assert ("GET /pets?limit=5&api_key=s3cret%26 HTTP/1.1", "me", "t 1", b"") == (
+    assert ("GET /pets?limit=5 HTTP/1.1", "me", "t 1", b"") == (
         received.line,
         received.headers["x-tenant"],
         received.headers["x-trace"],
@@ -462,87 +455,28 @@ def test_nothing_is_sent_that_was_not_asked_for(server: Server) -> None:
     assert [b'{"name":"Rex"}'] == [each.body for each in server.requests]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "key", "received"),
-    [
-        ({"type": "apiKey", "in": "header", "name": "X-Key"}, "k", ("x-key", "k")),
-        ({"type": "apiKey", "in": "cookie", "name": "sid"}, "k;1", ("cookie", "sid=k%3B1")),
-        ({"type": "http", "scheme": "bearer"}, "k", ("authorization", "Bearer k")),
-        ({"type": "http", "scheme": "Basic"}, "me:k", ("authorization", "Basic bWU6aw==")),
-        ({"type": "http", "scheme": "Token"}, "k", ("authorization", "Token k")),
-        ({"type": "oauth2", "flows": {}}, "k", ("authorization", "Bearer k")),
-    ],
-)
-def test_keys(server: Server, scheme: Mapping[str, Any], key: str, received: tuple[str, str]) -> None:
-    """A key is sent where its scheme requires."""
-    components = {"securitySchemes": {"a": scheme}}
-    document = operation({"security": [{"a": [], "b": []}, {"a": []}]}, components=components)
-    call(make_tool(document, base_url=server.base_url, auth={"a": key}))
+class QueryKey(httpx2.Auth):
+    """A key in the query of each request, as docs/web.md has it."""
 
-    assert received[1] == server.requests[0].headers[received[0]]
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        """Add it."""
+        request.url = request.url.copy_merge_params({"api_key": "s3cret&"})
+        yield request
 
 
-HEADER_KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
-BEARER = {"type": "http", "scheme": "bearer"}
+def test_a_key_in_the_query(server: Server) -> None:
+    """The client's `auth` signs the request that is sent, and replaces what a model writes there."""
+    query = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("q", "api_key")]
+    client = httpx2.AsyncClient(auth=QueryKey())
+    tool = make_tool(operation({"parameters": query}), base_url=server.base_url, client=client)
+    call(tool, q="a b", api_key="other")
 
-
-@pytest.mark.parametrize(
-    ("schemes", "asked", "message"),
-    [
-        ({"a": {"type": "mutualTLS"}}, [{"a": []}], "'mutualTLS' takes no key. For a certificate pass client="),
-        ({"a": {"type": "http", "scheme": "x y"}}, [{"a": []}], "'x y' takes no key"),
-        ({"a": {"type": "apiKey", "in": "path", "name": "k"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
-        ({"a": {"type": "apiKey", "in": "query"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
-        ({"a": {**HEADER_KEY, "name": "X: 1"}}, [{"a": []}], "'X: 1' of securitySchemes.a is not a name of a header"),
-        ({"a": {"$ref": "keys.yaml#/a"}}, [{"a": []}], "securitySchemes.a: 'keys.yaml#/a' lies outside"),
-        ({"a": HEADER_KEY, "b": BEARER}, [{"b": []}], r"no operation asks for \['a'\]"),
-        (
-            {"a": HEADER_KEY, "b": BEARER, "c": BEARER},
-            [{"a": [], "c": []}],
-            r"asks for \['a', 'b'\], or it asks for more",
-        ),
-        ({"a": BEARER, "b": BEARER}, [{"a": [], "b": []}], "two keys for the header 'Authorization'"),
-    ],
-    ids=["mutual TLS", "scheme", "place", "no name", "header", "outside", "never", "half", "twice"],
-)
-def test_keys_that_cannot_be_sent(schemes: Mapping[str, Any], asked: list[Any], message: str) -> None:
-    """A key that would not be sent, or not as the document wants it, is refused."""
-    document = operation({"security": asked}, components={"securitySchemes": schemes})
-
-    with pytest.raises(DefinitionError, match=message):
-        openapi_tools(document, base_url="https://a.example", auth={name: "k" for name in schemes if name != "c"})
-
-
-def test_schemes_that_nobody_uses() -> None:
-    """A security scheme that no key is for may lie outside of the document."""
-    schemes = {"a": HEADER_KEY, "b": {"$ref": "keys.yaml#/b"}}
-    document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
-
-    assert "x" == make_tool(document, auth={"a": "k"}).name
-
-
-def test_a_key_beside_a_cookie() -> None:
-    """Cookies of the caller's and a key that is one are not sent as if they were one another's."""
-    schemes = {"a": {"type": "apiKey", "in": "cookie", "name": "sid"}}
-    document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
-
-    with pytest.raises(DefinitionError, match="headers= has a Cookie, and auth= a key that goes there"):
-        make_tool(document, auth={"a": "k"}, headers={"cookie": "b=1"})
-
-
-def test_keys_of_a_public_operation(server: Server) -> None:
-    """An operation that asks for no key is sent none."""
-    call(
-        make_tool(PETSTORE, include=["/pets/{id}"], methods=["GET"], base_url=server.base_url, auth={"key": "k"}),
-        id="1",
-    )
-
-    assert ["GET /pets/1 HTTP/1.1"] == [each.line for each in server.requests]
+    assert ["GET /x?q=a+b&api_key=s3cret%26 HTTP/1.1"] == [each.line for each in server.requests]
 
 
 def test_keys_in_no_text() -> None:
     """A key is in no error, and in no representation of a tool."""
-    tool = make_tool(PETSTORE, include=["listPets"], auth={"key": "s3cret"}, headers={"x-tenant": "t3nant"})
+    tool = make_tool(PETSTORE, include=["listPets"], headers={"x-tenant": "t3nant", "x-key": "s3cret"})
     result = Toolbox([tool]).call("listPets", {})
     texts = f"{result!r} {tool!r} {tool.handler!r}"
 

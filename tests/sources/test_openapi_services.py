@@ -249,7 +249,7 @@ def test_one_base_for_all() -> None:
 def test_queries_with_brackets(arguments: dict[str, Any], query: str) -> None:
     """An object in a query is written in brackets, and an empty body is none."""
     asked: list[httpx2.Request] = []
-    box(PAY, asked, auth={"bearerAuth": "sk"}).call("GetCustomers", arguments)
+    box(PAY, asked, headers={"Authorization": "Bearer sk"}).call("GetCustomers", arguments)
 
     assert [(query, b"", "Bearer sk")] == [(r.url.query.decode(), r.content, r.headers["authorization"]) for r in asked]
 

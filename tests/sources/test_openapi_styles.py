@@ -194,25 +194,6 @@ def test_ambiguous_values(place: str, declared: Mapping[str, Any], value: Any) -
     assert "refused" == get_part(place, WIRE.send_call(made, {"color": value}))
 
 
-@pytest.mark.parametrize(
-    ("style", "name", "written_so"),
-    [("form", "key", "a=b&key=mine"), ("deepObject", "color[key]", "color%5Ba%5D=b&color%5Bkey%5D=mine")],
-)
-def test_keys_of_an_object_are_no_key(style: str, name: str, written_so: str) -> None:
-    """A model cannot send a key of its own beside the caller's, by the keys of an object."""
-    operation = {"operationId": "x", "parameters": [parameter("query", style=style)], "security": [{"k": []}]}
-    schemes = {"k": {"type": "apiKey", "in": "query", "name": name}}
-    document = {
-        "openapi": "3.1.0",
-        "paths": {"/x": {"get": operation}},
-        "components": {"securitySchemes": schemes},
-    }
-    (made,) = openapi_tools(document, base_url="https://api.example/v1", client=WIRE.client, auth={"k": "mine"})
-
-    asked = [WIRE.send_call(made, {"color": value}) for value in ({"key": "other"}, {"a": "b"})]
-    assert ["refused", written_so] == [get_part("query", request) for request in asked]
-
-
 def test_a_step_up_beside_a_literal() -> None:
     """A value is not a step up for servers that cut a segment at its first semicolon either."""
     made = tool(parameter("path"), path="/u/{color};v=1/c")

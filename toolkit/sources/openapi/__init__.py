@@ -1,14 +1,13 @@
 """The operations of an OpenAPI document as tools.
 
-    tools = openapi_tools(Path("petstore.json"), methods=("GET",), auth={"api_key": key})
+    tools = openapi_tools(Path("petstore.json"), methods=("GET",), headers={"X-Key": key})
 
 What must stay true: arguments change neither host, nor method, nor the number of segments of a path. Keys come from the
-caller, go only to the host that is called, and are in no text that is made here. httpx2 logs each URL at level INFO,
-with the keys that a document wants in the query.
+caller, go only to the host that is called, and are in no text that is made here. httpx2 logs each URL at level INFO.
 
 Files, each importing only those below it:
 
-    request     builds requests: path, query, headers, cookies and the caller's keys
+    request     builds requests: path, query, headers and cookies
     inputs      parameters and bodies as one flat argument schema, and their encoding
     document    loads a document, lists and selects its operations, resolves its servers
     response    a server's response as a tool's result
@@ -47,7 +46,7 @@ from toolkit.sources.openapi.document import (
     select_operations,
 )
 from toolkit.sources.openapi.inputs import make_inputs
-from toolkit.sources.openapi.request import RequestBuilder, Security, check_name, check_sendable, load_security
+from toolkit.sources.openapi.request import RequestBuilder, check_name, check_sendable
 from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
 from toolkit.sources.remote import MAX_TITLE, shorten_description
@@ -71,7 +70,6 @@ def openapi_tools(
     deprecated: bool = False,
     prefix: str = "",
     headers: Mapping[str, str] | None = None,
-    auth: Mapping[str, str] | None = None,
     client: httpx2.AsyncClient | None = None,
     max_bytes: int = MAX_BYTES,
     **options: Unpack[ToolOptions],
@@ -91,7 +89,6 @@ def openapi_tools(
         deprecated: Whether to offer operations that the document calls deprecated.
         prefix: Put before each name, with two underscores.
         headers: Sent with each request, such as a key; a model cannot set a header of these names.
-        auth: Keys by the names of the document's security schemes, which say where they go.
         client: Sends the requests, and stays open: for proxies, certificates, its own `auth`, or connections that are
             kept alive. It belongs to one event loop. By default each request has a connection of its own, to the
             server alone.
@@ -108,12 +105,10 @@ def openapi_tools(
     split_options(options, "openapi_tools", ToolSettings())
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
-    security = load_security(source, root, auth)
     sender = _Sender(client, options.get("timeout", TIMEOUT), max_bytes)
     base = None if base_url is None else check_server_url(check_type("base_url", base_url, str))
-    service = _Service(source, root, base, _check_headers({} if headers is None else headers), security, sender)
+    service = _Service(source, root, base, _check_headers({} if headers is None else headers), sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))
-    security.check_used(each.spec.security for each in operations)
     return service.make_tools(
         select_operations(operations, include, exclude, methods, deprecated=deprecated), dict(options)
     )
@@ -140,7 +135,6 @@ class _Service:
     root: Root
     base_url: str | None
     headers: Mapping[str, str] = field(repr=False)
-    security: Security
     sender: _Sender
 
     def make_tools(self, operations: list[Operation], options: dict[str, Any]) -> list[Tool[..., Any]]:
@@ -195,8 +189,7 @@ class _Service:
             operation.method,
             resolve_base_url(servers, self.base_url),
             operation.path,
-            make_inputs(self.source, operation, {*self.security.reserved, *header_names}),
-            self.security.keys(operation.spec.security),
+            make_inputs(self.source, operation, header_names),
             self.headers,
         )
 

@@ -270,7 +270,7 @@ def check_server_url(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise DefinitionError(f"The base address {url!r} is not one of the form 'https://host/path'. Pass base_url=.")
     if parsed.userinfo or not {"?", "#"}.isdisjoint(url):
-        raise DefinitionError("The base address has a user, a query or a fragment: leave it out; auth= takes the keys.")
+        raise DefinitionError("The base address has a user, a query or a fragment: leave it out; headers= takes keys.")
     return url
 
 

@@ -110,7 +110,6 @@ class OperationObject(SpecObject):
     parameters: list[Any] = []
     body: Any = Field(None, alias="requestBody")
     deprecated: Flag = False
-    security: list[dict[str, Any]] | None = None
     servers: list[Server] = []
 
 
@@ -121,28 +120,11 @@ class PathItem(SpecObject):
     servers: list[Server] = []
 
 
-class SecurityScheme(SpecObject):
-    """A way to authenticate."""
-
-    type: str
-    name: str = ""
-    place: str = Field("", alias="in")
-    scheme: str = ""
-
-
-class Components(SpecObject):
-    """Objects that are used by reference."""
-
-    schemes: dict[str, Any] = Field({}, alias="securitySchemes")
-
-
 class Root(SpecObject):
     """The document as a whole."""
 
     servers: list[Server] = []
     paths: dict[str, Any] = {}
-    security: list[dict[str, Any]] = []
-    components: Components = Field(default_factory=lambda: Components.model_validate({}))
 
 
 @dataclass(frozen=True)
