@@ -11,7 +11,6 @@ from typing import Any
 
 from toolkit import ApprovalRequest, Decision, Deny, Runner, Tool, Toolbox, tool
 from toolkit.approvers import ask_when
-from toolkit.builtin import calculate
 from toolkit.builtin.samples import calculator, reverser, word_count
 from toolkit.testing import ModelReply, ScriptedModel, call
 
@@ -66,10 +65,10 @@ def run(title: str, tools: Toolbox, prompt: str, *script: ModelReply) -> None:
 
 run(
     "Ready tools",
-    Toolbox([calculator, calculate]),
-    "What is 15 + 27, and what 2 ** 100 / 20!?",
-    [call("calculator", operation="add", a=15, b=27), call("calculate", expression="2 ** 100 // factorial(20)")],
-    "42, and a little more than 521044660232.",
+    Toolbox([calculator]),
+    "What is 15 + 27, and what 7 / 4?",
+    [call("calculator", operation="add", a=15, b=27), call("calculator", operation="divide", a=7, b=4)],
+    "42 and 1.75.",
 )
 run(
     "Approval",

@@ -50,7 +50,7 @@ NAMES = [*tool_functions()]
 
 def test_modules_are_read() -> None:
     """Tools and functions are found in modules and in packages."""
-    assert {"calculate", "file_tools", "plan_tool", "schedule_tools"} <= set(NAMES)
+    assert {"code_tool", "file_tools", "plan_tool", "schedule_tools"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -36,12 +36,9 @@ def call_tool(tool: Tool[..., Any], **arguments: Any) -> str | None:
         ("divide", 1, 0, "division by zero"),
         ("power", 2, 3, "unknown operation: power"),
         ("add", 1, int(HUGE), "invalid numbers: a=1, b=too large"),
-        (
-            "divide",
-            10**500,
-            3,
-            "the result is too large: whole numbers have at most 600 digits, others are below 1.8e308",
-        ),
+        ("multiply", 10**599, 10**599, "1" + "0" * 1198),
+        ("divide", 10**500, 3, "the result is too large"),
+        ("multiply", 1e308, 10, "the result is too large"),
     ],
     ids=str,
 )
@@ -128,7 +125,7 @@ def test_example(
     lines = capsys.readouterr().out.splitlines()
     results = [line.partition("}: ")[2] for line in lines if "}: " in line]
 
-    assert ["42", "521044660232", "There are 2 notes."] == results[:3]
+    assert ["42", "1.75", "There are 2 notes."] == results[:3]
     assert "Tool execution was rejected by the user. Reason: That note has to stay." == results[3]
     assert message == results[4][: len(message)]
     assert ["dlrow olleh", "2"] == results[5:]

@@ -22,7 +22,6 @@ Files, each importing only those below it:
     http             web pages
     samples          small tools for examples and tests
     data             tables: parse, filter, aggregate
-    arithmetic       expressions
     shared_state     texts that several agents share
     time_and_random  the current time, random integers
     todo             a model's list of tasks
@@ -38,7 +37,6 @@ from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolkit._guards.paths import Root as Root
-    from toolkit.builtin.arithmetic import calculate as calculate
     from toolkit.builtin.ask_user import Question as Question
     from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
     from toolkit.builtin.code import code_tool as code_tool
@@ -94,7 +92,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "toolkit._guards.paths": ("Root",),
     "toolkit.builtin.ask_user": ("Question", "ask_user_tool"),
-    "toolkit.builtin.arithmetic": ("calculate",),
     "toolkit.builtin.code": ("code_tool",),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.files": ("coding_tools", "file_tools"),

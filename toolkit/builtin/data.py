@@ -23,13 +23,13 @@ from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
-from toolkit.builtin.arithmetic import Number, to_integer
 from toolkit.errors import Failed, InvalidArguments
 
 __all__ = ["data_tools"]
 
 MAX_RECORDS = 1000
 
+Number: TypeAlias = int | float
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = Annotated[list[dict[str, Any]], MaxLen(MAX_RECORDS)]
 Names: TypeAlias = Annotated[list[str], MaxLen(50)]
@@ -41,6 +41,7 @@ CUT = "truncated"
 DELIMITERS = ",;\t|"
 MAX_NUMERAL = 400  # characters of a numeral
 MAX_NUMBER = 1e300  # a thousand of them can be added up
+MAX_EXACT = 2**53  # floats above it are not exact
 # Python's float() accepts more than tables mean by a number: nan, 1_000, digits of other scripts.
 _NUMERAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -275,6 +276,11 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
     if op == "sum":
         return total
     return to_integer(total / len(numbers)) if numbers else None
+
+
+def to_integer(value: Number) -> Number:
+    """Convert an integral float to an int, where it is exact."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT else value
 
 
 def limit_rows(name: str, rows: list[Row], total: int | None = None, **more: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Small sample tools for examples and tests: `calculator`, `echo`, `reverser` and `word_count`.
 
-    from toolkit.builtin.samples import echo, reverser
-
-For arithmetic in an application, use `toolkit.builtin.calculate`.
+from toolkit.builtin.samples import echo, reverser
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -14,8 +13,11 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema
 
 from toolkit._tools.decorator import tool
-from toolkit.builtin.arithmetic import MAX_WHOLE, Number, apply_operator
+from toolkit.builtin.data import Number, to_integer
 from toolkit.errors import ToolError
+
+MAX_OPERAND = 10**600  # of which Python can always write the product
+TOO_LARGE = "the result is too large"
 
 OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
@@ -40,13 +42,19 @@ def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
     function = OPERATIONS.get(operation)
     if function is None:
         raise ToolError(f"unknown operation: {operation[:100]}")
-    if max(abs(a), abs(b)) >= MAX_WHOLE:
+    if max(abs(a), abs(b)) >= MAX_OPERAND:
         raise ToolError(f"invalid numbers: a={_format_operand(a)}, b={_format_operand(b)}")
-    return apply_operator(function, a, b)
+    try:
+        result = function(a, b)
+    except ArithmeticError as error:
+        raise ToolError("division by zero" if isinstance(error, ZeroDivisionError) else TOO_LARGE) from error
+    if not (isinstance(result, int) or math.isfinite(result)):
+        raise ToolError(TOO_LARGE)
+    return to_integer(result)
 
 
 def _format_operand(number: Number) -> str:
-    return "too large" if abs(number) >= MAX_WHOLE else str(number)
+    return "too large" if abs(number) >= MAX_OPERAND else str(number)
 
 
 @tool(title="Echo", effect="read")
