@@ -885,56 +885,6 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     )
 
 
-UNDOABLE = """
-import os
-from toolkit import Runner, SQLiteRuns, tool
-from toolkit.testing import ScriptedModel, call
-
-def cancel(booking: str) -> None:
-    if os.environ.get("IS_CLOSED"):
-        raise OSError("closed")
-    print(f"cancelled {booking}")
-
-@tool(effect="write", undo=cancel)
-def book(city: str) -> str:
-    "Book."
-    return f"a hotel in {city}"
-
-model = ScriptedModel([call("book", city="Rome"), call("book", city="Oslo"), "Booked."])
-agent = Runner([book], model=model, checkpoint=SQLiteRuns("runs.db"))
-"""
-
-
-def test_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The calls of a run are undone in another process, once, the last one first; what fails is said."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "agent.py").write_text(UNDOABLE, encoding="utf-8")
-    main(["run", "agent.py", "Book.", "--json"])
-    run_id = json.loads(capsys.readouterr().out.splitlines()[0])["runId"]
-
-    assert 0 == main(["undo", "agent.py", run_id])
-    outcomes = 'undone  book({"city": "Oslo"})\nundone  book({"city": "Rome"})\n'
-    assert f"cancelled a hotel in Oslo\ncancelled a hotel in Rome\n{outcomes}" == capsys.readouterr().out
-    assert 0 == main(["undo", "agent.py", run_id])
-    assert outcomes == capsys.readouterr().out
-    assert 1 == main(["undo", "agent.py", "nowhere"])
-    assert "There is no run 'nowhere'" in capsys.readouterr().err
-
-
-def test_undo_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A call that could not be undone is a line with the reason, and exit code 3."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "agent.py").write_text(UNDOABLE, encoding="utf-8")
-    main(["run", "agent.py", "Book.", "--json"])
-    run_id = json.loads(capsys.readouterr().out.splitlines()[0])["runId"]
-    monkeypatch.setenv("IS_CLOSED", "1")
-
-    assert 3 == main(["undo", "agent.py", run_id])
-    shown = capsys.readouterr()
-    assert 'failed  book({"city": "Oslo"})\nfailed  book({"city": "Rome"})\n' == shown.out
-    assert "toolkit: OSError: closed\n" in shown.err
-
-
 def test_paused_run_that_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
 from toolkit.cli.demonstration import demo
 from toolkit.cli.options import HELP, Command, Group, report_errors
-from toolkit.cli.running import chat, logs, resume, run, undo
+from toolkit.cli.running import chat, logs, resume, run
 from toolkit.cli.serving import inspect, serve, worker
 
 app: typer.Typer = typer.Typer(
@@ -29,7 +29,6 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "run": run,
     "chat": chat,
     "resume": resume,
-    "undo": undo,
     "logs": logs,
     "call": call,
     "list": list_tools,

@@ -1,4 +1,4 @@
-"""Commands that ask a model: run, chat, resume; undo, and the conversations that they keep."""
+"""Commands that ask a model: run, chat, resume; and the conversations that they keep."""
 
 from __future__ import annotations
 
@@ -138,25 +138,6 @@ def resume(
     state = saved.load(run_id)
     stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
-
-
-def undo(file: Target, run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run.")]) -> None:
-    """Undo the calls of a run, the last one first.
-
-    The file has a Runner with checkpoint=SQLiteRuns("runs.db"), or another ledger that has recorded them.
-    """
-    runner, _ = load(file, all_functions=False)
-    if runner is None:
-        fail(f'{file} has no Runner that records its calls: write Runner(..., checkpoint=SQLiteRuns("runs.db")) there.')
-    undos = runner.undo(run_id)
-    for each in undos:
-        print(f"{each.outcome}  {each.call.name}({each.call.arguments})")
-        if each.error:
-            print(f"toolkit: {each.error}", file=sys.stderr)
-    if not undos:
-        print("toolkit: there is nothing to undo.", file=sys.stderr)
-    if any(each.outcome != "undone" for each in undos):
-        raise typer.Exit(3)
 
 
 def logs(
