@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import MappingProxyType
 
@@ -48,6 +48,25 @@ def lazy_names(
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Import libraries of an extra in the block.
+
+    Args:
+        what: Needs them, for the message.
+        extra: Name of the extra.
+
+    Raises:
+        ImportError: One is not installed; the message names the extra.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "toolkit":
+            raise
+        raise ImportError(f'{what} needs an extra: pip install "function-toolkit[{extra}]".') from error
 
 
 def _explain_missing(name: str, asked: str, names: Sequence[str]) -> Exception:

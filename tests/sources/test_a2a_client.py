@@ -454,7 +454,7 @@ def test_missing_package() -> None:
     code = "import sys; sys.modules['a2a'] = None; import toolkit; toolkit.Runner; import toolkit.sources.a2a"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
-    assert 'ImportError: A2A agents need an extra: pip install "function-toolkit[a2a]".' in done.stderr
+    assert 'ImportError: A2A needs an extra: pip install "function-toolkit[a2a]".' in done.stderr
 
 
 @pytest.mark.parametrize("task_id", ["", None])

@@ -944,7 +944,7 @@ def test_missing_package() -> None:
     code = "import sys; sys.modules['mcp'] = None; import toolkit; toolkit.Runner; import toolkit.sources.mcp"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
-    assert 'ImportError: MCP servers need an extra: pip install "function-toolkit[mcp]".' in done.stderr
+    assert 'ImportError: MCP needs an extra: pip install "function-toolkit[mcp]".' in done.stderr
 
 
 def test_quiet_logs(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from toolkit._lazy import needs_extra
 from toolkit._messages import Usage
 from toolkit._options import check_methods, is_number, is_whole
 
@@ -78,10 +79,8 @@ class Prices:
             ImportError: The extra `prices` is missing.
             ValueError: No prices are known for the model.
         """
-        try:
-            import genai_prices  # of an extra
-        except ImportError as error:
-            raise ImportError('Prices.of() needs an extra: pip install "function-toolkit[prices]".') from error
+        with needs_extra("Prices.of()", "prices"):
+            import genai_prices
 
         def price(**tokens: int) -> float:
             """Compute the price of a million tokens from that of a thousand."""

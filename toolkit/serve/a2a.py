@@ -32,6 +32,7 @@ from typing_extensions import override
 import toolkit
 from toolkit._execution.approval import Decision
 from toolkit._guards.options import check_choice, check_type, check_whole
+from toolkit._lazy import needs_extra
 from toolkit._messages import Message
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult
@@ -41,7 +42,7 @@ from toolkit.errors import BusyError, DefinitionError
 from toolkit.events import PendingApproval
 from toolkit.serve.local import LOOPBACK, parse_address
 
-try:
+with needs_extra("toolkit.serve.a2a", "a2a"):
     from a2a.helpers import new_data_part, new_text_part
     from a2a.server.agent_execution import AgentExecutor, RequestContext
     from a2a.server.context import ServerCallContext
@@ -76,8 +77,6 @@ try:
 
     from toolkit.sources.a2a.exchange import ENDED, WAITING
     from toolkit.sources.a2a.results import read_parts
-except ModuleNotFoundError as error:
-    raise ImportError('Serving a runner over A2A needs an extra: pip install "function-toolkit[a2a]".') from error
 
 __all__ = ["make_app", "serve"]
 

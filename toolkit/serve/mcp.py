@@ -21,6 +21,7 @@ from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._lazy import needs_extra
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
 from toolkit._toolbox import Toolbox
@@ -30,7 +31,7 @@ from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
 from toolkit.serve.local import parse_address
 
-try:
+with needs_extra("toolkit.serve.mcp", "mcp"):
     import anyio
     import mcp_types as types
     from mcp.server import Server
@@ -38,8 +39,6 @@ try:
     from mcp.server.stdio import stdio_server
 
     from toolkit.serve.prompts import Library, execute, prompt, resource
-except ModuleNotFoundError as error:
-    raise ImportError('Serving tools over MCP needs an extra: pip install "function-toolkit[mcp]".') from error
 
 __all__ = ["make_server", "prompt", "resource", "serve"]
 

@@ -25,6 +25,7 @@ from typing_extensions import Unpack
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
+from toolkit._lazy import needs_extra
 from toolkit._messages import ToolResult
 from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
@@ -32,19 +33,16 @@ from toolkit._tools.bindings import AnyTool
 from toolkit._tools.options import ToolOptions
 from toolkit.errors import Failed, TimedOut
 
-try:
+with needs_extra("A2A", "a2a"):
+    import anyio
+    import httpx
+    from a2a.client import A2AClientError
+    from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
+    from a2a.utils.errors import A2AError
+
     from toolkit.sources.a2a.agent import Address, WrongAnswerError, WrongCardError, describe
     from toolkit.sources.a2a.exchange import Exchange
     from toolkit.sources.a2a.results import make_result
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("a2a", "httpx", "google"):
-        raise
-    raise ImportError('A2A agents need an extra: pip install "function-toolkit[a2a]".') from error
-import anyio
-import httpx
-from a2a.client import A2AClientError
-from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
-from a2a.utils.errors import A2AError
 
 from toolkit.sources.remote import RemoteSource, RunningCall, check_options
 

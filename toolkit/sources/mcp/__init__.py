@@ -30,6 +30,7 @@ from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_type
+from toolkit._lazy import needs_extra
 from toolkit._messages import File, Image, Message, ToolResult
 from toolkit._options import list_own_options
 from toolkit._schema.error_messages import shorten
@@ -39,19 +40,16 @@ from toolkit._tools.definitions import compare_tools, write_lock
 from toolkit._tools.options import ToolOptions
 from toolkit.errors import DefinitionError, Denied, Failed, TimedOut, ToolError
 
-try:
+with needs_extra("MCP", "mcp"):
+    import anyio
+    import mcp_types as types
+    from mcp import MCPError
+
     from toolkit.sources.mcp.address import Address
     from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
-        raise
-    raise ImportError('MCP servers need an extra: pip install "function-toolkit[mcp]".') from error
-import anyio
-import mcp_types as types
-from mcp import MCPError
 
 if TYPE_CHECKING:
     import httpx2
