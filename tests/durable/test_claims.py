@@ -17,6 +17,7 @@ from tests.durable.test_replay import Reversing, decode
 from toolkit import Runner, tool
 from toolkit.durable import ClaimCheck, DurableRunner, PayloadDirectory, Worker
 from toolkit.errors import RunError, StoreError
+from toolkit.events import ResultsAdded, TurnFinished
 from toolkit.models import UserMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -53,7 +54,9 @@ def run(durable: Durable, check: ClaimCheck, prompt: str) -> Any:
         async with Worker(client, runner, task_queue=durable.queue):
             run = await DurableRunner(client, runner, task_queue=durable.queue).start(prompt)
             result = await run.result()
-            assert [*result.messages] == [message async for message in run.messages()]
+            events = [event async for event in run.events()]
+            assert [each.response for each in events if isinstance(each, TurnFinished)] == [*result.messages[1::2]]
+            assert [each.messages for each in events if isinstance(each, ResultsAdded)] == [result.messages[2:3]]
             return result, decode((await client.get_workflow_handle(run.id).fetch_history()).to_json_dict())
 
     return asyncio.run(go())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import threading
 from collections import Counter
@@ -48,7 +47,7 @@ from toolkit.errors import (
     RunNotFoundError,
     RunUnreachableError,
 )
-from toolkit.events import ApprovalNeeded, TextDelta
+from toolkit.events import ApprovalNeeded, MessageAdded, ResultsAdded, TextDelta, TurnFinished
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -510,7 +509,7 @@ def test_cancel_a_waiting_run(durable: Durable) -> None:
     assert ["cancelled", "cancelled"] == asyncio.run(go())
 
 
-def test_messages(durable: Durable) -> None:
+def test_events_of_messages(durable: Durable) -> None:
     """The messages of a run can be read while it works and afterwards, from any place on, by any number of readers."""
 
     async def go() -> Any:
@@ -519,18 +518,22 @@ def test_messages(durable: Durable) -> None:
         async with await durable.worker(runner):
             run = await (await durable.runs(runner)).start("Go.")
             seen = []
-            async for message in run.messages():
-                seen.append(message)
+            async for event in run.events():
+                seen.append(event)
                 go_on.set()
-            later = [message async for message in run.messages(offset=2)]
-            for wrong, read in itertools.product((5, -1, "2"), (run.messages, run.events)):
+            later = [event async for event in run.events(offset=2)]
+            for wrong in (5, -1, "2"):
                 with pytest.raises(ValueError, match=f"offset={wrong!r}: the run .* has 4 messages"):
-                    await anext(read(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                    await anext(run.events(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             return seen, later, await run.result()
 
     seen, later, result = asyncio.run(go())
 
-    assert result.messages == tuple(seen) and result.messages[2:] == tuple(later)
+    prompt, response, answered, answer = result.messages
+    assert [MessageAdded(prompt), TurnFinished(turn=0, response=response)] == seen[:2]
+    whole = [event for event in seen[2:-1] if not isinstance(event, TextDelta)]
+    assert [ResultsAdded(turn=0, messages=(answered,)), TurnFinished(turn=1, response=answer)] == whole
+    assert whole == [event for event in later[:-1] if not isinstance(event, TextDelta)]
 
 
 def test_events(durable: Durable) -> None:

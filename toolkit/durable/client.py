@@ -296,21 +296,6 @@ class DurableRun:
                 pending += (await DurableRun(self._client, child).status()).pending
         return RunStatus(**{**data, "pending": tuple(pending), "usage": Usage(**data["usage"])})
 
-    async def messages(self, offset: int = 0) -> AsyncIterator[Message]:
-        """Yield the messages of the run as they come, until it has ended. Many readers may do this.
-
-        While no worker answers, or no server, it waits.
-
-        Args:
-            offset: How many of the first messages are left out: those that were read before.
-
-        Raises:
-            ValueError: The run has fewer messages than that, or it is no number.
-        """
-        async for _, messages in self._follow(offset):
-            for message in messages:
-                yield message
-
     async def events(self, offset: int = 0) -> AsyncIterator[Event]:
         """Give what happens in the run, to its end; any number of readers may do so.
 
