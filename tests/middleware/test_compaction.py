@@ -247,7 +247,6 @@ def test_own_function() -> None:
     [
         ({"max_tokens": 999}, "max_tokens=999 must be a whole number, at least 1000"),
         ({"keep_recent": -1}, "keep_recent=-1 must be"),
-        ({"max_lines": 1}, "max_lines=1 must be"),
         ({"summarize": "short"}, "summarize='short' is not a function"),
     ],
 )

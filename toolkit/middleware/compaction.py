@@ -31,8 +31,8 @@ Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
 
 # Tokens that an image or a file is estimated to have: providers count from 85 to several thousand.
 ATTACHMENT_TOKENS = 1_000
-# Characters of a result that is cut, for each of its lines.
-LINE = 200
+# Lines of a result that is cut, and of its characters the most.
+LINES, CHARACTERS = 50, 10_000
 # Characters of a message in a summary. What a person wrote matters more than what followed.
 MAX_SUMMARY_LINE, MAX_USER_LINE = 200, 1_000
 # Characters of the first line of a summary, and of the note in a text without its middle.
@@ -49,7 +49,7 @@ MAX_SUMMARIES = 256
 class Compaction:
     """A hook that shortens the messages of a request if they are longer than `max_tokens`.
 
-    First, older results of tools are cut to their first and last lines. If that is not enough, the older turns are
+    First, older results of tools are cut to 50 lines, the first and the last. If that is too little, older turns are
     replaced by a summary, whose middle is cut if it is too long. If the recent messages alone are too long, their
     results are cut, too, and the older ones of them are summarised.
 
@@ -63,7 +63,6 @@ class Compaction:
     Args:
         max_tokens: Tokens of the messages of a request, at least 1,000.
         keep_recent: Number of last messages that are sent as they are.
-        max_lines: Lines of a result that is cut, half of them from its end; 200 characters for each.
         summarize: A function of the messages that are left out, sync or async, that returns the summary, for example by
             a run of another model. By default each message becomes a line. A summary is cut to a tenth of `max_tokens`.
 
@@ -81,28 +80,22 @@ class Compaction:
         max_tokens: int = 100_000,
         *,
         keep_recent: int = 10,
-        max_lines: int = 50,
         summarize: Summarize | None = None,
     ) -> None:
-        for name, value, least in (
-            ("max_tokens", max_tokens, 1_000),
-            ("keep_recent", keep_recent, 0),
-            ("max_lines", max_lines, 2),
-        ):
+        for name, value, least in ("max_tokens", max_tokens, 1_000), ("keep_recent", keep_recent, 0):
             if not is_whole(value, least):
                 raise ValueError(f"{name}={value!r} must be a whole number, at least {least}.")
         if summarize is not None and not callable(summarize):
             raise TypeError(f"summarize={summarize!r} is not a function of messages.")
         self._max_tokens = max_tokens
         self._keep_recent = keep_recent
-        self._max_lines = max_lines
         self._summarize = summarize
         self._summaries: dict[tuple[Message, ...], str] = {}
         self._lock = threading.Lock()
 
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest] | None:
         """Shorten the messages of a request. Return None if they are short enough."""
-        history = _History(request.messages, self._max_lines, summary_tokens=self._max_tokens * SUMMARY // 100)
+        history = _History(request.messages, summary_tokens=self._max_tokens * SUMMARY // 100)
         start, cut = self._find_cuts(history)
         if start == cut == 0:
             return None
@@ -139,7 +132,7 @@ class Compaction:
 
     def _get_summary(self, messages: tuple[Message, ...]) -> str | Awaitable[str]:
         if self._summarize is None:
-            return _cut_text("\n".join(map(_describe_message, messages)), self._max_lines)
+            return _cut_lines("\n".join(map(_describe_message, messages)))
         with self._lock:
             known = self._summaries.get(messages)
         if known is not None:
@@ -218,8 +211,7 @@ class _History:
         points: Numbers of the blocks that are responses, and of the one that the model is asked for now.
     """
 
-    def __init__(self, messages: Sequence[Message], max_lines: int, summary_tokens: int) -> None:
-        self._max_lines = max_lines
+    def __init__(self, messages: Sequence[Message], summary_tokens: int) -> None:
         self._summary_tokens = summary_tokens
         self._length = len(messages)
         self._blocks = _split_blocks(messages)
@@ -298,7 +290,7 @@ class _History:
     def _cut_result(self, message: Message) -> Message:
         if not isinstance(message, ToolMessage):
             return message
-        text = _cut_middle(_cut_text(message.text, self._max_lines), self._max_lines * LINE)
+        text = _cut_middle(_cut_lines(message.text), CHARACTERS)
         return message if text == message.text else message.replace(text=text)
 
 
@@ -321,13 +313,12 @@ def _belongs(message: Message, earlier: Message) -> bool:
     return is_attachment and isinstance(earlier, ToolMessage)
 
 
-def _cut_text(text: str, most: int) -> str:
+def _cut_lines(text: str) -> str:
     """Cut a text to its first and last lines."""
-    if text.count("\n") < most:
-        return text
     lines = text.split("\n")
-    note = f"[... {len(lines) - most} lines truncated ...]"
-    return "\n".join([*lines[: most - most // 2], note, *lines[len(lines) - most // 2 :]])
+    if len(lines) <= LINES:
+        return text
+    return "\n".join([*lines[: LINES // 2], f"[... {len(lines) - LINES} lines truncated ...]", *lines[-LINES // 2 :]])
 
 
 def _cut_middle(text: str, most: int) -> str:
