@@ -481,7 +481,6 @@ def test_many_at_once() -> None:
         ({"max_bytes": 1.5}, "max_bytes: Input should be a valid integer"),
         ({"user_agent": None}, "user_agent: Input should be a valid string"),
         ({"user_agent": ""}, "user_agent: String should match pattern"),
-        ({"ssl_context": False}, "ssl_context: Input should be an instance of SSLContext"),
         ({"allow": None}, "allow: Input should be an instance of Iterable"),
         ({"ports": 443}, "ports: Input should be an instance of Collection"),
         ({"ports": "443"}, "ports='443' is not a list"),

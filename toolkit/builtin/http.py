@@ -11,7 +11,6 @@ page hides by its own attributes is left out; what style sheets and scripts hide
 from __future__ import annotations
 
 import re
-import ssl
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -80,7 +79,6 @@ class WebOptions(TypedDict, total=False):
             names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`).
         ports: Allowed ports of public addresses; 80 and 443 by default.
         user_agent: The value of the header User-Agent.
-        ssl_context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
     """
 
     timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT)]
@@ -88,7 +86,6 @@ class WebOptions(TypedDict, total=False):
     allow: InstanceOf[Iterable[Allowed]]
     ports: InstanceOf[Collection[int]]
     user_agent: Annotated[str, Field(pattern="^[ -~]+$")]
-    ssl_context: InstanceOf[ssl.SSLContext]
 
 
 _OPTIONS = TypeAdapter(WebOptions)
@@ -127,7 +124,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     """Make `http_fetch`, which reads one page of the web, and of private networks only what is allowed.
 
     Args:
-        options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `user_agent`, `ssl_context`.
+        options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `user_agent`.
 
     Raises:
         DefinitionError: An option is invalid, or the extra `http` is not installed.
@@ -203,8 +200,7 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
         first = error.errors()[0]
         raise DefinitionError(f"{first['loc'][0]}: {first['msg']}.") from None
     given = {**DEFAULTS, **options}
-    dialer, context = Dialer(given.pop("allow"), given.pop("ports")), given.pop("ssl_context", None)
-    return HttpClient(dialer, context=context, **given)
+    return HttpClient(Dialer(given.pop("allow"), given.pop("ports")), **given)
 
 
 def _cut_page(page: Page) -> str:
