@@ -1143,3 +1143,14 @@ def test_validator_raises() -> None:
 
     assert "Invalid arguments: they could not be checked (RuntimeError). Try other values." == result.text
     assert isinstance(getattr(result.exception, "__cause__", None), RuntimeError)
+
+
+def test_validator_raises_after_repair() -> None:
+    """So is one that fails only once the arguments have been repaired."""
+
+    def check(values: list[int]) -> int:
+        return values[1]
+
+    result = echo(Annotated[list[int], AfterValidator(check)]).invoke('{"value": "[1]"}')
+
+    assert "Invalid arguments: they could not be checked (IndexError). Try other values." == result.text

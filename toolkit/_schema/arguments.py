@@ -135,8 +135,8 @@ class ArgumentParser:
                         return self.validate_text(text), repaired[1]
                 except ValidationError as remaining:
                     faults = remaining.errors(include_url=False, include_context=False)
-                except InvalidArguments as refusal:
-                    return refusal
+                except Exception as raised:  # noqa: BLE001  as in `try_parse`
+                    return _explain_exception(raised)
                 break
         return InvalidArguments(self._explainer.explain(faults, text))
 
