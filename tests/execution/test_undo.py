@@ -276,6 +276,23 @@ def test_declared_tools() -> None:
     assert [("x", ["x"])] == seen
 
 
+def test_defaults_of_bound_functions() -> None:
+    """The defaults of a function that only declares a tool are among the arguments, too."""
+    seen: list[Any] = []
+
+    @tool(activity="hotel", undo=lambda room, nights: seen.append((room, nights)))
+    def book(room: str, nights: int = 2) -> str:
+        """Book a room."""
+        raise AssertionError
+
+    box = Toolbox([book])
+    box.bind("hotel", lambda room, nights: "booked")
+    runner = Runner(box, model=ScriptedModel([call("book", room="7"), "Done."]))
+    runner.undo(runner.run("Go.").state)
+
+    assert [("7", 2)] == seen
+
+
 def declare(path: str) -> None:
     """Declare."""
 

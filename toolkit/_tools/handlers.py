@@ -368,7 +368,7 @@ class UndoPlan:
 
     def fit(self, values: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Arrange the validated arguments of a call and its result; defaults are added to arguments left out."""
-        whole = self.handler.argument_schema.add_defaults(dict(values))
+        whole = self.handler.interface.argument_schema.add_defaults(dict(values))
         fitted = {name: whole[name] for name in self.arguments if name in whole}
         if self.result:
             fitted[self.result] = result
