@@ -307,6 +307,8 @@ DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "dataclass": (Data, Data(1, []), {"default": {"number": 1, "models": []}}),
     "set": (set[str], {"b", "a", "c"}, {"default": ["a", "b", "c"]}),
     "frozenset": (frozenset[int], frozenset({2, 1}), {"default": [1, 2]}),
+    "pure path": (pathlib.PurePosixPath, pathlib.PurePosixPath("/a"), {"default": "/a"}),
+    "time zone": (zoneinfo.ZoneInfo, zoneinfo.ZoneInfo("Europe/Rome"), {"default": "Europe/Rome"}),
     "NaN": (float, float("nan"), {}),
     "infinity, nested": (list[float], [float("inf")], {}),
     "bytes that are not a text": (bytes, b"\xff", {}),

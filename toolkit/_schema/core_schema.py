@@ -13,10 +13,11 @@ import json
 import types
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from enum import EnumMeta
 from functools import cache
 from itertools import chain
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -516,11 +517,17 @@ def render_default(default: Any) -> dict[str, Any]:
         return {}
     try:
         is_container = isinstance(default, (list, tuple, dict, set, frozenset))
-        value = to_jsonable_python(_sort_sets(default) if is_container else default)
+        value = to_jsonable_python(_sort_sets(default) if is_container else default, fallback=_write_text)
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
     return {"default": value}
+
+
+def _write_text(value: Any) -> str:
+    if isinstance(value, (PurePath, tzinfo)):
+        return str(value)
+    raise TypeError(f"JSON has no form for {type(value).__name__}")
 
 
 def _sort_sets(value: Any) -> Any:
