@@ -467,6 +467,15 @@ def test_cut_at_every_byte(reason: str, sizes: Sequence[int]) -> None:
     assert [] == handed_out
 
 
+@pytest.mark.parametrize("later", ["tool_calls", "stop"])
+def test_finish_reason_after_a_cut(line: Line, later: str) -> None:
+    """A25: a router's own finish reason after `length` does not make the answer whole."""
+    cut = [*cut_after(WHOLE_LENGTH, "length"), chunk(finish_reason=later)]
+    result = line.run(reply.chunks(cut), reply.text("Done."), streamed=True)
+
+    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in texts_of(result)}, line.entered)
+
+
 def test_not_cut() -> None:
     """The same three calls, whole, are handed out."""
     assert isinstance(step_after(cut_after(WHOLE_LENGTH, "tool_calls")), RunCalls)

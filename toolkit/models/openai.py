@@ -79,7 +79,8 @@ class _CompletionBuilder(ResponseBuilder):
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
-        self.finish_reason = reason or self.finish_reason
+        if self.finish_reason not in ("length", "content_filter"):  # a router may add one of its own
+            self.finish_reason = reason or self.finish_reason
         self.model = model if isinstance(model, str) and model else self.model
         if usage is not None:
             self.usage = read_usage(usage, "prompt", "completion")
