@@ -8,22 +8,23 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.worker import Replayer
 
 from tests.durable.support import Durable, environment, until
-from toolkit import Runner, tool
+from toolkit import Runner, ToolContext, tool
+from toolkit.durable import DurableRun
 from toolkit.durable.workflow import RunWorkflow
+from toolkit.errors import RunError
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
 
-RELEASED = asyncio.Event()
-
 
 @tool(effect="read")
-async def wait() -> str:
+async def wait(context: ToolContext[Any]) -> str:
     """Wait."""
-    await RELEASED.wait()
+    await context.deps.wait()
     return "waited"
 
 
@@ -50,23 +51,29 @@ def options(queue: str) -> dict[str, Any]:
     return {"heartbeat": 5.0, "tool_queues": {"wait": f"{queue}-wait"}}
 
 
+async def start(durable: Durable) -> DurableRun:
+    """Start a run, and kill its worker while another one makes its first call."""
+    code = "import asyncio, sys, tests.durable.test_takeovers as own; asyncio.run(own.work(*sys.argv[1:]))"
+    killed = subprocess.Popen([sys.executable, "-c", code, durable.address, durable.queue], env=environment())  # noqa: ASYNC220
+    run = await (await durable.runs(runner)).start("Go.")
+    await until(run.status, lambda status: status.phase == "calling")
+    killed.kill()
+    killed.wait()
+    return run
+
+
 def test_a_question_before_a_task(durable: Durable) -> None:
     """A message after the question is read where a replay reads it; the question waits for its answer."""
-    code = "import asyncio, sys, tests.durable.test_takeovers as own; asyncio.run(own.work(*sys.argv[1:]))"
 
     async def go() -> tuple[list[str | None], str]:
-        given = options(durable.queue)
-        async with await Durable(durable.address, given["tool_queues"]["wait"]).worker(runner, **given):
-            killed = subprocess.Popen([sys.executable, "-c", code, durable.address, durable.queue], env=environment())  # noqa: ASYNC220
-            run = await (await durable.runs(runner)).start("Go.")
+        given, released = options(durable.queue), asyncio.Event()
+        async with await Durable(durable.address, given["tool_queues"]["wait"]).worker(runner, deps=released, **given):
+            run = await start(durable)
             handle = (await durable.connect()).get_workflow_handle(run.id)
-            await until(run.status, lambda status: status.phase == "calling")
-            killed.kill()
-            killed.wait()
             async with await durable.worker(runner, **given):
                 asked, status = asyncio.create_task(handle.query("status")), asyncio.create_task(run.status())
                 await asyncio.sleep(2)
-                RELEASED.set()
+                released.set()
                 with suppress(WorkflowQueryFailedError):
                     await asked
                 await run.steer("Hey.")
@@ -78,3 +85,21 @@ def test_a_question_before_a_task(durable: Durable) -> None:
 
     assert ["waited", "Skipped due to queued user message."] == texts
     assert run_id
+
+
+def test_a_terminated_run(durable: Durable) -> None:
+    """Its state and its events say that it was terminated, also if a call ended after its last task."""
+
+    async def go() -> None:
+        given, released = options(durable.queue), asyncio.Event()
+        async with await Durable(durable.address, given["tool_queues"]["wait"]).worker(runner, deps=released, **given):
+            run = await start(durable)
+            released.set()
+        await (await durable.connect()).get_workflow_handle(run.id).terminate("By hand.")
+        async with await durable.worker(runner, **given):
+            with pytest.raises(RunError, match="terminated"):
+                await run.status()
+            with pytest.raises(RunError, match="terminated"):
+                await asyncio.wait_for(anext(run.events()), 20)
+
+    asyncio.run(go())

@@ -19,6 +19,7 @@ from temporalio.client import (
     Client,
     RPCError,
     WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
@@ -88,6 +89,8 @@ AWAY = frozenset(
     }
 )
 AWAY_TEXT = "no worker answers, or no server"
+# Ends of a run in which no worker takes part, also between two steps.
+CUT_OFF = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
 # What the server says of a request that is larger than it takes.
 TOO_LARGE = ("data size exceeds limit", "larger than max")
 # Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
@@ -280,6 +283,7 @@ class DurableRun:
         Raises:
             RunUnreachableError: No worker has answered within 10 seconds, or no server.
             RunNotFoundError: The server has deleted the run.
+            RunError: The run was terminated at the server, and no worker can tell its state.
         """
         description = await self._describe()
         away = f"no worker of the task queue {description.task_queue!r} answers; start one, or see why in its log"
@@ -437,6 +441,8 @@ class DurableRun:
                 try:
                     return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
                 except WorkflowQueryFailedError:  # as while a worker takes the run over
+                    if (await self._describe()).status in CUT_OFF:
+                        await self.result()  # says why
                     if time.monotonic() >= deadline:
                         raise
                 await asyncio.sleep(LOOK)
