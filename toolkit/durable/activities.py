@@ -93,7 +93,7 @@ class Activities:
         with _translated(), self._inside(step.path, schema=question.schema) as (factory, output_type):
             own = self._fingerprint()
             if question.fingerprint and self.checks:
-                own.check(Fingerprint.from_json(question.fingerprint))
+                Fingerprint.from_json(question.fingerprint).check(own)  # as the client reads it
             earlier = [message_from_dict(each) for each in question.messages]
             if question.session:
                 earlier = await self._run_in_thread(lambda: [*self._open_session(question.session).messages])

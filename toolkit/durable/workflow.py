@@ -555,7 +555,7 @@ def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
         own, run = map(Fingerprint.from_json, (cause.details[0], plan.fingerprint))
     except (IndexError, DefinitionError):
         return cause.message
-    return "; ".join(own.find_differences(run))
+    return "; ".join(run.find_differences(own))
 
 
 def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
