@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from toolkit import Runner, Toolbox, ToolError, tool
 from toolkit.approvers import defer
 from toolkit.testing import ScriptedModel, call
 
+ROOT = Path(__file__).parents[2]
 DARK, LIGHT = (22, 24, 28), (255, 255, 255)
 
 
@@ -86,3 +90,17 @@ def test_accessible_cards(tmp_path: Path, scheme: str) -> None:
     cards = "".join(value._repr_html_() for value in values).replace("<details", "<details open")
 
     assert [] == audit(f"{head}{cards}</main>", tmp_path, scheme)
+
+
+@NEEDS_AXE
+def test_faults_of_the_documentation(tmp_path: Path) -> None:
+    """axe-core finds no serious fault in a page of the reference."""
+    pytest.importorskip("zensical")
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".[!c]*", "site", "tests", "examples", "benchmarks"))
+    build = [sys.executable, "-m", "zensical", "build"]
+    subprocess.run(build, cwd=source, capture_output=True, check=True, timeout=300)
+    file = source / "site" / "reference" / "approval" / "index.html"
+    html = file.read_text("utf-8").replace("<head>", f'<head><base href="{file.as_uri()}">', 1)
+
+    assert [] == [fault for fault in audit(html, tmp_path, "1") if fault.startswith(("serious", "critical"))]
