@@ -925,6 +925,22 @@ def test_member_of_any_value(annotation: Any, sent: Any, member: Mode) -> None:
     assert (member, True) == (made.invoke({"value": sent}).value, made.invoke({"value": [2, 1]}).is_error)
 
 
+class Red(BaseModel):
+    color: Literal[Color.RED]
+
+
+class Blue(BaseModel):
+    color: Literal[Color.BLUE]
+
+
+def test_members_tell_models_apart() -> None:
+    """The members of a union may be told apart by members of an enumeration."""
+    made = echo(Annotated[Red | Blue, Field(discriminator="color")])
+
+    assert Blue(color=Color.BLUE) == made.invoke('{"value": {"color": "blue"}}').value
+    assert "expected tags: 'red', 'blue'" in str(made.invoke('{"value": {"color": "green"}}').text)
+
+
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
 def test_text_rather_than_bytes(annotation: Any) -> None:
     """Where a text or bytes may stand, a text stays a text."""

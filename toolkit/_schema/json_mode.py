@@ -42,7 +42,7 @@ def adapt_to_json(core: Any) -> Any:
 
     - Numbers in models are finite, unless the model's own configuration allows others.
     - An enum member, or bytes, in a Literal is recognized by its value in JSON; so is an enum member whose value JSON
-      writes in another way, such as a tuple or a date.
+      writes in another way, such as a tuple or a date, and one that tells the members of a union apart.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
     - A key of a dict may be the text of a member's number, or of one in a Literal.
@@ -109,6 +109,10 @@ def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
     return {**core, "choices": sorted(core["choices"], key=is_bytes)}
 
 
+def _adapt_tagged_union(core: dict[str, Any]) -> dict[str, Any]:
+    return {**core, "choices": {getattr(tag, "value", tag): choice for tag, choice in core["choices"].items()}}
+
+
 def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
     keys = core.get("keys_schema", {"type": "any"})
     values = keys.get("expected", [member.value for member in keys.get("members", ())])
@@ -146,6 +150,7 @@ _KINDS: Mapping[Any, Any] = {
     "generator": lambda core: {**core, "type": "list"},
     "enum": _adapt_enum,
     "union": _adapt_union,
+    "tagged-union": _adapt_tagged_union,
     "dict": _adapt_dict,
     **dict.fromkeys(("set", "frozenset", "ordered-dict", "counter"), _bound_keys),
 }
