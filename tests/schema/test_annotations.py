@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
+from typing_extensions import Self, TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
 
@@ -513,6 +513,17 @@ def test_misused(annotation: Any) -> None:
     function.__annotations__ = {"at": annotation}
 
     with pytest.raises(DefinitionError, match=r"function\(\): parameter 'at' cannot be described to a model: its"):
+        _ = tool(function).parameters
+
+
+def test_self() -> None:
+    """A parameter that is the class of its method is asked to name the class."""
+
+    def function(other: Any) -> None: ...
+
+    function.__annotations__["other"] = Self
+
+    with pytest.raises(DefinitionError, match=r"'other' cannot be described to a model: .*Self is not a type"):
         _ = tool(function).parameters
 
 

@@ -251,9 +251,9 @@ class Signature:
         return frozenset(taken | self.callable.keywords.keys() if isinstance(self.callable, partial) else taken)
 
 
-# Where the forms that are no classes come from, such as type variables; and those that have no values.
+# Where the forms that are no classes come from, such as type variables; and those that are no type of a value.
 _TYPING = ("typing", "typing_extensions", "annotationlib")
-_NO_VALUES = (typing.NoReturn, typing_extensions.Never)
+_NO_VALUES = (typing.NoReturn, typing_extensions.Never, typing_extensions.Self)
 # Where the generic types come from whose arguments are types, and those whose arguments are not.
 _GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *_TYPING)
 _NO_TYPE_ARGUMENTS = (typing.Literal, collections.abc.Callable)
