@@ -35,6 +35,7 @@ from typing_extensions import (
     Required,
     TypeAliasType,
     TypedDict,
+    TypeVarTuple,
     Unpack,
 )
 
@@ -89,6 +90,7 @@ class Pair(NamedTuple):
 
 
 T = TypeVar("T")
+Rest = TypeVarTuple("Rest")
 
 
 Number = NewType("Number", int)
@@ -995,6 +997,22 @@ def test_starred_items() -> None:
     assert ((1, "a"), True) == (made.invoke('{"items": [1, "a"]}').value, made.invoke('{"items": [1]}').is_error)
 
 
+@pytest.mark.parametrize(
+    ("items", "sent", "wrong"),
+    [
+        (tuple[int, Unpack[tuple[str, ...]]], [1, "a", "b"], [1, 2]),
+        (tuple[int, Unpack[Rest]], [1, "a", None], ["a"]),  # type: ignore[valid-type]
+    ],
+    ids=["tuple", "type variable"],
+)
+def test_unpack_in_a_tuple(items: Any, sent: Any, wrong: Any) -> None:
+    """`Unpack` in a tuple is the same as a star there; of a type variable, it is any number of items."""
+    made = echo(items)
+
+    assert (tuple(sent), True) == (made.invoke({"value": sent}).value, made.invoke({"value": wrong}).is_error)
+    assert Draft202012Validator(made.parameters).is_valid({"value": sent})
+
+
 class TextModel(BaseModel):
     a: Annotated[int, Doc("A number.")] = Field(alias="A")
     b: Annotated[str, "A text."] = ""
@@ -1104,6 +1122,21 @@ def test_unpacked_options() -> None:
 
     assert ["depth"] == made.parameters["$defs"]["Options"]["required"]
     assert ({"depth": 1}, True) == (made.invoke('{"options": {"depth": 1}}').value, made.invoke("{}").is_error)
+
+
+class GenericOptions(TypedDict, Generic[T]):
+    value: T
+
+
+def test_unpacked_generic_options() -> None:
+    """Keywords of a generic TypedDict are required, too."""
+
+    def function(**options: Unpack[GenericOptions[int]]) -> Any:
+        return options
+
+    made = tool(function)
+
+    assert ({"value": 1}, True) == (made.invoke('{"options": {"value": 1}}').value, made.invoke("{}").is_error)
 
 
 def test_unfit_as_a_whole() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import types
+import typing
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
@@ -22,8 +23,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+import typing_extensions
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
-from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, get_type_hints
+from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, TypeVarTuple, get_type_hints
 
 from toolkit._schema.json_schema import Schema, map_schemas
 
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 MAX_SEPARATE = 32
 
 Node: TypeAlias = dict[str, Any]
+
+# That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
+UNPACK = (getattr(typing, "Unpack", typing_extensions.Unpack), typing_extensions.Unpack)
 
 # What pydantic validates and has no JSON Schema for, by the type of its core schema.
 _UNWRITABLE = {
@@ -209,11 +214,18 @@ def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
 
 
 def _list_items(args: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
-    """List the types of a tuple's items, and whether each is repeated; `*tuple[...]` is replaced by its own items."""
+    """List the types of a tuple's items, and whether each is repeated; an unpacked tuple is replaced by its items."""
     if args[1:] == (...,):
         return [(args[0], True)]
-    parts = (_list_items(get_args(arg)) if getattr(arg, "__unpacked__", False) else [(arg, False)] for arg in args)
-    return chain.from_iterable(parts)
+    return chain.from_iterable(map(_unpack_item, args))
+
+
+def _unpack_item(item: Any) -> Iterable[tuple[Any, bool]]:
+    inner = get_args(item)[0] if get_origin(item) in UNPACK else item
+    if isinstance(inner, TypeVarTuple):
+        return [(Any, True)]
+    is_unpacked = inner is not item or getattr(item, "__unpacked__", False)  # as `*tuple[...]`
+    return _list_items(get_args(inner)) if is_unpacked else [(item, False)]
 
 
 def _write_dict(writer: TypeWriter, args: tuple[Any, ...]) -> Written:

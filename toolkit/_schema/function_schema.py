@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import re
-import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
@@ -25,6 +24,7 @@ from typing_extensions import NotRequired, ReadOnly, Required
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
+    UNPACK,
     EmptyType,
     Fields,
     TypeWriter,
@@ -177,7 +177,7 @@ class Parameter:
     @property
     def json_type(self) -> Any:
         """Type of its value in JSON: `*args` are a list or the unpacked tuple, `**kwargs` a dict or a TypedDict."""
-        if get_origin(self.annotation) in _UNPACK:
+        if get_origin(self.annotation) in UNPACK:
             return get_args(self.annotation)[0]
         if self.kind is inspect.Parameter.VAR_POSITIONAL:  # types made at run time
             is_tuple = _is_unpacked(self.annotation)
@@ -200,10 +200,6 @@ class Parameter:
         return None if self.default is inspect.Parameter.empty else self.default
 
 
-# That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
-_UNPACK = (getattr(typing, "Unpack", typing_extensions.Unpack), typing_extensions.Unpack)
-
-
 def _is_unpacked(annotation: Any) -> bool:
     """Check whether an annotation is `*tuple[...]`."""
     return bool(getattr(annotation, "__unpacked__", False))
@@ -217,6 +213,7 @@ def _has_required_item(items: Any) -> bool:
 
 def _has_required_key(keywords: Any) -> bool:
     """Check whether a TypedDict has a required key, which `__required_keys__` misses in string annotations."""
+    keywords = get_origin(keywords) or keywords  # of a generic one
     if not typing_extensions.is_typeddict(keywords):
         return False
     known: frozenset[str] = keywords.__required_keys__
