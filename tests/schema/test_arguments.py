@@ -6,13 +6,14 @@ import json
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
+from annotated_types import Le
 from pydantic import AfterValidator, BaseModel, Field, Json
 from typing_extensions import TypedDict
 
@@ -168,6 +169,16 @@ def test_union_errors(arguments: str, reason: str) -> None:
         """Take one of several things."""
 
     assert str(take.invoke(arguments).text).startswith(invalid(reason))
+
+
+def test_received_as_json() -> None:
+    """A value that was converted before it was refused is shown as JSON, not as Python writes it."""
+
+    @tool
+    def wait(time: Annotated[timedelta, Le(timedelta(hours=1))]) -> None:
+        """Wait for some time."""
+
+    assert '(received "PT10H")' in str(wait.invoke('{"time": "10:00"}').text)
 
 
 @pytest.mark.parametrize("arguments", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)

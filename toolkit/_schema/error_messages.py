@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_jsonable_python
 
 from toolkit._messages import replace_surrogates
 from toolkit._schema.json_schema import (
@@ -207,8 +207,13 @@ def _format_place(document: Any, location: Sequence[int | str], kind: str) -> st
     return format_path(path) + (f" ({', '.join(named)})" if named else "")
 
 
+def _dump_value(value: Any) -> Any:
+    """Write a value of a Python type, to which a text was converted before it was refused, as JSON."""
+    return to_jsonable_python(value, fallback=repr)
+
+
 # Unlike pydantic-core's, this writer takes lone surrogates.
-_dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+_dump = json.JSONEncoder(ensure_ascii=False, default=_dump_value).encode
 
 
 def _is_secret(part: Any, schema: Mapping[str, Any]) -> bool:
