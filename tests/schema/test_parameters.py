@@ -943,6 +943,30 @@ def test_members_tell_models_apart() -> None:
     assert "expected tags: 'red', 'blue'" in str(made.invoke('{"value": {"color": "green"}}').text)
 
 
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    friend: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+
+
+def test_key_that_tells_models_apart() -> None:
+    """The key by which the members of a union are told apart is required, though it has a default."""
+    made = echo(Annotated[Cat | Dog, Field(discriminator="kind")])
+    cases: list[tuple[Any, bool]] = [
+        ({"kind": "dog", "friend": {"kind": "cat"}}, True),
+        ({"lives": 1}, False),
+        ({"kind": "dog", "friend": {}}, False),
+    ]
+
+    for sent, fits in cases:
+        assert fits is Draft202012Validator(made.parameters).is_valid({"value": sent})
+        assert fits is not made.invoke({"value": sent}).is_error
+
+
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
 def test_text_rather_than_bytes(annotation: Any) -> None:
     """Where a text or bytes may stand, a text stays a text."""

@@ -27,7 +27,7 @@ import typing_extensions
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, TypeVarTuple, get_type_hints
 
-from toolkit._schema.json_schema import Schema, map_schemas
+from toolkit._schema.json_schema import Schema, as_mapping, iterate_schemas, map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -302,6 +302,7 @@ class Fields:
             for name, core in self.cores.items()
         ]
         schemas, definitions = get_generator()().generate_definitions(inputs)
+        _require_tags([*schemas.values()], definitions)
         described = {name: clean(schemas[name, "validation"]) for name in self.cores}
         return described, {name: clean(schema) for name, schema in definitions.items()}
 
@@ -464,6 +465,16 @@ def _try_constraint(check: Any, kind: str) -> None:
             pass
 
 
+def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
+    """Require the key that tells the members of a union apart, as pydantic does even where it has a default."""
+    for union in iterate_schemas([schemas, *definitions.values()]):
+        key = as_mapping(union.get("discriminator")).get("propertyName")
+        branches = [str(branch.get("$ref")) for branch in union.get("oneOf", ())] if key else ()
+        for branch in branches:
+            required = definitions.get(branch.rpartition("/")[2], {}).setdefault("required", [])
+            required += [] if key in required else [key]
+
+
 def find_text(annotation: Any) -> str:
     """Find what Annotated says about a type: a text, or PEP 727's Doc."""
     while get_origin(annotation) in (Required, NotRequired, ReadOnly):
@@ -518,6 +529,7 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Return the JSON Schema of an object type, empty for any other; only a type with members has `properties`."""
     schema = adapter.json_schema(schema_generator=get_generator())
     definitions = schema.get("$defs", {})
+    _require_tags(schema, definitions)
     root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
     front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
     return clean({**front, **root}) if root.get("type") == "object" else {}
