@@ -663,6 +663,24 @@ def test_context_variables(count: int, go: Callable[..., RunResult]) -> None:
     assert ["set"] * len(made) == texts_of(result)
 
 
+@BOTH
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_set_context_variables(is_exclusive: bool, go: Callable[..., RunResult]) -> None:
+    """What a sync tool sets is not seen by other calls, nor by the caller."""
+
+    @tool(exclusive=is_exclusive)
+    def move() -> str:
+        """Move."""
+        before = VARIABLE.get()
+        VARIABLE.set("moved")
+        return before
+
+    model = ScriptedModel([[call("move")], [call("move"), call("move")], "Done."])
+    result = go(Runner([move], model=model), "Move.")
+
+    assert (["unset"] * 3, "unset") == (texts_of(result), VARIABLE.get())
+
+
 def test_arun_can_be_cancelled() -> None:
     """Cancelling arun cancels its tools, and the cancellation is what leaves."""
     ended: list[str] = []

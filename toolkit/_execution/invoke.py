@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -146,7 +147,7 @@ class Attempts:
             running = self.backend.running
             running.append(self.call.id)
             try:
-                return self.tool._invocation.execute(self.arguments, context)
+                return copy_context().run(self.tool._invocation.execute, self.arguments, context)
             finally:
                 running.remove(self.call.id)
 
