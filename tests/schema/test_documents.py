@@ -79,6 +79,7 @@ KEYWORDS: dict[str, tuple[Any, list[str], list[str]]] = {
     "dependentRequired": ({"dependentRequired": {"a": ["b"]}}, ["{}", '{"a": 1, "b": 1}'], ['{"a": 1}']),
     "dependentSchemas": ({"dependentSchemas": {"a": {"required": ["b"]}}}, ["{}", '{"b": 1}'], ['{"a": 1}']),
     "unevaluatedProperties": ({"properties": {"a": {}}, "unevaluatedProperties": False}, ['{"a": 1}'], ['{"b": 1}']),
+    "unevaluatedItems with not": ({"unevaluatedItems": {"not": {"const": 1}}}, ["[2]"], ["[1]"]),
     "anyOf": ({"anyOf": [{"type": "integer"}, {"minLength": 2, "type": "string"}]}, ["1", '"ab"'], ["null", '"a"']),
     "oneOf": ({"oneOf": [{"minimum": 2}, {"maximum": 3}]}, ["1", "4"], ["2", '"a"']),
     "oneOf of types": ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, ["1", '"1"'], ["null"]),

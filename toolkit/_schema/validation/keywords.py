@@ -396,13 +396,13 @@ CONSTRAINTS: Mapping[str, tuple[frozenset[str], frozenset[type]]] = {
 }
 
 
-def write_steps(writer: KeywordWriter, written: Schema, place: str) -> list[Node]:
+def write_steps(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     """Write a schema with keywords as checks that follow each other.
 
     Raises:
         DefinitionError: It is invalid or not supported.
     """
-    schema = check_keywords(written, place)
+    check_keywords(schema, place)
     typed = _write_types(writer, schema, place)
     guarded = [] if typed else _write_guarded(writer, schema, place)
     reading = [write(writer, schema, place) for keyword, write in _READING.items() if keyword in schema]

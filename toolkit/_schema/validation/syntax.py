@@ -93,8 +93,8 @@ def is_plain(schema: Any) -> bool:
     return True
 
 
-def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """Check the keywords of one schema, and replace those that have a usual equivalent.
+def check_keywords(schema: dict[str, Any], place: str) -> None:
+    """Check the keywords of one schema, and add the usual equivalent of those that have one.
 
     Raises:
         DefinitionError: A keyword has an invalid value, or is not supported.
@@ -105,7 +105,7 @@ def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
         if keyword in _SHAPES and not _SHAPES[keyword][0](value):
             refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
     _check_vocabulary(schema, place)
-    return _replace_unevaluated(schema, place)
+    _replace_unevaluated(schema, place)
 
 
 def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
@@ -119,12 +119,10 @@ def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
         refuse(join_pointer(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
 
 
-def _replace_unevaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """Replace `unevaluated...` by the keyword that means the same where no applicator stands beside it."""
-    written = dict(schema)
+def _replace_unevaluated(schema: dict[str, Any], place: str) -> None:
+    """Add the keyword that means the same as `unevaluated...` where no applicator stands beside it."""
     for keyword, plain in _UNEVALUATED.items():
-        rest = written.pop(keyword, True)
-        if rest is True or plain in schema:
+        if schema.get(keyword, True) is True or plain in schema:
             continue
         if schema.keys() & APPLICATORS or "contains" in schema:
             refuse(
@@ -132,5 +130,4 @@ def _replace_unevaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
                 f"{keyword} is not supported beside $ref, allOf and their like",
                 f"Write {plain}.",
             )
-        written[plain] = rest
-    return written
+        schema[plain] = schema[keyword]
