@@ -11,8 +11,8 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tests.durable.support import Durable
-from toolkit import Decision, FatalError, ModelError, Runner, Session, SQLiteLedger, SQLiteSession, tool
-from toolkit.errors import ConversationError, DefinitionError
+from toolkit import Decision, FatalError, LedgerEntry, ModelError, Runner, Session, SQLiteLedger, SQLiteSession, tool
+from toolkit.errors import ConversationError, DefinitionError, StoreError
 from toolkit.testing import ScriptedModel, call
 
 
@@ -188,3 +188,24 @@ def test_sessions_that_do_not_fit(durable: Durable) -> None:
         asyncio.run(run(sessions=lambda name: session))
     with pytest.raises(DefinitionError, match="Worker\\(sessions="):
         asyncio.run(run())
+
+
+def test_a_ledger_that_is_away(durable: Durable, tmp_path: Path) -> None:
+    """A step that cannot read the ledger is tried again."""
+    failures = [StoreError("The database restarts.")]
+
+    class Restarting(SQLiteLedger):
+        def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+            if failures:
+                raise failures.pop()
+            return super().read(run_id, call_id)
+
+    @tool(effect="write")
+    def pay(amount: int) -> int:
+        """Pay."""
+        return amount
+
+    model = ScriptedModel([call("pay", amount=5), "Done."])
+    result = asyncio.run(durable.run(Runner([pay], model=model, ledger=Restarting(tmp_path / "calls.db"))))
+
+    assert ([], "5", "Done.") == (failures, result.calls[0].result.text, result.output)

@@ -20,6 +20,8 @@ from toolkit.errors import StoreError
 from toolkit.testing import ScriptedModel, call
 
 pytest.importorskip("psycopg", reason='needs the extra "postgres"')
+import psycopg
+
 from toolkit.durable import PostgresLedger
 
 PROGRAMS = [*map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"))), os.environ.get("PATH", "")]
@@ -79,6 +81,15 @@ def test_stages(ledger: PostgresLedger, address: str) -> None:
     assert (ENTRY, *others[:2]) == ledger.read("r")
     assert (ENTRY, others[0]) == ledger.read("r", "c")
     assert () == ledger.read("unknown")
+
+
+def test_a_restart_of_the_server(ledger: PostgresLedger, address: str) -> None:
+    """Connections that have broken while they were idle are replaced."""
+    ledger.write(ENTRY)
+    with psycopg.connect(address) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+    assert (ENTRY,) == ledger.read("r")
 
 
 def test_one_writer_wins(ledger: PostgresLedger) -> None:

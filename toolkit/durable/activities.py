@@ -41,7 +41,7 @@ from toolkit._tools.definitions import Fingerprint
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.durable.calls import Hold, StepLedger, find_agent, get_answer, make_dispatcher, make_outcome, subtract
-from toolkit.errors import DefinitionError, FingerprintError, Halt, ModelError, ToolError, ToolkitError
+from toolkit.errors import DefinitionError, FingerprintError, Halt, ModelError, StoreError, ToolError, ToolkitError
 from toolkit.events import Event, TextDelta, TurnFinished
 
 logger: logging.Logger = logging.getLogger("toolkit")
@@ -414,14 +414,14 @@ def _is_requested() -> bool:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn exceptions into failures of an activity: all are final, but those of a model's server that may recover."""
+    """Turn exceptions into failures of an activity: all are final, but those of a store or server that may recover."""
     try:
         yield
     except ApplicationError:
         raise
     except Exception as error:
-        is_transient = isinstance(error, ModelError) and (
-            error.status is None or error.status in TRANSIENT or error.status >= 500
+        is_transient = isinstance(error, StoreError) or (
+            isinstance(error, ModelError) and (error.status is None or error.status in TRANSIENT or error.status >= 500)
         )
         if isinstance(error, ToolkitError):
             text = str(error)

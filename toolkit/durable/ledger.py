@@ -58,7 +58,13 @@ class PostgresLedger:
 
     def __init__(self, address: str, *, connections: int = 8, timeout: float = 30.0) -> None:
         self._pool = psycopg_pool.ConnectionPool(
-            address, min_size=0, max_size=connections, timeout=timeout, open=True, name="toolkit"
+            address,
+            min_size=0,
+            max_size=connections,
+            timeout=timeout,
+            open=True,
+            name="toolkit",
+            check=psycopg_pool.ConnectionPool.check_connection,  # one that was idle while the server restarted is dead
         )
         try:
             with self._connect() as connection:

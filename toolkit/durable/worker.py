@@ -102,7 +102,7 @@ class Worker:
         deps: Any object for the tools, as `ToolContext.deps`.
         heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1. So
             many seconds, but at most 5, another worker also waits before it takes over the conversation.
-        attempts: How often a step is tried if its worker dies, or the model's server fails temporarily.
+        attempts: How often a step is tried if its worker dies, or the model's server or a store fails temporarily.
         max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
             server accepts 2 MB at a time; 20 million if the client has a `ClaimCheck`.
         tool_queues: Task queues by name of tool. The calls of such a tool run on the workers of that queue, for example
