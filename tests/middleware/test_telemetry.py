@@ -125,6 +125,7 @@ def test_run(way: str) -> None:
         recorded.attributes("chat scripted")[f"gen_ai.{name}"]
         for name in ("usage.input_tokens", "usage.output_tokens", "response.finish_reasons")
     )
+    assert "gen_ai.usage.cache_read.input_tokens" not in recorded.attributes("chat scripted")  # as it is 0
 
 
 def test_server() -> None:

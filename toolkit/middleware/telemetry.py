@@ -189,7 +189,8 @@ class Telemetry:
         measured: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
         measured |= {"gen_ai.request.model": run.model, **run.server}
         attributes: dict[str, Any] = {**measured, RUN_ID: run_id}
-        usage = {name: getattr(response.usage, own) for name, own in TOKENS.items()} if response else {}
+        counts = {name: getattr(response.usage, own) for name, own in TOKENS.items()} if response else {}
+        usage = {name: count for name, count in counts.items() if count}  # 0 where a server counts none
         if response:
             attributes["gen_ai.response.model"] = response.model or run.model
             attributes["gen_ai.response.finish_reasons"] = [response.finish_reason]
