@@ -20,6 +20,7 @@ import uuid
 import zoneinfo
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
 
 import pytest
@@ -941,6 +942,28 @@ def test_members_tell_models_apart() -> None:
 
     assert Blue(color=Color.BLUE) == made.invoke('{"value": {"color": "blue"}}').value
     assert "expected tags: 'red', 'blue'" in str(made.invoke('{"value": {"color": "green"}}').text)
+
+
+BOUNDED_UNIONS: dict[str, Any] = {
+    "numbers": (Annotated[int | float, Field(ge=1, lt=3, multiple_of=0.5)], [1, 2.5], [0, 3, 1.2]),
+    "number or null": (Annotated[int | float | None, Field(gt=1)], [None, 2], [1]),
+    "lengths": (
+        Annotated[list[int] | dict[str, int] | str, Field(min_length=1, max_length=2)],
+        ["a", [1]],
+        ["", [], {}],
+    ),
+    "decimals": (Annotated[Decimal | int, Field(ge=Decimal(1))], [1], []),
+}
+
+
+@pytest.mark.parametrize(("annotation", "right", "wrong"), BOUNDED_UNIONS.values(), ids=BOUNDED_UNIONS)
+def test_bounded_unions(annotation: Any, right: list[Any], wrong: list[Any]) -> None:
+    """The constraints of a union are those of its members, in the schema, too."""
+    made = echo(annotation)
+
+    for value, fits in [*((value, True) for value in right), *((value, False) for value in wrong)]:
+        assert fits is Draft202012Validator(made.parameters).is_valid({"value": value})
+        assert fits is not made.invoke({"value": value}).is_error
 
 
 class Cat(BaseModel):

@@ -396,7 +396,8 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
             _check_values(schema)
-            return super().generate_inner(schema)
+            generated = super().generate_inner(schema)
+            return _write_constraints(generated) if _is_constrained_union(schema) else generated
 
         def field_is_present(self, field: Any) -> bool:
             is_given = self.mode == "serialization" or field.get("init", True)  # as dataclasses.field(init=False)
@@ -454,8 +455,7 @@ def _try_constraint(check: Any, kind: str) -> None:
     """Try a constraint of pydantic's: one that does not fit the type raises a TypeError for each value."""
     from pydantic_core import SchemaValidator
 
-    function = check.get("function", {}).get("function")
-    if str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic."):
+    if _is_constraint(check):
         try:
             SchemaValidator(check).validate_python(_SAMPLES[kind])
         except TypeError as error:
@@ -473,6 +473,47 @@ def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
         for branch in branches:
             required = definitions.get(branch.rpartition("/")[2], {}).setdefault("required", [])
             required += [] if key in required else [key]
+
+
+def _is_constraint(core: Any) -> bool:
+    """Check whether a core schema calls a function of pydantic's, as it does for a constraint that no type has."""
+    function = core.get("function", {}).get("function")
+    return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
+
+
+def _is_constrained_union(core: Any) -> bool:
+    while core["type"] == "function-after" and _is_constraint(core):
+        core = core["schema"]
+    return bool(core["type"] == "union")
+
+
+# Keywords of JSON Schema by pydantic's names, for each type of a value.
+_NUMBER = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "string": {"minLength": "minLength", "maxLength": "maxLength"},
+    "array": {"minLength": "minItems", "maxLength": "maxItems"},
+    "object": {"minLength": "minProperties", "maxLength": "maxProperties"},
+}
+
+
+def _write_constraints(union: JsonSchemaValue) -> JsonSchemaValue:
+    """Write the constraints of a union, which pydantic notes by names of its own, into the members."""
+    bounds = {name: union.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in union}
+    for member in union.get("anyOf", [union]) if bounds else ():
+        names = _BOUND_NAMES.get(member.get("type"), {})
+        written = {
+            keyword: bounds[name] for name, keyword in names.items() if isinstance(bounds.get(name), (int, float))
+        }
+        member.update({**written, **member})
+    return union
 
 
 def find_text(annotation: Any) -> str:
