@@ -500,6 +500,10 @@ class Shelf:
     def take(self, a: int, b: int = 2) -> list[int]:
         return [a, b]
 
+    @functools.singledispatchmethod
+    def describe(self, a: int, b: int = 2) -> list[int]:
+        return [a, b]
+
 
 def add_up(a: int, b: int = 2) -> list[int]:
     return [a, b]
@@ -512,10 +516,18 @@ def describe(a: int, b: int = 2) -> list[int]:
 
 @pytest.mark.parametrize(
     "function",
-    [naming_the_first(add_up), wrapping(naming_the_first(add_up)), Shelf().put, Shelf().take, describe],
-    ids=["one layer", "two layers", "method", "method of two layers", "singledispatch"],
+    [
+        naming_the_first(add_up),
+        wrapping(naming_the_first(add_up)),
+        Shelf().put,
+        Shelf().take,
+        describe,
+        Shelf().describe,
+    ],
+    ids=["one layer", "two layers", "method", "method of two layers", "singledispatch", "singledispatchmethod"],
 )
 def test_a_wrapper_gets_by_position_what_it_names_otherwise(function: Callable[..., Any]) -> None:
     """A parameter that a wrapper knows by another name, or by none, is passed by position."""
     assert tool(function).invoke({"a": 1, "b": 3}).value == [1, 3]
     assert tool(function).invoke({"a": 1}).value == [1, 2]
+    assert ["a"] == tool(function).parameters["required"]

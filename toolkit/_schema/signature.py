@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, singledispatchmethod
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -372,6 +372,9 @@ def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -
 
 def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find the callable that has the signature: for an object, its bound `__call__`."""
+    register: Any = getattr(function, "register", None)
+    if isinstance(getattr(register, "__self__", None), singledispatchmethod):  # bound, but looks like a function
+        return MethodType(function.__wrapped__, function)  # type: ignore[attr-defined]  # as each of them has
     if _has_signature(function):
         return function
     method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
@@ -392,7 +395,7 @@ def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
         function: A callable.
         names: The parameters that its signature allows as keywords.
     """
-    if hasattr(function, "dispatch") and hasattr(function, "registry"):  # of functools.singledispatch
+    if hasattr(function, "register") and hasattr(function, "__wrapped__"):  # of functools.singledispatch
         return 1
     if isinstance(function, MethodType):
         return max(count_positional(function.__func__, ["self", *names]) - 1, 0)
