@@ -461,9 +461,10 @@ def test_an_alternative_as_sibling_is_said_in_words() -> None:
     ("own", "expected"),
     [
         ({"const": 5}, {"type": "integer", "enum": [5]}),
+        ({"enum": [0.5, 1]}, {"type": "number", "enum": [0.5, 1]}),
         ({"type": "string", "maxLength": 9}, {"type": "string", "description": "At most 9 characters."}),
     ],
-    ids=["const", "bound"],
+    ids=["const", "numbers", "bound"],
 )
 def test_minimal_rules_show(own: dict[str, Any], expected: dict[str, Any]) -> None:
     """Where few keywords are known, others and the description do."""

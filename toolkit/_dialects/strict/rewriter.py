@@ -507,7 +507,8 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
     support = state.rules.support("enum", enum_kind(values))
     if not values or support not in ("sent", "text"):
         return state.make_text(schema, path, "the provider does not take such an enumeration")
-    kinds = list(dict.fromkeys(_TYPE_NAMES[type(value)] for value in values))
+    named = dict.fromkeys(_TYPE_NAMES[type(value)] for value in values)
+    kinds = [kind for kind in named if kind != "integer" or "number" not in named]  # an integer is a number
     kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
     part = state.add_keywords(Part({"type": kind}), schema, path)
     if support == "text":
