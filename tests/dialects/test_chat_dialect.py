@@ -169,6 +169,16 @@ def test_results_are_named() -> None:
     assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == parse_history(history)[1]
 
 
+@pytest.mark.parametrize("name", [["add"], {"a": 1}, 5], ids=str)
+def test_name_that_is_no_text(name: Any) -> None:
+    """A result without a usable name has that of its call; reasoning that is no text is left out."""
+    history = [{"role": "assistant", "tool_calls": [wired()], "reasoning": name}]
+    history += [{"role": "tool", "tool_call_id": "w", "name": name, "content": "3"}]
+    made, result = parse_history(history)
+
+    assert ("", "add") == (made.reasoning, result.name)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("arguments", [None, "", {}], ids=str)
 def test_call_without_arguments(arguments: Any) -> None:
     """A call without arguments has none."""

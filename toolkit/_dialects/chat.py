@@ -267,12 +267,12 @@ def _parse_assistant(message: Mapping[str, Any], parts: Sequence[_Part]) -> Mess
     text = "\n".join(filter(None, (_require_text(parts) or _read_transcript(message), message.get("refusal"))))
     older = message.get("function_call")
     calls = [*(message.get("tool_calls") or ()), *([{"function": older}] if older else ())]
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    reasoning = _get_text(message, "reasoning_content") or _get_text(message, "reasoning")
     return ModelResponse(text=text, calls=tuple(map(_parse_call, calls)), reasoning=reasoning)
 
 
 def _parse_tool(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:
-    call_id, name = _to_id(message.get("tool_call_id")), message.get("name") or ""
+    call_id, name = _to_id(message.get("tool_call_id")), _get_text(message, "name")
     return ToolMessage(call_id=call_id, provider_call_id=call_id, name=name, text=_require_text(parts))
 
 
@@ -284,6 +284,12 @@ _PARSERS: Mapping[Any, Callable[[Mapping[str, Any], Sequence[_Part]], Message]] 
     "tool": _parse_tool,
     "function": _parse_tool,
 }
+
+
+def _get_text(message: Mapping[str, Any], key: str) -> str:
+    """Return a text that a message may have; anything else in its place is left out."""
+    text = message.get(key)
+    return text if isinstance(text, str) else ""
 
 
 def _require_text(parts: Sequence[_Part]) -> str:
