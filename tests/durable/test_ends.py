@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,37 @@ def test_a_session_is_added_to_once(durable: Durable) -> None:
     asyncio.run(go())
 
     assert ["Hi.", "Hello."] == [getattr(each, "text", "") for each in sessions["anna"].messages]
+
+
+class SlowSession(Session):
+    """A session that waits before it adds messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def extend(self, *given: Any, **options: Any) -> None:
+        self.begun.set()
+        self.released.wait(30)
+        super().extend(*given, **options)
+
+
+def test_a_cancellation_that_comes_too_late(durable: Durable) -> None:
+    """A run that is cancelled while its messages are remembered has its answer, and they are remembered."""
+    session = SlowSession()
+
+    async def go() -> Any:
+        runner = Runner(model=ScriptedModel(["Hello."]))
+        async with await durable.worker(runner, sessions=lambda name: session):
+            run = await (await durable.runs(runner)).start("Hi.", session="anna")
+            await asyncio.to_thread(session.begun.wait, 30)
+            await run.cancel()
+            await asyncio.sleep(1)
+            session.released.set()
+            return await run.result()
+
+    assert "Hello." == asyncio.run(go()).output
+    assert 2 == len(session.messages)
 
 
 def test_sessions_that_do_not_fit(durable: Durable) -> None:

@@ -139,7 +139,7 @@ class RunWorkflow:
     async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
         given = self._given
         step = wire.UndoStep(run_id=given.run_id, path=given.path, runs_above=given.runs_above)
-        undos: Sequence[Mapping[str, Any]] = await self._execute(wire.UNDO, step, plan)
+        undos: Sequence[Mapping[str, Any]] = await self._execute_last(wire.UNDO, step, plan)
         return undos
 
     async def _remember(self, plan: wire.Plan, conversation: Conversation) -> None:
@@ -147,7 +147,7 @@ class RunWorkflow:
         messages = [message_to_dict(message) for message in conversation.state.messages[given.first :]]
         step = wire.RememberStep(session=given.question.session, messages=messages, after=given.earlier)
         try:
-            await self._execute(wire.REMEMBER, step, plan)
+            await self._execute_last(wire.REMEMBER, step, plan)
         except ActivityError as error:
             raise _translate(error) from error
 
@@ -485,6 +485,14 @@ class RunWorkflow:
                 return done
             await workflow.sleep(look)
             look = min(2 * look, LONGEST_LOOK)
+
+    async def _execute_last(self, name: str, step: Any, plan: wire.Plan) -> Any:
+        """Execute an activity after the end of the run, which is then too late to be cancelled."""
+        done = asyncio.create_task(self._execute(name, step, plan))
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            return await done
 
     def _add_usage(self, usage: Mapping[str, int]) -> None:
         if self._conversation is not None:
