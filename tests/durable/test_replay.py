@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHistory
-from temporalio.converter import DataConverter, PayloadCodec
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 from temporalio.worker import Replayer, WorkflowReplayResult
 
 from tests.durable.support import Durable, environment, until
-from toolkit import Limits, Runner, Session, SQLiteLedger, tool
+from toolkit import Limits, ModelError, Runner, Session, SQLiteLedger, tool
 from toolkit.approvers import defer
 from toolkit.durable import ClaimCheck, DevServer, DurableRun, DurableRunner, Worker
 from toolkit.durable.workflow import RunWorkflow
@@ -356,3 +356,20 @@ def test_what_a_history_holds(durable: Durable) -> None:
     assert "A question." in plain and "An answer." in plain and "Instructions." in plain
     assert "secret" not in plain + coded
     assert "question" not in coded and "answer" not in coded
+
+
+def test_what_a_history_holds_of_an_error(durable: Durable) -> None:
+    """With the SDK's converter of failures a codec is applied to the texts of errors, too; the client reads them."""
+    failures = DefaultFailureConverterWithEncodedAttributes
+    converter = DataConverter(payload_codec=Reversing(), failure_converter_class=failures)
+
+    async def go() -> str:
+        client = await Client.connect(durable.address, data_converter=converter)
+        runner = Runner(model=ScriptedModel([ModelError("Bad question.", 400)]))
+        async with Worker(client, runner, task_queue=durable.queue):
+            run = await DurableRunner(client, runner, task_queue=durable.queue).start("Go.")
+            with pytest.raises(ModelError, match="Bad question."):
+                await run.result()
+            return decode((await client.get_workflow_handle(run.id).fetch_history()).to_json_dict())
+
+    assert "question" not in asyncio.run(go())
