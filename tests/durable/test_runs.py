@@ -614,8 +614,10 @@ def test_history_and_allowed_tools(durable: Durable) -> None:
 
     async def go() -> Any:
         async with await durable.worker(runner):
-            run = await (await durable.runs(runner)).start("Go.", messages=earlier, allowed_tools=["add"])
-            return await run.result()
+            runs = await durable.runs(runner)
+            with pytest.raises(ValueError, match="allowed_tools has 'ad', which is not a tool here"):
+                await runs.start("Go.", allowed_tools=["ad"])
+            return await runs.run("Go.", messages=earlier, allowed_tools=["add"])
 
     result = asyncio.run(go())
 

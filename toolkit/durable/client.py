@@ -31,6 +31,7 @@ from temporalio.service import RPCStatusCode
 from toolkit import errors
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._dialects.chat import parse_history
+from toolkit._dialects.tool_choice import check_choice
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._execution.undo import Undo
 from toolkit._messages import (
@@ -179,7 +180,7 @@ class DurableRunner:
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
             TypeError: There are `messages` and a `session`, or the prompt is not a text.
-            ValueError: There is neither a prompt nor a message.
+            ValueError: There is neither a prompt nor a message, or `allowed_tools` names a tool that the runner lacks.
         """
         _check_text(prompt)
         own = run_id or uuid.uuid4().hex
@@ -188,6 +189,8 @@ class DurableRunner:
             raise TypeError("messages= and session= are both the conversation so far: give one of them.")
         if not prompt and not history:
             raise ValueError(NOTHING_TO_ANSWER)
+        if self._runner:
+            _, allowed_tools = check_choice(None, allowed_tools, [made.name for made in self._runner.toolbox])
         question = wire.Question(
             prompt=prompt,
             messages=history,
