@@ -6,6 +6,7 @@ Only `allow` and `approve_all` skip an approval that a tool itself requires.
 from __future__ import annotations
 
 import json
+import select
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -67,7 +68,8 @@ class Console:
     terminal or a notebook, and at the end of the input, the call is refused.
 
     Args:
-        read: A function that shows a prompt and returns the typed line. By default `input`, if there is a terminal.
+        read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
+            notebook `input`.
         write: A function that shows a text. By default `print`.
     """
 
@@ -105,7 +107,10 @@ class Console:
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
         """Read one answer; None if it decides nothing."""
-        word, _, reason = self._read_line(f"{CHOICES}? ").strip().partition(" ")
+        line = self._read_line(f"{CHOICES}? ", request)
+        if line is None:
+            return False
+        word, _, reason = line.strip().partition(" ")
         if request.context.cancelled:
             self._write("The call was cancelled, so this line was not used. If it was a new prompt, type it again.")
             return False
@@ -120,16 +125,19 @@ class Console:
                 self._always.add((digest_definition(request.tool), request.tool))
                 return True
             case ("e" | "edit", ""):
-                return self._edit()
+                return self._edit(request)
             case ("w" | "whole", ""):
                 self._write(_write_values(request))
             case _:
                 self._write(HELP)
         return None
 
-    def _edit(self) -> Verdict | None:
+    def _edit(self, request: ApprovalRequest) -> Verdict | None:
+        line = self._read_line("All arguments, as JSON: ", request)
+        if line is None:
+            return False
         try:
-            arguments = json.loads(self._read_line("All arguments, as JSON: "))
+            arguments = json.loads(line)
         except ValueError as error:
             self._write(f"That is not JSON: {error}")
             return None
@@ -138,8 +146,27 @@ class Console:
         self._write("Arguments are a JSON object: {...}")
         return None
 
-    def _read_line(self, prompt: str) -> str:
-        return (self._read or input)(prompt)
+    def _read_line(self, prompt: str, request: ApprovalRequest) -> str | None:
+        """Read a line; None if the call is cancelled before, and the line is left to whoever reads next."""
+        if self._read is not None or not has_terminal():
+            return (self._read or input)(prompt)
+        print(prompt, end="", file=sys.stderr, flush=True)  # as `input` does at a terminal
+        is_typed = False
+        while not is_typed:
+            is_typed = bool(select.select([sys.stdin], [], [], PAUSE)[0])
+            if request.context.cancelled:
+                return None
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line
+
+
+def has_terminal() -> bool:
+    """Return whether the standard input is a terminal at which `Console` can wait for a line and for cancellation."""
+    if sys.platform == "win32" or sys.stdin is None or is_in_kernel():
+        return False
+    return sys.stdin.isatty() and sys.stdin == sys.__stdin__
 
 
 def _describe_request(request: ApprovalRequest) -> str:

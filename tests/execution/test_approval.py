@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections import deque
@@ -953,6 +955,37 @@ def test_answer_that_nobody_waits_for(answer: str) -> None:
 
     assert (False, 2) == (console(request), len(shown))
     assert "The call was cancelled, so this line was not used. If it was a new prompt, type it again." == shown[-1]
+
+
+ASKING = """
+from toolkit import Runner, tool
+from toolkit.approvers import Console
+from toolkit.testing import ScriptedModel, call
+
+@tool
+def pay(): "Pay."
+
+model = ScriptedModel([call("pay"), call("pay"), "Done."])
+runner = Runner([pay], model=model, approve=Console(write=len), approval_timeout=0.5)
+print(len(runner.run("Go.").calls), flush=True)
+print(input())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_line_after_a_question_that_nobody_waits_for() -> None:
+    """A question whose call has timed out at a real terminal leaves the next line to whoever reads next."""
+    person, terminal = os.openpty()
+    program = subprocess.Popen([sys.executable, "-c", ASKING], stdin=terminal, stdout=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout is not None
+        first = program.stdout.readline()
+        os.write(person, b"the next prompt\n")
+        out, _ = program.communicate(timeout=20)
+    finally:
+        program.kill()
+
+    assert ("2\n", "the next prompt\n") == (first, out)
 
 
 class Office:

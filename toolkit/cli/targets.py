@@ -17,7 +17,7 @@ from toolkit import Runner, Tool, Toolbox, ToolkitError, ToolNotFoundError
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._runner.options import RESERVED
 from toolkit._tools.tool import check_deps
-from toolkit.approvers import Console, approve_all, ask_when
+from toolkit.approvers import Console, approve_all, ask_when, has_terminal
 from toolkit.cli.files import find_toolbox, load_tools
 from toolkit.cli.options import (
     AllFunctions,
@@ -167,7 +167,8 @@ def ask_if_required(request: ApprovalRequest) -> Verdict:
 
 
 def _make_console() -> Console:
-    return Console(read=read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr))
+    read = read_answer if sys.stdin.isatty() and not has_terminal() else None
+    return Console(read=read, write=lambda text: print(text, file=sys.stderr))
 
 
 def read_answer(prompt: str) -> str:
