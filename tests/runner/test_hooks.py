@@ -34,7 +34,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._runner.hooks import Hooks
 from toolkit.events import event_to_dict
-from toolkit.middleware import Next
+from toolkit.middleware import Next, Telemetry
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage
 from toolkit.testing import ScriptedModel, call
 
@@ -114,8 +114,9 @@ class AsyncObserver:
         (print, "has none of the methods"),
         (Account, "give an instance, Account"),
         (AsyncObserver(), "has an async on_event"),
+        (Telemetry(), r"is a middleware that gets events, too: pass it as middleware=\["),
     ],
-    ids=["no hook", "no function", "function", "class", "async"],
+    ids=["no hook", "no function", "function", "class", "async", "middleware"],
 )
 def test_no_hook(hook: object, error_text: str) -> None:
     """What has no hook is refused when the runner is made."""
@@ -154,7 +155,7 @@ def test_events_of_a_run_below(go: Go) -> None:
     """`on_event` gets each event of a sub-agent once: from its own run."""
     observer = Observer()
     below = Runner(model=ScriptedModel(["Found."]), name="clerk", description="Finds.")
-    go(Runner([below], model=ScriptedModel([call("subagent_clerk", query="Find it."), "Done."]), hooks=[observer]))
+    go(Runner([below], model=ScriptedModel([call("subagent_clerk", query="Find it."), "Done."]), middleware=[observer]))
 
     assert 2 == observer.seen.count("RunStarted") == observer.seen.count("RunFinished")
     assert "SubAgentEvent" not in observer.seen

@@ -163,8 +163,11 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
     if _has_method(hook, "around_call"):
         raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
-    if not any(_has_method(hook, name) for name in METHODS):
+    used = [name for name in METHODS if _has_method(hook, name)]
+    if not used:
         raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(METHODS)}.")
+    if used == ["on_event"] and callable(hook):
+        raise TypeError(f"{hook!r} is a middleware that gets events, too: pass it as middleware=[...].")
     if unknown := [name for name in dir(hook) if name.startswith(("before_", "after_")) and name not in METHODS]:
         raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():

@@ -266,7 +266,7 @@ _RULES: Mapping[str, _Rule] = {
     ),
     "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
     "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
-    "middleware": _Rule("a list of functions: write middleware=[...]", _are_functions),
+    "middleware": _Rule("a list of functions or instances: write middleware=[...]", _are_functions),
     "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
     "max_runs": _Rule("a whole number of runs, at least 1", is_in_range=lambda value: is_whole(value, 1)),
