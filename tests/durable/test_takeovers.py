@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.durable.support import Durable, environment, until
 from toolkit import Runner, ToolContext, tool
 from toolkit.durable import DurableRun
 from toolkit.durable.workflow import RunWorkflow
-from toolkit.errors import RunEndedError, RunError
+from toolkit.errors import RunEndedError, RunError, RunUnreachableError
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
 
@@ -51,12 +52,19 @@ def options(queue: str) -> dict[str, Any]:
     return {"heartbeat": 5.0, "tool_queues": {"wait": f"{queue}-wait"}}
 
 
+async def is_calling(run: DurableRun) -> bool:
+    try:
+        return (await run.status()).phase == "calling"
+    except RunUnreachableError:  # the worker is still starting
+        return False
+
+
 async def start(durable: Durable) -> DurableRun:
     """Start a run, and kill its worker while another one makes its first call."""
     code = "import asyncio, sys, tests.durable.test_takeovers as own; asyncio.run(own.work(*sys.argv[1:]))"
     killed = subprocess.Popen([sys.executable, "-c", code, durable.address, durable.queue], env=environment())  # noqa: ASYNC220
     run = await (await durable.runs(runner)).start("Go.")
-    await until(run.status, lambda status: status.phase == "calling")
+    await until(partial(is_calling, run), bool)
     killed.kill()
     killed.wait()
     return run
