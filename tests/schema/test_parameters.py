@@ -953,12 +953,13 @@ BOUNDED_UNIONS: dict[str, Any] = {
         ["", [], {}],
     ),
     "decimals": (Annotated[Decimal | int, Field(ge=Decimal(1))], [1], []),
+    "literals": (Annotated[Literal[1, 2, 3], Field(ge=2)], [2], [1]),
 }
 
 
 @pytest.mark.parametrize(("annotation", "right", "wrong"), BOUNDED_UNIONS.values(), ids=BOUNDED_UNIONS)
 def test_bounded_unions(annotation: Any, right: list[Any], wrong: list[Any]) -> None:
-    """The constraints of a union are those of its members, in the schema, too."""
+    """The constraints of a union are those of its members, in the schema, too; as are those of literals."""
     made = echo(annotation)
 
     for value, fits in [*((value, True) for value in right), *((value, False) for value in wrong)]:

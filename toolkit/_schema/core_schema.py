@@ -397,7 +397,7 @@ def get_generator() -> type[GenerateJsonSchema]:
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
             _check_values(schema)
             generated = super().generate_inner(schema)
-            return _write_constraints(generated) if _is_constrained_union(schema) else generated
+            return _write_constraints(generated) if _is_constrained(schema) else generated
 
         def field_is_present(self, field: Any) -> bool:
             is_given = self.mode == "serialization" or field.get("init", True)  # as dataclasses.field(init=False)
@@ -481,10 +481,12 @@ def _is_constraint(core: Any) -> bool:
     return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
 
 
-def _is_constrained_union(core: Any) -> bool:
-    while core["type"] == "function-after" and _is_constraint(core):
-        core = core["schema"]
-    return bool(core["type"] == "union")
+def _is_constrained(core: Any) -> bool:
+    """Check whether a type has constraints that its core schema does not know, as a union, and nothing in between."""
+    inner = core
+    while inner["type"] == "function-after" and _is_constraint(inner):
+        inner = inner["schema"]
+    return inner is not core and not inner["type"].startswith("function-")
 
 
 # Keywords of JSON Schema by pydantic's names, for each type of a value.
@@ -504,16 +506,16 @@ _BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
 }
 
 
-def _write_constraints(union: JsonSchemaValue) -> JsonSchemaValue:
-    """Write the constraints of a union, which pydantic notes by names of its own, into the members."""
-    bounds = {name: union.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in union}
-    for member in union.get("anyOf", [union]) if bounds else ():
+def _write_constraints(generated: JsonSchemaValue) -> JsonSchemaValue:
+    """Write constraints, which pydantic notes by names of its own, for the type, or for the members of a union."""
+    bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
+    for member in generated.get("anyOf", [generated]):
         names = _BOUND_NAMES.get(member.get("type"), {})
         written = {
             keyword: bounds[name] for name, keyword in names.items() if isinstance(bounds.get(name), (int, float))
         }
         member.update({**written, **member})
-    return union
+    return generated
 
 
 def find_text(annotation: Any) -> str:
