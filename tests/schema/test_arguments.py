@@ -303,6 +303,14 @@ def test_not_decoded(sent: dict[str, Any]) -> None:
     assert ("invalid_arguments", ()) == (result.kind, result.repairs)
 
 
+def test_decoded_inside_of_what_was_decoded() -> None:
+    """A text that was decoded may hold texts to decode: each is encoded once for its own place."""
+    result = nested.invoke({"points": json.dumps(['{"x": 1}'])})
+
+    assert [1] == result.value
+    assert ("points", "points[0]") == tuple(note.partition(":")[0] for note in result.repairs)
+
+
 def test_decoded_inside() -> None:
     """An item may be encoded, too, and several faults are repaired at once."""
     result = nested.invoke({"points": ['{"x": 1}', {"x": 2}, '{"x": 3}'], "by_name": "{}"})

@@ -97,13 +97,15 @@ class ArgumentParser:
             InvalidArguments: They do not fit the schema.
         """
         text = to_json_text(arguments)
-        try:
-            self.validate_text(text)
-        except ValidationError as error:
-            repaired = _repair_text(text, error.errors(include_url=False, include_context=False), self.schema)
-            if repaired is None:
-                raise InvalidArguments("they do not fit") from error
-            text = repaired[0]
+        while True:
+            try:
+                self.validate_text(text)
+                break
+            except ValidationError as error:
+                repaired = _repair_text(text, _list_faults(error), self.schema)
+                if repaired is None:
+                    raise InvalidArguments("they do not fit") from error
+                text = repaired[0]
         document: dict[str, Any] = from_json(text)
         return document
 
@@ -126,18 +128,19 @@ class ArgumentParser:
             return _explain_exception(error)
         if len(text) > MAX_COUNTED and error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
-        faults = error.errors(include_url=False, include_context=False)
-        for fault in faults:
-            if fault["type"] in _REPAIRABLE or fault["input"] is None:
-                try:
-                    if repaired := _repair_text(text, faults, self.schema):
-                        text = repaired[0]
-                        return self.validate_text(text), repaired[1]
-                except ValidationError as remaining:
-                    faults = remaining.errors(include_url=False, include_context=False)
-                except Exception as raised:  # noqa: BLE001  as in `try_parse`
-                    return _explain_exception(raised)
+        faults = _list_faults(error)
+        repairs: tuple[str, ...] = ()
+        while any(fault["type"] in _REPAIRABLE or fault["input"] is None for fault in faults):
+            repaired = _repair_text(text, faults, self.schema)
+            if repaired is None:
                 break
+            text, repairs = repaired[0], (*repairs, *repaired[1])
+            try:
+                return self.validate_text(text), repairs
+            except ValidationError as remaining:  # what was decoded may hold more of the same
+                faults = _list_faults(remaining)
+            except Exception as raised:  # noqa: BLE001  as in `try_parse`
+                return _explain_exception(raised)
         return InvalidArguments(self._explainer.explain(faults, text))
 
 
@@ -148,6 +151,10 @@ def refuse_length(arguments: RawArguments) -> NoReturn:
         InvalidArguments: Always.
     """
     raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
+
+
+def _list_faults(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False)
 
 
 def _explain_exception(error: Exception) -> InvalidArguments:
