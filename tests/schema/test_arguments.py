@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from ipaddress import IPv4Address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -301,6 +301,32 @@ def test_not_decoded(sent: dict[str, Any]) -> None:
     result = tool(mixed).invoke(sent)
 
     assert ("invalid_arguments", ()) == (result.kind, result.repairs)
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Pair, "[1, 2]", Pair(1, 2)),
+        (deque[int], "[1]", deque([1])),
+        (Counter[str], '{"a": 1}', Counter("a")),
+        (OrderedDict[str, int], '{"a": 1}', OrderedDict(a=1)),
+    ],
+    ids=["named tuple", "deque", "counter", "ordered dict"],
+)
+def test_decoded_for_other_collections(kind: Any, text: str, value: Any) -> None:
+    """JSON in a string is decoded for every type that a list or an object becomes."""
+
+    def function(value: Any) -> Any:
+        return value
+
+    function.__annotations__ = {"value": kind}
+
+    assert value == tool(function).invoke({"value": text}).value
 
 
 def test_decoded_inside_of_what_was_decoded() -> None:

@@ -35,7 +35,10 @@ MAX_COUNTED = 100_000
 # Errors of pydantic-core for text in place of an array or object.
 _NOT_A_STRING = frozenset(
     f"{kind}_type"
-    for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
+    for kind in (
+        *("dict", "ordered_dict", "counter", "mapping", "model", "model_attributes", "dataclass", "named_tuple"),
+        *("list", "tuple", "set", "frozen_set", "deque"),
+    )
 )
 # Errors about a value, not about its type: some text is allowed there.
 _VALUE_FAULTS = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
