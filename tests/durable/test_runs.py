@@ -728,6 +728,10 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
                 make_client("localhost:7233", Runner([add]), task_queue="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         with pytest.raises(TypeError, match=r"is not a Runner: write runner=Runner\("):
             DurableRunner(client, [add], task_queue="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        first = Worker(client, Runner([add]), task_queue="x")
+        with pytest.raises(DefinitionError, match="has a worker of the queue 'x' already"):
+            Worker(client, Runner([add]), task_queue="x")
+        del first
 
     asyncio.run(go())
 

@@ -69,6 +69,7 @@ class _TaskRunner(WorkflowRunner):
             nonlocal last
             if all(job.WhichOneof("variant") in _NO_EVENTS for job in act.jobs):
                 return activate(act)
+            # The time is that of the task's start: if it stays while the history grows, no task has started.
             time, length = act.timestamp.ToNanoseconds(), act.history_length
             if not act.is_replaying and time == last[0] and length > last[1]:
                 completion = WorkflowActivationCompletion()
@@ -119,7 +120,7 @@ class Worker:
     Raises:
         DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
             to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
-            `undo_on_failure` without a ledger.
+            `undo_on_failure` without a ledger. Or the client has a worker of this queue already.
         TypeError: `client` is not a client, or `runner` is not a Runner.
         ValueError: A number is out of range, a queue has no name, or `tool_queues` names a tool that the runner does
             not have.
@@ -166,9 +167,15 @@ class Worker:
             **options,
             "workflow_runner": _TaskRunner(options.get("workflow_runner", SANDBOX)),
         }
-        self._worker = TemporalWorker(
-            client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings
-        )
+        try:
+            self._worker = TemporalWorker(
+                client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings
+            )
+        except RuntimeError as error:  # which has the source code of the reason
+            if "multiple workers" not in str(error):
+                raise
+            text = f"This client has a worker of the queue {task_queue!r} already: connect another client for this one."
+            raise DefinitionError(text) from None
 
     async def run(self) -> None:
         """Work until `shutdown` is called or the task is cancelled. Running steps then have 10 seconds to end."""
