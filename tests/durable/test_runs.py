@@ -434,7 +434,7 @@ def test_decisions_at_once(durable: Durable) -> None:
     runner = Runner([pay], model=ScriptedModel([[call("pay", amount=n) for n in range(40)], "Done."]), approve=defer)
 
     async def go() -> Any:
-        async with await durable.worker(runner):
+        async with await durable.worker(runner, heartbeat=10.0):
             run = await (await durable.runs(runner)).start("Pay.")
             status = await until(run.status, lambda status: len(status.pending) == 40)
             await asyncio.gather(*[run.approve(waiting.call.id) for waiting in status.pending])
