@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -623,6 +624,29 @@ def test_history_and_allowed_tools(durable: Durable) -> None:
 
     assert earlier == result.messages[:2]
     assert "write may not be called now" in (result.calls[0].result.text or "")
+
+
+def test_what_no_worker_can_read(durable: Durable) -> None:
+    """A run of which a worker could not read the options is refused at the client; so is an id that is none."""
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"session": 5}, "session=5 must be a text"),
+        ({"run_id": ""}, "run_id='' must be a text"),
+        ({"allowed_tools": ["ad"]}, "allowed_tools has 'ad', which is not a tool here; did you mean 'add'?"),
+        ({"allowed_tools": [5]}, "allowed_tools has 5"),
+    ]
+
+    async def go() -> None:
+        runs = await durable.runs(Runner([add], model=ScriptedModel([])))
+        for options, said in mistakes:
+            with pytest.raises(ValueError, match=re.escape(said)):
+                await runs.start("Go.", **options)
+        with pytest.raises(ValueError, match="run_id=None"):
+            await runs.attach(None)  # type: ignore[arg-type]
+        run = await runs.start("Go.")
+        with pytest.raises(ValueError, match="call_id=5"):
+            await run.approve(5)  # type: ignore[arg-type]
+
+    asyncio.run(go())
 
 
 @pytest.mark.parametrize("change", ["tool", "settings"])

@@ -180,17 +180,23 @@ class DurableRunner:
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
             TypeError: There are `messages` and a `session`, or the prompt is not a text.
-            ValueError: There is neither a prompt nor a message, or `allowed_tools` names a tool that the runner lacks.
+            ValueError: There is neither a prompt nor a message, `session` or `run_id` is no name, or `allowed_tools`
+                has what is no tool of the runner.
         """
         _check_text(prompt)
+        if run_id is not None:
+            _check_name("run_id", run_id)
+        if session is not None:
+            _check_name("session", session)
+        if allowed_tools is not None:
+            names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
+            allowed_tools = check_choice(None, allowed_tools, names)[1]
         own = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if session and history:
             raise TypeError("messages= and session= are both the conversation so far: give one of them.")
         if not prompt and not history:
             raise ValueError(NOTHING_TO_ANSWER)
-        if self._runner:
-            _, allowed_tools = check_choice(None, allowed_tools, [made.name for made in self._runner.toolbox])
         question = wire.Question(
             prompt=prompt,
             messages=history,
@@ -222,7 +228,9 @@ class DurableRunner:
 
         Raises:
             RunNotFoundError: The server knows no such run.
+            ValueError: `run_id` is no id.
         """
+        _check_name("run_id", run_id)
         with _translated(run_id):
             await self._client.get_workflow_handle(run_id).describe()
         return DurableRun(self._client, run_id, output_type)
@@ -348,7 +356,9 @@ class DurableRun:
         Raises:
             ApprovalError: The call does not wait, or has another decision already.
             RunEndedError: The run has ended.
+            ValueError: `call_id` is no id, or `decision` is no decision.
         """
+        _check_name("call_id", call_id)
         made = decision if isinstance(decision, Decision) else Decision(approved=decision)
         data = {**asdict(made), "arguments": None if made.arguments is None else dict(made.arguments)}
         try:
@@ -466,6 +476,12 @@ def _check_text(given: object) -> None:
         raise TypeError(
             f"A durable run takes text, not {given!r:.100}. Results of its tools may have images and files."
         )
+
+
+def _check_name(option: str, given: object) -> None:
+    """Check what the server or the worker finds something by, such as an id."""
+    if not isinstance(given, str) or not given.strip():
+        raise ValueError(f"{option}={given!r:.100} must be a text that is not empty.")
 
 
 def _tell(message: Message, turn: int, shown: str) -> Sequence[Event]:
