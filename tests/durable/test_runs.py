@@ -745,6 +745,10 @@ def test_what_a_worker_refuses(durable: Durable) -> None:
         for options in wrong_numbers:
             with pytest.raises(ValueError, match=next(iter(options))):
                 Worker(client, Runner([add]), **{"task_queue": "x", **options})
+        unfit: Any
+        for unfit in ({"tool_queues": ["x"]}, {"sessions": "chats.db"}):
+            with pytest.raises(TypeError, match=next(iter(unfit))):
+                Worker(client, Runner([add]), task_queue="x", **unfit)
         with pytest.raises(ValueError, match="task_queue='' must be the name"):
             DurableRunner(client, task_queue="")
         for make_client in (Worker, DurableRunner):

@@ -121,7 +121,8 @@ class Worker:
         DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
             to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
             `undo_on_failure` without a ledger. Or the client has a worker of this queue already.
-        TypeError: `client` is not a client, or `runner` is not a Runner.
+        TypeError: `client` is not a client, `runner` is not a Runner, `tool_queues` is not a dict, or `sessions` is
+            not a function.
         ValueError: A number is out of range, a queue has no name, or `tool_queues` names a tool that the runner does
             not have.
     """
@@ -149,6 +150,8 @@ class Worker:
             has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
             max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
         _check_arguments(runner, heartbeat, attempts, max_bytes, tool_queues)
+        if sessions is not None and not callable(sessions):
+            raise TypeError(f"sessions={sessions!r:.100} is not a function that opens a session by its name.")
         activities = Activities(
             runner=runner,
             deps=deps,
@@ -238,6 +241,8 @@ def _check_arguments(
         raise ValueError(
             f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
         )
+    if not isinstance(tool_queues, Mapping):
+        raise TypeError(f"tool_queues={tool_queues!r:.100} is not a dict of queues by name of tool.")
     for queue in tool_queues.values():
         wire.check_queue("tool_queues", queue)
     names = [made.name for made in walk_tools(runner.toolbox)]
