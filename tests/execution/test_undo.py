@@ -354,7 +354,7 @@ def test_only_what_succeeded() -> None:
         return Decision.reject("No.") if n == 3 else Decision.modify({"n": 40}) if n == 4 else True
 
     script: list[Any] = [[*(call("add", n=n) for n in (1, 2, 3, 4)), call("add", n="x")], "Done."]
-    runner = Runner([add], model=ScriptedModel(script), approve=approve)
+    runner = Runner([add], model=ScriptedModel(script), approve=approve, order="sequential")
     runner.undo(runner.run("Go.").state)
 
     assert [40, 1] == undone
