@@ -17,12 +17,12 @@ at_work = threading.Event()
 @tool
 def count_sheep(context: ToolContext) -> str:
     """Count sheep until the run is cancelled."""
-    sheep = 0
     at_work.set()
-    while not context.cancelled and sheep < 1_000:
-        sheep += 1
+    for _ in range(1_000):
+        if context.cancelled:
+            return "not all sheep"
         time.sleep(0.01)
-    return f"{sheep} sheep"
+    return "1,000 sheep"
 
 
 @tool
