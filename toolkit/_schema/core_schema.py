@@ -396,8 +396,7 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
             _check_values(schema)
-            generated = super().generate_inner(schema)
-            return _write_constraints(generated) if _is_constrained(schema) else generated
+            return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
             is_given = self.mode == "serialization" or field.get("init", True)  # as dataclasses.field(init=False)
@@ -506,8 +505,10 @@ _BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
 }
 
 
-def _write_constraints(generated: JsonSchemaValue) -> JsonSchemaValue:
+def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue:
     """Write constraints, which pydantic notes by names of its own, for the type, or for the members of a union."""
+    if not _is_constrained(core):
+        return generated
     bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
     for member in generated.get("anyOf", [generated]):
         names = _BOUND_NAMES.get(member.get("type"), {})

@@ -1,7 +1,4 @@
-"""Small sample tools for examples and tests: `calculator`, `echo`, `reverser` and `word_count`.
-
-from toolkit.builtin.samples import echo, reverser
-"""
+"""Small sample tools for examples and tests: `calculator`, `echo`, `reverser` and `word_count`."""
 
 from __future__ import annotations
 
