@@ -155,6 +155,19 @@ def test_it_says_which(server: FakeServer, caplog: pytest.LogCaptureFixture) -> 
     assert [f"The model that answers is <OpenAIModel named at {server.base_url}/>."] == caplog.messages
 
 
+def test_client_needs_no_thread(server: FakeServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Where a client is given, nothing is asked to choose the model, so an async run starts no thread for it."""
+
+    async def main() -> None:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test") as client:
+            await Runner(client=client, model="named").arun("x")
+
+    with caplog.at_level(logging.INFO, "toolkit"):
+        asyncio.run(main())
+
+    assert [threading.get_ident()] == [record.thread for record in caplog.records if "that answers" in record.message]
+
+
 # -- errors
 
 

@@ -153,7 +153,8 @@ class ModelChoice:
         model = self.given or self._model
         if model is None or not getattr(model, "is_open", True):
             self._by_loop.clear()
-            model = await AsyncBackend().call(choose, is_async=False)
+            # A server may be asked for its models, or the embedded model be loaded: not in the loop.
+            model = self.sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
         if self.given or self.client or not isinstance(model, ServerModel):
             return model
         return await self._move_to_loop(model)
