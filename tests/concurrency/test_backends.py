@@ -694,6 +694,7 @@ def test_loop_that_has_gone() -> None:
         before = set(threading.enumerate())
         waiting = asyncio.ensure_future(AsyncBackend().call(wait, is_async=False))
         await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its thread starts in the round after that of its task
         threads.extend(set(threading.enumerate()) - before)
         waiting.cancel()
 
@@ -718,11 +719,11 @@ def test_value_that_comes_too_late() -> None:
         before = set(threading.enumerate())
         waiting = asyncio.ensure_future(AsyncBackend().call(wait, is_async=False))
         await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its thread starts in the round after that of its task
         waiting.cancel()
-        threads = set(threading.enumerate()) - before
+        (thread,) = set(threading.enumerate()) - before
         release.set()
-        for thread in threads:
-            await asyncio.to_thread(thread.join, 10)
+        await asyncio.to_thread(thread.join, 10)
         await asyncio.sleep(0)
         return waiting.cancelled()
 

@@ -178,13 +178,11 @@ class AsyncBackend:
             set_result(*self._ended.popleft())
 
     def _start_soon(self, job: Job[Any], loop: asyncio.AbstractEventLoop) -> None:
-        """Start a thread; more that follow in the same round of the loop are started together."""
-        if self._waiting is not None:
-            self._waiting.append(job)
-            return
-        self._waiting = []
-        loop.call_soon(self._start_waiting)
-        job.start()
+        """Start a thread in the next round of the loop, together with others of this round."""
+        if self._waiting is None:
+            self._waiting = []
+            loop.call_soon(self._start_waiting)
+        self._waiting.append(job)
 
     @contextmanager
     def _collecting(self) -> Iterator[None]:
