@@ -48,7 +48,7 @@ class AsyncBackend:
     def __init__(self) -> None:
         self.running: list[str] = []
         self.abandoned = AbandonedJobs()
-        self._waiting: list[Job[Any]] | None = None
+        self._waiting: list[Job[Any]] = []
         self._ended: deque[tuple[asyncio.Future[Any], Outcome[Any]]] = deque()
         self._is_called = False
 
@@ -115,8 +115,7 @@ class AsyncBackend:
             async with places:
                 return await job()
 
-        with self._collecting():
-            tasks = [events.watch(start_task(run_limited(job))) for job in jobs]
+        tasks = [events.watch(start_task(run_limited(job))) for job in jobs]
         try:
             with events.wake_at_end(cancellation):
                 for _ in tasks:
@@ -179,25 +178,13 @@ class AsyncBackend:
 
     def _start_soon(self, job: Job[Any], loop: asyncio.AbstractEventLoop) -> None:
         """Start a thread in the next round of the loop, together with others of this round."""
-        if self._waiting is None:
-            self._waiting = []
+        if not self._waiting:
             loop.call_soon(self._start_waiting)
         self._waiting.append(job)
 
-    @contextmanager
-    def _collecting(self) -> Iterator[None]:
-        """Start the threads that the block asks for together, at its end."""
-        if self._waiting is None:
-            self._waiting = []
-        try:
-            yield
-        finally:
-            self._start_waiting()
-
     def _start_waiting(self) -> None:
-        jobs, self._waiting = self._waiting, None
-        if jobs:
-            ThreadPool(jobs, len(jobs)).start()
+        jobs, self._waiting = self._waiting, []
+        ThreadPool(jobs, len(jobs)).start()
 
 
 class _LoopChannel:
