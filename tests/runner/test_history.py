@@ -67,11 +67,11 @@ BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
         [USER, response("a", "b"), lost("a"), tool_result("b")],
         ("The call 'a' had no result; it got an error.",),
     ),
-    "no call": ([tool_result("a"), USER], [USER], ("A result of 'a' was left out: there is no such call.",)),
+    "no call": ([tool_result("a"), USER], [USER], ("A result of 'a' was left out: there is no call for it.",)),
     "two results": (
         [response("a"), tool_result("a", "1"), tool_result("a", "2")],
         [response("a"), tool_result("a", "1")],
-        ("A second result of the call 'a' was left out.",),
+        ("A result of 'a' was left out: there is no call for it.",),
     ),
     "results the other way round": (
         [response("a", "b"), tool_result("b"), tool_result("a")],
@@ -137,11 +137,10 @@ def test_own_ids() -> None:
 
 
 def test_foreign_ids() -> None:
-    """A result that has another id of ours gets that of its call, and a note says so."""
+    """A result that has another id of ours gets that of its call."""
     result = ToolMessage(call_id="other", provider_call_id="a", name="add", text="3")
 
-    note = "The result of the call 'a' had another id; it has that of its call now."
-    assert ([response("a"), tool_result("a")], (note,)) == repair_history([response("a"), result])
+    assert ([response("a"), tool_result("a")], ()) == repair_history([response("a"), result])
 
 
 def test_wire_arguments() -> None:
@@ -207,7 +206,7 @@ WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = 
     "a result without an id, of a call that has one": (
         [wired(id="a", function=ADD), {"role": "tool", "content": "3"}],
         [response("a"), lost("a")],
-        ("A result of '' was left out: there is no such call.", "The call 'a' had no result; it got an error."),
+        ("A result of '' was left out: there is no call for it.", "The call 'a' had no result; it got an error."),
     ),
     "a custom tool": (
         [wired(id="a", type="custom", custom={"name": "add", "input": "1+2"}), {"role": "tool", "tool_call_id": "a"}],

@@ -8,10 +8,11 @@ then every later request fails.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic_core import from_json
 
@@ -24,8 +25,6 @@ LOST_TEXT = "No result of this call is known: it may have been executed, or not.
 
 # Where a call stands: the number of its message, and its own number there.
 _Place: TypeAlias = tuple[int, int]
-# The results of calls, and where they stood.
-_Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
 
 
 def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
@@ -43,74 +42,80 @@ def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
 def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
     """Repair a history, and return it with notes of the changes; a valid one is returned unchanged, without notes.
 
-    A call without a result gets an error. A result moves to the latest call of its id that has none, and takes over
-    that call's ids; a second one, or one without a call, is left out. A call whose id was used before gets another
-    one, and arguments that are not a JSON object become an empty one. A missing provider id or name of a result is
-    filled in without a note.
+    A call without a result gets an error. A result moves to the latest call of its id in front of it, or else behind
+    it, that has none; one that is left over is left out. A call whose id was used before gets another one, and
+    arguments that are not a JSON object become an empty one. Ids and names of results are filled in without a note.
     """
     results, notes = _pair_results(messages)
-    if _is_reordered(messages, results):
-        notes.append("Results that stood elsewhere were put behind their calls, in call order.")
-    ids = _UniqueIds(
-        _get_wire_id(call) for message in messages if isinstance(message, ModelResponse) for call in message.calls
-    )
+    ids = _UniqueIds(_get_wire_id(call) for _, call in _iter_calls(messages))
     made: list[Message] = []
+    order: list[int] = []  # where the messages stood
     for at, message in enumerate(messages):
-        if isinstance(message, ModelResponse):
-            calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
-            found = [_find_result(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
-            answers = [
-                replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=result.name or call.name)
-                for call, result in zip(calls, found)
-            ]
-            made += [replace(message, calls=calls), *answers]
-        elif not isinstance(message, ToolMessage):
+        if isinstance(message, ToolMessage):
+            continue
+        order.append(at)
+        if not isinstance(message, ModelResponse):
             made.append(message)
+            continue
+        calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
+        made.append(replace(message, calls=calls))
+        for number, (former, call) in enumerate(zip(message.calls, calls)):
+            if (place := results.get((at, number))) is None:
+                notes.append(f"The call {_quote(_get_wire_id(former))} had no result; it got an error.")
+                result = ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
+            else:
+                order.append(place)
+                result = cast("ToolMessage", messages[place])
+            name = result.name or call.name
+            made.append(replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=name))
+    if order != sorted(order):
+        notes.append("Results that stood elsewhere were put behind their calls, in call order.")
     return made, tuple(notes)
 
 
-def _pair_results(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
-    """Find the result of each call, and note results without a call."""
-    results: _Results = {}
-    places: dict[str, list[_Place]] = {}
-    early: list[tuple[int, ToolMessage]] = []
+def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[str]]:
+    """Find where the result of each call stands, and note results that are left over."""
+    unused, results = _UnusedResults(), dict[_Place, int]()
+    for at, message in reversed([*enumerate(messages)]):
+        if isinstance(message, ToolMessage):
+            unused.add(at, message)
+        elif isinstance(message, ModelResponse):
+            for number, call in enumerate(message.calls):
+                if (found := unused.take(call)) is not None:
+                    results[at, number] = found
+    for place, call in _iter_calls(messages):
+        if place not in results and (found := unused.take(call)) is not None:
+            results[place] = found  # it stands in front of its call
+    ids = (_list_ids(message.provider_call_id, message.call_id)[0] for _, message in sorted(unused.left.items()))
+    return results, [f"A result of {_quote(one)} was left out: there is no call for it." for one in ids]
+
+
+class _UnusedResults:
+    """Results that no call has yet, by where they stand."""
+
+    def __init__(self) -> None:
+        self.left: dict[int, ToolMessage] = {}
+        self._by_id = defaultdict[str, list[int]](list)
+
+    def add(self, at: int, message: ToolMessage) -> None:
+        """Add a result that stands in front of all others."""
+        self.left[at] = message
+        for one in _list_ids(message.provider_call_id, message.call_id):
+            self._by_id[one].append(at)
+
+    def take(self, call: ToolCall) -> int | None:
+        """Return where the first result of a call stands; None if there is none."""
+        for one in _list_ids(call.provider_call_id, call.id):
+            while self._by_id[one]:
+                if self.left.pop(at := self._by_id[one].pop(), None):
+                    return at
+        return None
+
+
+def _iter_calls(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolCall]]:
     for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
-            for number, call in enumerate(message.calls):
-                for one in _list_ids(call.provider_call_id, call.id):
-                    places.setdefault(one, []).append((at, number))
-        elif isinstance(message, ToolMessage) and not _place_result(at, message, places, results):
-            early.append((at, message))  # its call may come later
-    without = [message for at, message in early if not _place_result(at, message, places, results)]
-    return results, [_describe_unused(message, places) for message in without]
-
-
-def _place_result(at: int, message: ToolMessage, places: dict[str, list[_Place]], results: _Results) -> bool:
-    """Assign a result to the latest response with a call of its id that has none; return whether there is one."""
-    for one in _list_ids(message.provider_call_id, message.call_id):
-        free = [place for place in places.get(one, ()) if place not in results]
-        if free:
-            places[one] = free
-            results[next(place for place in free if place[0] == free[-1][0])] = (at, message)
-            return True
-    return False
-
-
-def _describe_unused(message: ToolMessage, places: Collection[str]) -> str:
-    ids = _list_ids(message.provider_call_id, message.call_id)
-    if any(one in places for one in ids):
-        return f"A second result of the call {_quote(ids[0])} was left out."
-    return f"A result of {_quote(ids[0])} was left out: there is no such call."
-
-
-def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
-    """Return whether the results of a response are not right after it, in call order."""
-    behind: dict[int, list[int]] = {}
-    for (answer, _), (at, _) in sorted(results.items()):
-        behind.setdefault(answer, []).append(at)
-    others = [at for at, message in enumerate(messages) if not isinstance(message, ToolMessage)]
-    order = [at for other in others for at in (other, *behind.get(other, ()))]
-    return order != sorted(order)
+            yield from (((at, number), call) for number, call in enumerate(message.calls))
 
 
 class _UniqueIds:
@@ -119,12 +124,13 @@ class _UniqueIds:
     def __init__(self, known: Iterable[str]) -> None:
         self._known = set(known)
         self._taken: set[str] = set()
-        self._others: dict[str, Iterator[str]] = {}
+        self._numbers = defaultdict[str, Iterator[int]](lambda: count(2))
 
     def assign(self, one: str) -> str:
         """Return the id of the next call."""
         if not one.strip() or one in self._taken or one != replace_surrogates(one):
-            others = self._others.setdefault(one, _generate_ids(one))
+            stem = replace_surrogates(one).strip() or "call"
+            others = (f"{stem}_{number}" for number in self._numbers[stem])
             one = next(other for other in others if other not in self._taken and other not in self._known)
         self._taken.add(one)
         return one
@@ -134,33 +140,16 @@ def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     """Give a call a unique id, and arguments that are an object."""
     former = _get_wire_id(call)
     text = call.wire_arguments or call.arguments
-    if not _is_object(text) and _is_object(inner := _read_text(text)):  # encoded twice, as some models do
-        call = replace(call, arguments=inner, wire_arguments="")
-    elif not _is_object(text):
+    document = _load(text)
+    if isinstance(document, str):  # encoded twice, as some models do
+        call, document = replace(call, arguments=document, wire_arguments=""), _load(document)
+    if not isinstance(document, dict):
         notes.append(f"The arguments of the call {_quote(former)} were no JSON object; they are {{}} now.")
         call = replace(call, arguments="{}", wire_arguments="")
     if (new := ids.assign(former)) != former:
         notes.append(f"The call {_quote(former)} had no id of its own; it is {_quote(new)} now.")
         call = replace(call, id=new, provider_call_id=new)
     return call
-
-
-def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
-    """Return the result of a call, unchanged, or an error if there is none."""
-    if result is None:
-        notes.append(f"The call {_quote(_get_wire_id(call))} had no result; it got an error.")
-        return ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
-    message = result[1]
-    if message.call_id != call.id or message.provider_call_id not in ("", call.provider_call_id):
-        notes.append(
-            f"The result of the call {_quote(_get_wire_id(call))} had another id; it has that of its call now."
-        )
-    return message
-
-
-def _generate_ids(former: str) -> Iterator[str]:
-    stem = replace_surrogates(former).strip() or "call"
-    return (f"{stem}_{number}" for number in count(2))
 
 
 def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
@@ -173,20 +162,12 @@ def _get_wire_id(call: ToolCall) -> str:
     return call.provider_call_id or call.id
 
 
-def _is_object(text: str) -> bool:
+def _load(text: str) -> Any:
+    """Parse JSON; None if it is none."""
     try:
-        return isinstance(from_json(replace_surrogates(text), allow_inf_nan=False), dict)
+        return from_json(replace_surrogates(text), allow_inf_nan=False)
     except ValueError:
-        return False
-
-
-def _read_text(text: str) -> str:
-    """Decode a JSON string; return "" for any other JSON."""
-    try:
-        inner = from_json(replace_surrogates(text))
-    except ValueError:
-        return ""
-    return inner if isinstance(inner, str) else ""
+        return None
 
 
 def _quote(text: str) -> str:
