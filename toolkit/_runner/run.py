@@ -103,7 +103,7 @@ class Run(Generic[T]):
     # The wire forms of the messages so far, cached by the model.
     _memo: list[dict[str, Any]] = field(default_factory=list)
     _specs: tuple[ToolSpec, ...] = ()
-    _model: str = ""
+    _model: str | None = None
     _abandoned: Sized = ()
 
     async def finish(self, backend: Backend) -> RunResult[T]:
@@ -152,12 +152,13 @@ class Run(Generic[T]):
     async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
         conversation, queue, limit = self.conversation, self.caller.queue, ""
-        with self._ending(), notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext():
-            model = await self._choose_model(backend)
-            self._model = model.name
-            address = getattr(model, "address", "")
-            yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name, address=address)
-            async with self._undoing(backend):
+        interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
+        with interrupts:
+            async with self._ending(backend):
+                model = await self._choose_model(backend)
+                self._model = model.name
+                address = getattr(model, "address", "")
+                yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name, address=address)
                 try:
                     while self.result is None:
                         if self.cancellation:
@@ -188,21 +189,6 @@ class Run(Generic[T]):
         model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
         limit_rate = self.caller.request.limit_rate
         return limit_rate(model) if limit_rate else model
-
-    @asynccontextmanager
-    async def _undoing(self, backend: Backend) -> AsyncIterator[None]:
-        """Undo the calls of a run that an exception or cancellation ends, if `undo_on_failure` is set."""
-        try:
-            yield
-        except BaseException as error:  # a cancelled task among them
-            if self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS):
-                self._end_here("error" if isinstance(error, Exception) else "cancelled")
-                try:
-                    await self._undo(backend)
-                    await self._save_state(backend)
-                except Exception:  # the first one is why the run has ended
-                    logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
-            raise
 
     async def _undo(self, backend: Backend) -> None:
         """Undo the calls of the ended run, if `undo_on_failure` is set, and add the outcomes to the result."""
@@ -236,14 +222,23 @@ class Run(Generic[T]):
         self.caller.drop_early()
         self.active.discard(self)
 
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Complete the history and set a result, however the run ends."""
+    @asynccontextmanager
+    async def _ending(self, backend: Backend) -> AsyncIterator[None]:
+        """Complete the history and set a result, however the run ends; undo a started one, if `undo_on_failure`."""
         try:
             yield
-        except BaseException as error:
-            if self.result is None:
+        except BaseException as error:  # a cancelled task among them
+            is_undone = (
+                self._model is not None and self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS)
+            )
+            if self.result is None or is_undone:
                 self._end_here("error" if isinstance(error, Exception) else "cancelled")
+            if is_undone:
+                try:
+                    await self._undo(backend)
+                    await self._save_state(backend)
+                except Exception:  # the first one is why the run has ended
+                    logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
             if not isinstance(error, GeneratorExit):
                 with suppress(AttributeError):  # the user's own exception may use the name for something else
                     error.result = self.result  # type: ignore[attr-defined]  # for whoever catches it
@@ -505,7 +500,7 @@ class Run(Generic[T]):
             cost=self.limits.prices.compute_cost(state.usage) if self.limits.prices else None,
             responses=tuple(self.responses),
             finish_reason=reason,
-            model=self._model,
+            model=self._model or "",
             state=state,
             unread=self.caller.queue.close(),
             abandoned=len(self._abandoned),
