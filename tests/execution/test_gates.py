@@ -137,7 +137,6 @@ JUNK: dict[str, Callable[[], Any]] = {
     "mock of a decision": lambda: MagicMock(spec=Decision, approved=True),
     "truthful": Truthful,
     "iterator": lambda: iter([True]),
-    "exception": lambda: RuntimeError("yes"),
     "not implemented": lambda: NotImplemented,
 }
 
@@ -178,6 +177,7 @@ def cancelled_future() -> Any:
 
 RAISED: dict[str, Callable[[], Any]] = {
     "error": raising(RuntimeError("secret")),
+    "returned error": lambda: RuntimeError("secret"),
     "end of input": raising(EOFError()),
     "time-out": raising(TimeoutError()),
     "time-out of ours": raising(TimedOut("secret")),

@@ -175,36 +175,28 @@ async def _ask_gate(
     timeout: float | None,
     list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda own: (own,),
 ) -> Any:
-    """Call a gate, and return its answer.
+    """Call a gate, and return its answer, or the exception that it raised: `Late` where it did not answer in time.
 
     It has `timeout` seconds, by default as long as the run takes. Without them a sync gate runs on the calling thread.
     Its arguments are made of the request with a context that is cancelled once no answer is awaited any more.
 
     Raises:
-        Denied: The gate raised it.
-        Unanswered: The gate raised something else, which is logged.
-        Late: There was no answer in time.
         TimedOut, Cancelled: The run ended first.
     """
     context = request.context
-    failure: Exception | None = None
-    answer: Any = None
     with Cancellation(timeout, parent=context.cancellation) as cancellation:
         try:
             own = replace(request, context=replace(context, cancellation=cancellation))
             answer = await call_function(gate, list_arguments(own), backend, cancellation)
         except Exception as error:  # noqa: BLE001  it refuses the call
-            failure = error
+            answer = error
         if cancellation.reason == DEADLINE and not context.cancellation:
-            raise Late
+            return Late()
         if cancellation:
             raise cancellation_error(cancellation)
-    if failure is None:
-        return answer
-    if isinstance(failure, Denied):
-        raise failure
-    logger.error("The gate %r raised; the call is refused.", gate, exc_info=failure)
-    raise Unanswered from failure
+    if isinstance(answer, Exception) and not isinstance(answer, Denied):
+        logger.error("The gate %r raised; the call is refused.", gate, exc_info=answer)
+    return answer
 
 
 def _format_reason(reason: object) -> str:
@@ -236,21 +228,22 @@ async def authorize(
     """
     if authorizer is None:
         return
-    try:
-        verdict: object = await _ask_gate(
-            authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context")
-        )
-    except Late:
-        raise Late(FAILED.format(request.name, "it was not answered in time")) from None
-    except Unanswered as failure:
-        raise Unanswered(FAILED.format(request.name, "it failed")) from failure.__cause__
-    except Denied as refusal:
-        raise Denied(DENIED + _format_reason(str(refusal))) from refusal.__cause__
-    if type(verdict) not in (bool, Deny):
+    verdict = await _ask_gate(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
+    match verdict:
+        case True:
+            return
+        case Late():
+            raise Late(FAILED.format(request.name, "it was not answered in time"))
+        case Denied():
+            raise Denied(DENIED + _format_reason(str(verdict))) from verdict.__cause__
+        case Exception():
+            raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
+        case Deny():
+            raise Denied(DENIED + _format_reason(verdict.reason))
+    if verdict is not False:
         kind = type(verdict).__name__
         logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
-    if verdict is not True:
-        raise Denied(DENIED + _format_reason(verdict.reason if type(verdict) is Deny else ""))
+    raise Denied(DENIED)
 
 
 @check_methods()
@@ -379,30 +372,25 @@ async def approve(
 async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
     """Ask the tool's own rule; one that fails, or does not answer in time, requires approval."""
     rule = request.tool.settings.approve
-    if not callable(rule):
-        return rule
-    try:
-        return await _ask_gate(rule, request, backend, timeout) is not False
-    except Denied:
-        return True
+    return await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
 
 
 async def _get_decision(
     approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
 ) -> Decision:
-    try:
-        verdict = await _ask_gate(approver, request, backend, timeout)
-    except Late:
-        raise Late(f"Tool approval timed out after {timeout:g} s.") from None
-    except Unanswered as failure:
-        raise Unanswered(INCOMPLETE) from failure.__cause__
-    except Denied as refusal:
-        raise Rejected(REJECTED + _format_reason(str(refusal))) from refusal.__cause__
-    if type(verdict) not in (Decision, bool):
-        kind = type(verdict).__name__
-        logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
-        raise Unanswered(INCOMPLETE)
-    return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+    verdict = await _ask_gate(approver, request, backend, timeout)
+    if type(verdict) in (Decision, bool):
+        return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+    match verdict:
+        case Late():
+            raise Late(f"Tool approval timed out after {timeout:g} s.")
+        case Denied():
+            raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
+        case Exception():
+            raise Unanswered(INCOMPLETE) from verdict
+    kind = type(verdict).__name__
+    logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
+    raise Unanswered(INCOMPLETE)
 
 
 class RecordedDecisions:
