@@ -13,9 +13,9 @@ from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolkit._context import ToolContext as ToolContext
-    from toolkit._execution.approval import ApprovalRequest as ApprovalRequest
     from toolkit._execution.approval import Decision as Decision
     from toolkit._execution.approval import Deny as Deny
+    from toolkit._execution.approval_request import ApprovalRequest as ApprovalRequest
     from toolkit._execution.ledger import Ledger as Ledger
     from toolkit._execution.ledger import LedgerEntry as LedgerEntry
     from toolkit._execution.ledger import MemoryLedger as MemoryLedger
@@ -74,7 +74,8 @@ __version__ = "0.2.0.dev0"
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit._context": ("ToolContext",),
-    "toolkit._execution.approval": ("ApprovalRequest", "Decision", "Deny"),
+    "toolkit._execution.approval": ("Decision", "Deny"),
+    "toolkit._execution.approval_request": ("ApprovalRequest",),
     "toolkit._execution.ledger": ("Ledger", "LedgerEntry", "MemoryLedger", "SQLiteLedger"),
     "toolkit._execution.parallel": ("batched",),
     "toolkit._execution.undo": ("Undo",),

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from typing_extensions import override
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
-from toolkit._execution.digests import digest_definition
-from toolkit._execution.shown_arguments import shorten_middle
+from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval_request import ApprovalRequest, digest_definition, shorten_middle
 from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type
 from toolkit._messages import Effect
 from toolkit._options import check_methods, check_options

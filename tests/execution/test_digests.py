@@ -17,8 +17,8 @@ import pytest
 from pydantic import Field
 
 from toolkit import Runner, Tool, Toolbox, ToolCall, tool
-from toolkit._execution import digests
-from toolkit._execution.digests import digest_call, digest_definition
+from toolkit._execution import approval_request
+from toolkit._execution.approval_request import digest_call, digest_definition
 from toolkit.approvers import defer
 from toolkit.builtin import file_tools, shell_tool
 from toolkit.errors import DefinitionError
@@ -156,7 +156,7 @@ def test_other_function() -> None:
 def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of another version is another one, so that what it approved is asked for again."""
     before = digest_call(pay, CALL, "run")
-    monkeypatch.setattr(digests, "DIGEST_VERSION", digests.DIGEST_VERSION + 1)
+    monkeypatch.setattr(approval_request, "DIGEST_VERSION", approval_request.DIGEST_VERSION + 1)
 
     assert before != digest_call(pay, CALL, "run")
 
@@ -165,7 +165,7 @@ PROGRAM = """
 from enum import Enum
 from pydantic import BaseModel
 from toolkit import ToolCall, tool
-from toolkit._execution.digests import digest_call
+from toolkit._execution.approval_request import digest_call
 
 class Color(Enum):
     RED = 1

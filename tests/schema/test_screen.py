@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ApprovalRequest, ToolContext, tool
-from toolkit._execution.shown_arguments import shorten_middle
+from toolkit._execution.approval_request import shorten_middle
 from toolkit._schema.json_text import escape_confusable, escape_invisible
 
 HIDDEN = {

@@ -5,16 +5,15 @@ loop around calls belongs to `toolkit._runner`.
 
 Files, each importing only those below it:
 
-    parallel         the calls of one turn: which run together, and which wait
-    dispatcher       one call: its pipeline, and the gates of a toolbox or run
-    middleware       the middleware around a call
-    undo             undo the calls of a run, by its ledger
-    references       calls that refer to the results of others
-    invoke           timeout, retries, and where a tool's function runs
-    isolation        calls in a process of their own, or in an executor
-    approval         the gates: authorizers and approvers, requests and decisions
-    digests          what binds an approval or a record to one call
-    shown_arguments  arguments as people are shown them
-    ledger           records of calls, so that none has its effect twice
-    truncation       results that are too long for the model
+    parallel          the calls of one turn: which run together, and which wait
+    dispatcher        one call: its pipeline, and the gates of a toolbox or run
+    middleware        the middleware around a call
+    undo              undo the calls of a run, by its ledger
+    references        calls that refer to the results of others
+    invoke            timeout, retries, and where a tool's function runs
+    isolation         calls in a process of their own, or in an executor
+    approval          the gates: authorizers and approvers, and their decisions
+    approval_request  what a gate decides on: a call, its arguments as they are shown, and its digest
+    ledger            records of calls, so that none has its effect twice
+    truncation        results that are too long for the model
 """

@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._context import ToolContext, discard
-from toolkit._execution.digests import check_identity, digest_call
-from toolkit._execution.shown_arguments import show_arguments, to_shown_json
-from toolkit._messages import ToolCall
+from toolkit._context import ToolContext
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._options import check_methods
-from toolkit._schema.json_text import escape_confusable, to_json_text
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, ToolkitError
-from toolkit.events import ApprovalNeeded, PendingApproval
+from toolkit.events import PendingApproval
 
 logger = logging.getLogger("toolkit")
 
@@ -59,113 +54,6 @@ class Rejected(Denied):
     """An approver rejected the call."""
 
     kind = "rejected"
-
-
-class ArgumentsView(Mapping[str, Any]):
-    """The arguments of a call for gates: each access returns a copy, so that no gate can change what runs."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    def __getitem__(self, name: str) -> Any:
-        return deepcopy(self._values[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(dict(self._values))
-
-
-@dataclass(frozen=True)
-class ApprovalRequest:
-    """A call that needs a decision. `str(request)` is its name and its arguments, with nothing hidden.
-
-    Attributes:
-        tool: The tool.
-        arguments: The typed values that the tool will get. Each access returns a copy.
-        context: The context that the tool will get. It is `cancelled` when an answer is no longer needed.
-        call: The call as the model wrote it, with references replaced by their values.
-        imports: The shared values that the call imports, by path.
-        foreign: The tools with `trust="foreign"` that the run has called, in alphabetical order.
-        required: Whether the tool itself requires approval.
-        emit: A function that adds an event to the run.
-    """
-
-    tool: Tool[..., Any]
-    arguments: Mapping[str, Any]
-    context: ToolContext[Any]
-    call: ToolCall = field(default=ToolCall(name=""), compare=False)
-    imports: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    foreign: tuple[str, ...] = field(default=(), compare=False)
-    required: bool = field(default=False, compare=False)
-    emit: Callable[[ApprovalNeeded], object] = field(default=discard, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if not self.call.name:
-            call = ToolCall(name=self.tool.name, arguments=to_json_text(dict(self.arguments)))
-            object.__setattr__(self, "call", call)
-        if not isinstance(self.arguments, ArgumentsView):
-            object.__setattr__(self, "arguments", ArgumentsView(self.arguments))
-
-    def __str__(self) -> str:
-        imports = f" with {self.imports_json}" if self.imports else ""
-        return f"{self.name}({self.arguments_json}){imports}"
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self.tool.name
-
-    @cached_property
-    def digest(self) -> str:
-        """Identifies what is approved: the run, the call, the tool's definition, the arguments, the imported values.
-
-        Raises:
-            DefinitionError: The tool's instance states its `identity` by a method.
-        """
-        check_identity(self.tool)
-        return digest_call(self.tool, self.call, self.context.run_id, self.imports)
-
-    @property
-    def arguments_json(self) -> str:
-        """The arguments as JSON, with invisible and misleading characters escaped: see `render_arguments`."""
-        return self.render_arguments()
-
-    @property
-    def imports_json(self) -> str:
-        """The imported values as JSON, written like the arguments."""
-        return to_shown_json(self.imports)
-
-    def render_arguments(self, indent: int | None = None) -> str:
-        """Write the arguments as JSON: what the model wrote, and the defaults of the tool's schema.
-
-        Secrets are shown as asterisks. Defaults that are made for each call are not shown.
-
-        Args:
-            indent: Spaces of indentation; None writes one line.
-        """
-        return to_shown_json(show_arguments(self.tool, self.call), indent)
-
-    def to_pending(self, reason: str = "") -> PendingApproval:
-        """Return the request as plain data."""
-        return PendingApproval(
-            call=self.call,
-            digest=self.digest,
-            arguments=self.arguments_json,
-            title=escape_confusable(self.tool.title or ""),
-            effect=self.tool.settings.effect or "",
-            reason=reason,
-            source=escape_confusable(self.tool.origin),
-            imports=self.imports_json if self.imports else "",
-        )
-
-    def announce(self) -> None:
-        """Emit `ApprovalNeeded` with the request."""
-        self.emit(ApprovalNeeded(self.to_pending()))
 
 
 async def _ask_gate(

@@ -22,7 +22,6 @@ from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import (
     NO_APPROVER,
     STOPPED_TEXT,
-    ApprovalRequest,
     Approver,
     Authorizer,
     Deferred,
@@ -31,12 +30,11 @@ from toolkit._execution.approval import (
     approve,
     authorize,
 )
-from toolkit._execution.digests import digest_call
+from toolkit._execution.approval_request import MASK, ApprovalRequest, digest_call
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
 from toolkit._execution.middleware import Middleware, compose
-from toolkit._execution.shown_arguments import MASK
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest

@@ -19,7 +19,8 @@ from urllib.parse import parse_qs
 from typing_extensions import override
 
 from toolkit import RunHandle, Runner, Session, Tool
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit.approvers import approve_all, ask_when
 from toolkit.cli.pages import Site, format_error
 from toolkit.cli.targets import may_change

@@ -14,7 +14,8 @@ from typing import Any
 import typer
 
 from toolkit import Runner, Tool, Toolbox, ToolkitError, ToolNotFoundError
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._runner.options import RESERVED
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when, has_terminal

@@ -8,7 +8,8 @@ from typing import Any
 
 from temporalio import activity
 
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_to_dict

@@ -20,7 +20,8 @@ from typing import Any
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit._dialects.catalog import DIALECTS
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._lazy import needs_extra
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
