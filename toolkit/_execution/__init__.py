@@ -6,8 +6,7 @@ loop around calls belongs to `toolkit._runner`.
 Files, each importing only those below it:
 
     parallel          the calls of one turn: which run together, and which wait
-    dispatcher        one call: its pipeline, and the gates of a toolbox or run
-    middleware        the middleware around a call
+    dispatcher        one call: its pipeline, the middleware around it, and the gates of a toolbox or run
     undo              undo the calls of a run, by its ledger
     references        calls that refer to the results of others
     invoke            timeout, retries, and where a tool's function runs

@@ -2,22 +2,24 @@
 
     resolve -> validate -> authorize -> approve -> invoke -> render
 
-Middleware wraps all of these steps. A step that refuses raises a ToolError, which becomes the call's result; only
-FatalError, Halt, DefinitionError and cancellation leave.
+Middleware wraps all of these steps, so that arguments which it rewrites pass validation and every gate. A step that
+refuses raises a ToolError, which becomes the call's result; only FatalError, Halt, DefinitionError and cancellation
+leave.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic_core import ValidationError
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import (
     NO_APPROVER,
@@ -34,7 +36,6 @@ from toolkit._execution.approval_request import MASK, ApprovalRequest, digest_ca
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
-from toolkit._execution.middleware import Middleware, compose
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
@@ -55,6 +56,50 @@ from toolkit.errors import (
 )
 
 logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+
+CallHandler: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True)
+class Next:
+    """The next step of a call: inner middleware, the gates and the tool. Await `call_next(call)` to run it.
+
+    Attributes:
+        handler: Runs the call.
+        context: The context of the call: deps, ids, whether the run was cancelled.
+        tools: Tools of the run, by name.
+        backend: Backend of the run.
+    """
+
+    handler: CallHandler = field(repr=False)
+    context: ToolContext[Any]
+    tools: Mapping[str, Tool[..., Any]] = field(repr=False)
+    backend: Backend = field(repr=False)
+
+    def __call__(self, call: ToolCall) -> Awaitable[ToolResult]:
+        """Run the call; a gate that refuses it raises a ToolError."""
+        return self.handler(call)
+
+    async def wait(self, promise: Awaitable[T]) -> T:
+        """Await a coroutine that needs an event loop, also in a sync run.
+
+        Raises:
+            TimedOut: The call's deadline has passed.
+            Cancelled: The run was cancelled.
+        """
+        try:
+            return await self.backend.call(
+                lambda: await_value(promise), is_async=True, cancellation=self.context.cancellation
+            )
+        finally:
+            if inspect.iscoroutine(promise) and inspect.getcoroutinestate(promise) == inspect.CORO_CREATED:
+                promise.close()  # it was too late to begin
+
+
+# Gets the call and what follows; answers with a result, its own or that of what follows.
+Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +162,9 @@ class Dispatcher:
         pipeline = _CallPipeline(self, call, context, backend, emit)
         try:
             if self.middleware:
-                handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
+                handler: CallHandler = pipeline.execute
+                for wrapper in reversed(self.middleware):
+                    handler = _wrap(wrapper, Next(handler, context, self.tools, backend))
                 result = _check_result(await handler(call))
                 result = accept(result if pipeline.result is None else follow_error(result, pipeline.result))
                 if not result.is_error:  # a middleware may have answered itself, from what the tool once gave
@@ -315,6 +362,19 @@ class _CallPipeline:
         attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
         work = attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
         return _check_output(tool, work) if self.dispatcher.check_output else work
+
+
+def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
+    async def handle(call: ToolCall) -> ToolResult:
+        try:
+            answer = wrapper(call, call_next)
+            if not inspect.isawaitable(answer):
+                raise TypeError(f"the middleware {wrapper!r} is not async: write it with async def.")
+            return await answer
+        except SystemExit as error:  # it would end the process; a KeyboardInterrupt is meant to
+            raise RuntimeError("it raised SystemExit") from error
+
+    return handle
 
 
 def _escape_hidden(result: ToolResult) -> ToolResult:

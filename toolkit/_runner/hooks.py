@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from toolkit._concurrency.backend import Backend, call_function, is_async
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import Deny
-from toolkit._execution.middleware import Middleware, Next
+from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.results import explain_exception, follow_error
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 
 from toolkit._dialects.catalog import API, RunDialectName
 from toolkit._execution.approval import Approver, Authorizer, Verdict
+from toolkit._execution.dispatcher import Middleware
 from toolkit._execution.ledger import Ledger
-from toolkit._execution.middleware import Middleware
 from toolkit._execution.parallel import MAX_PARALLEL, Batched, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult

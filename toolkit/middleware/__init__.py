@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolkit._execution.middleware import Middleware as Middleware
-    from toolkit._execution.middleware import Next as Next
+    from toolkit._execution.dispatcher import Middleware as Middleware
+    from toolkit._execution.dispatcher import Next as Next
     from toolkit.middleware.audit_log import audit as audit
     from toolkit.middleware.compaction import Compaction as Compaction
     from toolkit.middleware.compaction import estimate_tokens as estimate_tokens
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit._execution.middleware": ("Middleware", "Next"),
+    "toolkit._execution.dispatcher": ("Middleware", "Next"),
     "toolkit.middleware.audit_log": ("audit",),
     "toolkit.middleware.compaction": ("Compaction", "estimate_tokens"),
     "toolkit.middleware.redaction": ("redact",),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from toolkit._concurrency.backend import is_async
 from toolkit._context import ToolContext
-from toolkit._execution.middleware import Middleware, Next
+from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.errors import ToolError
 from toolkit.middleware.repeated_calls import identify

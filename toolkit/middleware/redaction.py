@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from toolkit._execution.middleware import Middleware, Next
+from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._guards.redaction import Clean, make_cleaner
 from toolkit._messages import File, Image, ToolCall, ToolResult
 from toolkit._options import check_options

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pydantic_core import from_json
 
 from toolkit._context import ToolContext
-from toolkit._execution.middleware import Middleware, Next
+from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_options
 from toolkit._tools.tool import Tool

@@ -17,7 +17,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from pydantic_core import from_json
 
 from toolkit._execution.approval import Deferred
-from toolkit._execution.middleware import Next
+from toolkit._execution.dispatcher import Next
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
 from toolkit.errors import ToolError
 from toolkit.events import (

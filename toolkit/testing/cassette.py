@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from typing_extensions import Self
 
 from toolkit._concurrency.backend import close_iterator
-from toolkit._execution.middleware import Next
+from toolkit._execution.dispatcher import Next
 from toolkit._guards.redaction import make_cleaner
 from toolkit._messages import (
     Message,
