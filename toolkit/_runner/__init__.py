@@ -8,8 +8,7 @@ Files, each importing only those below it:
     runner         `Runner`: the public class
     run_factory    creates the runs of a runner
     sub_agent      a runner as a tool of another one
-    many           many prompts, some of them at the same time
-    answers        the answers to many prompts in a file
+    many           many prompts, some of them at the same time, and the file of their answers
     stream         the events of a run as an iterator, and the handle of a run in the background
     saved_runs     the steps of runs in a SQLite file
     run            one run: does the steps of the conversation, calls the model, and emits events
