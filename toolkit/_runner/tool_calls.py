@@ -190,9 +190,9 @@ class ToolCaller:
 
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
         """Start a call while the response that holds it still arrives."""
-        events = EventBuffer()
-        handle = backend.start(lambda: self.execute(call, turn, events.emit, backend))
-        self.early[call.id] = EarlyCall(call, events, handle)
+        early = EarlyCall(call)
+        early.handle = backend.start(lambda: self.execute(call, turn, early.emit, backend))
+        self.early[call.id] = early
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
         """Cancel the early calls that were not taken, except those in `but`; returns an end for each."""
@@ -265,45 +265,38 @@ def find_parent() -> ToolCaller | None:
     return call.caller
 
 
-class EventBuffer:
-    """Keeps events until there is a listener; any thread may emit."""
+class EarlyCall:
+    """A call that starts while its response still arrives; its events are kept until there is a listener."""
 
-    def __init__(self) -> None:
+    handle: Handle[ToolCallFinished]
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
         self._lock = Lock()
         self._events: list[CallEvent] = []
         self._listener: Emit = self._events.append
 
     def emit(self, event: CallEvent) -> None:
-        """Pass an event to the listener, or keep it."""
+        """Pass an event to the listener, or keep it; from any thread."""
         with self._lock:
             self._listener(event)
 
-    def listen(self, listener: Emit) -> None:
-        """Pass on the events so far, and from now on each new one."""
-        with self._lock:
-            for event in self._events:
-                listener(event)
-            self._listener = listener
-
-
-@dataclass(frozen=True)
-class EarlyCall:
-    """A call that has started early."""
-
-    call: ToolCall
-    events: EventBuffer
-    handle: Handle[ToolCallFinished]
-
     async def wait(self, call: ToolCall, emit: Emit) -> ToolCallFinished:
         """Wait for the end of the call, and pass its events on. The given call comes from the whole response."""
-        self.events.listen(emit)
+        self._listen(emit)
         return replace(await self.handle.wait(), call=call)
 
     def drop(self) -> ToolResult:
         """Cancel the call."""
-        self.events.listen(discard)
+        self._listen(discard)
         self.handle.cancel()
         return ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
+
+    def _listen(self, listener: Emit) -> None:
+        with self._lock:
+            for event in self._events:
+                listener(event)
+            self._listener = listener
 
 
 class TurnCalls:
