@@ -622,29 +622,16 @@ class TestUnreachable:
         assert f"{caught.value}" == f"{pickle.loads(pickle.dumps(caught.value))}"  # noqa: S301  our own
 
     def test_command_that_ends_at_once(self, capfd: pytest.CaptureFixture[str]) -> None:
-        """The last lines of its standard error are shown, without variables, arguments and control characters."""
-        code = "import os, sys; sys.exit('x' * 9000 + '\\n\\x1b[2Jbad key ' + os.environ['KEY'] + ' ' + sys.argv[2])"
-        command = [sys.executable, "-c", code, "--token=hunter2", "swordfish"]
-        server = MCP(command, name="m", env={"KEY": "s3cret"})
+        """Its standard error is that of this process; the error repeats neither that, nor arguments and variables."""
+        code = "import os, sys; sys.exit('bad key ' + os.environ['KEY'] + ' ' + sys.argv[1])"
         with pytest.raises(Failed) as caught:
-            server.connect()
-        text = str(caught.value)
+            MCP([sys.executable, "-c", code, "swordfish"], name="m", env={"KEY": "s3cret"}).connect()
 
-        assert f"ended at once. Its command begins with '{sys.executable}'.\nIt wrote:\n" in text
-        assert text.splitlines()[-1].endswith("[2Jbad key [variable KEY] [argument]")
-        assert text.replace("\n", "").isprintable() and len(text) < 700
-        assert "s3cret swordfish" in capfd.readouterr().err
-
-    def test_secrets_of_a_command_that_ends(self) -> None:
-        """Long secrets are not shown, however often they come, nor the values of variables among the arguments."""
-        code = "import os, sys; sys.exit('a' + 9 * os.environ['KEY'] + sys.argv[1].split('=')[2] + sys.argv[3][4:])"
-        command = [sys.executable, "-c", code, "--env=TOKEN=hunter2", "-e", "KEY=swordfish"]
-        secret = "".join(f"part{number:04}" for number in range(300))
-        with pytest.raises(Failed) as caught:
-            MCP(command, name="m", env={"KEY": secret}).connect()
-        shown = str(caught.value).partition("It wrote:\n")[2]
-
-        assert re.fullmatch(r"(\[variable KEY\])+\[argument\]\[argument\]", shown)
+        assert f"{caught.value}" == (
+            "The MCP server 'm' cannot be reached: the command ended at once; see its standard error. "
+            f"Its command begins with '{sys.executable}'."
+        )
+        assert "bad key s3cret swordfish" in capfd.readouterr().err
 
     @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "503 Service Unavailable"])
     def test_http_status(self, status: str) -> None:
@@ -665,11 +652,6 @@ class TestUnreachable:
             thread.join()
 
         assert "s3cret" not in f"{caught.value}"
-
-    def test_module_that_is_not_there(self) -> None:
-        """What a launcher was to start is named."""
-        with pytest.raises(Failed, match="No module named no_such_module"):
-            MCP(["python", "-m", "no_such_module"]).connect()
 
     def test_optional(self, caplog: pytest.LogCaptureFixture) -> None:
         """The warning about an optional server has no traceback."""

@@ -54,18 +54,17 @@ class Unreachable(Failed):
     """Another program cannot be reached.
 
     Attributes:
+        brief: The message for a model, which has no address.
         cause: The exception of the transport, which is not part of the traceback; lost in a pickle.
-        brief: The message for a model: without the address, and without what the program wrote.
     """
 
-    def __init__(self, message: str, cause: BaseException | None = None, brief: str = "") -> None:
+    def __init__(self, message: str, brief: str, cause: BaseException | None = None) -> None:
         super().__init__(message)
-        self.cause = cause
-        self.brief: str = brief or message.partition("\n")[0]
+        self.brief, self.cause = brief, cause
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, None, self.brief)
+        return type(self), (*self.args, self.brief)
 
 
 class RemoteSource:
@@ -214,10 +213,8 @@ class RemoteSource:
                         break
         is_late = isinstance(fault, TimeoutError)
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
-        first, *more = f"The {self._kind} {self.name!r} cannot be reached: {reason}".split("\n")
-        first = f"{first.rstrip('.')}."
-        text = "\n".join([" ".join(filter(None, (first, self._place))), *more])
-        raise Unreachable(text, fault, brief=first) from None
+        text = f"The {self._kind} {self.name!r} cannot be reached: {reason}"
+        raise Unreachable(f"{text} {self._place}".rstrip(), text, fault) from None
 
     def _take(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
         """Take over what is listed by name; what cannot be a tool is left out, with a warning."""

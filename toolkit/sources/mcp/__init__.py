@@ -48,7 +48,7 @@ with needs_extra("MCP", "mcp"):
     from toolkit.sources.mcp.address import Address
     from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
-    from toolkit.sources.mcp.session import CommandEnded, Elicit, Session
+    from toolkit.sources.mcp.session import Elicit, Session
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options
 
 if TYPE_CHECKING:
@@ -358,10 +358,9 @@ class MCP(RemoteSource):
     @property
     def _place(self) -> str:
         """A sentence about its URL, or the program of its command."""
-        server = self._address.server
-        if isinstance(server, str):
+        if self._address.is_url:
             return f"Its URL is {self._address}."
-        return f"Its command begins with {str(self._address)!r}." if isinstance(server, list) else ""
+        return f"Its command begins with {str(self._address)!r}." if self._address.is_command else ""
 
     def _describe(self, error: BaseException) -> str:
         """Describe an error of a transport: its class, and only such messages as have no address in them."""
@@ -369,8 +368,6 @@ class MCP(RemoteSource):
             place = self._address.cwd
             is_place = place is not None and str(place) == str(error.filename)
             return f"there is no {'directory cwd=' if is_place else 'program '}{str(error.filename)!r}."
-        if isinstance(error, CommandEnded):
-            return str(error)
         return (
             escape_hidden(shorten(f"{error.message}", MAX_ERROR))
             if isinstance(error, MCPError)

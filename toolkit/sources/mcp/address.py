@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 import httpx2
 from mcp import StdioServerParameters
@@ -17,9 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from toolkit.errors import DefinitionError
-from toolkit.sources.mcp.streams import LINES, MAX_MESSAGE, ErrorOutput, Streams
-
-MIN_SECRET = 4  # characters: a shorter text is in too many words
+from toolkit.sources.mcp.streams import LINES, MAX_MESSAGE, Streams
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
 _SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value besides what is launched
@@ -43,6 +41,16 @@ class Address:
     env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | Path | None = None
 
+    @property
+    def is_url(self) -> bool:
+        """Whether it is a URL."""
+        return isinstance(self.server, str)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it is a command."""
+        return isinstance(self.server, list)
+
     @classmethod
     def parse(cls, server: Any, **options: Any) -> Address:
         """Make an address of a URL, a command or a server object.
@@ -59,18 +67,19 @@ class Address:
             raise DefinitionError("MCP() takes a command, a URL or a server object; this one is empty.")
         if server is None or isinstance(server, (int, float, Mapping)):
             raise DefinitionError(f"MCP() takes a command, a URL or a server object, not {server!r:.100}.")
-        own = ("headers", "auth") if is_url else ("env", "cwd") if isinstance(server, list) else ()
-        others = [name for name, value in options.items() if value is not None and name not in own]
-        if others:
-            kind = "a URL" if is_url else "a command" if isinstance(server, list) else "a server object"
-            raise DefinitionError(f"MCP() of {cls(server=server)}: {others[0]}= does not go with {kind}.")
-        return cls(server=server, **options)
+        made = cls(server=server, **options)
+        own = ("headers", "auth") if made.is_url else ("env", "cwd") if made.is_command else ()
+        other = next((name for name, value in options.items() if value is not None and name not in own), None)
+        if other:
+            kind = "a URL" if made.is_url else "a command" if made.is_command else "a server object"
+            raise DefinitionError(f"MCP() of {made}: {other}= does not go with {kind}.")
+        return made
 
     def __str__(self) -> str:
         """Return what may be shown: of a command the program, since arguments may be keys."""
-        if isinstance(self.server, list):
+        if self.is_command:
             return str(self.server[0])
-        if isinstance(self.server, str):
+        if self.is_url:
             return str(httpx2.URL(self.server).copy_with(userinfo=b"", query=None, fragment=None))
         return type(self.server).__name__
 
@@ -81,28 +90,22 @@ class Address:
         Raises:
             DefinitionError: It cannot be distinguished from an argument that may be a key.
         """
-        if isinstance(self.server, str):
+        if self.is_url:
             return httpx2.URL(self.server).host
-        if isinstance(self.server, list):
-            program = Path(self.server[0]).stem
-            if not _LAUNCHER.match(program):
-                return program
-            if not (started := self._started):
+        if self.is_command:
+            program, *words = self.server
+            if not _LAUNCHER.match(Path(program).stem):
+                return Path(program).stem
+            started = next((word for word in words if word not in _SWITCHES), "-")
+            if started.startswith("-") or any(mark in started for mark in ("=", "?", "://")):
                 raise DefinitionError(f"MCP() of {self}: what it starts has no plain name. Pass name=.")
             return Path(started).stem
         return str(getattr(self.server, "name", "") or "server")
 
-    @property
-    def _started(self) -> str:
-        """The program that a launcher starts, where that is plain; "" where it may be a key."""
-        started = next((word for word in self.server[1:] if word not in _SWITCHES), "-")
-        is_plain = not started.startswith("-") and not any(mark in started for mark in ("=", "?", "://"))
-        return started if is_plain and _LAUNCHER.match(Path(self.server[0]).stem) else ""
-
     @asynccontextmanager
     async def open(self, seconds: float) -> AsyncIterator[Any]:
         """Open what a client of the mcp package takes: Streams, or the server object."""
-        if isinstance(self.server, str):
+        if self.is_url:
             options: dict[str, Any] = {
                 "timeout": httpx2.Timeout(seconds, read=None),  # a stream may be silent; each request has its deadline
                 "limits": httpx2.Limits(max_connections=None),  # no call waits for another one's connection
@@ -113,41 +116,17 @@ class Address:
                 streams = Streams(transport)
                 http.event_hooks = {"response": [streams.on_response]}
                 yield streams
-        elif isinstance(self.server, list):
-            errors = ErrorOutput(self._hidden)
-            with errors.file:
-                yield Streams(self._start(errors), errors)
+        elif self.is_command:
+            program, *arguments = self.server
+            command = StdioServerParameters(
+                command=program,
+                args=arguments,
+                env=None if self.env is None else dict(self.env),
+                cwd=self.cwd,
+                encoding=LINES,
+                encoding_error_handler="replace",  # by "strict" one byte that is not UTF-8 ends all reading
+            )
+            inherited: Any = None  # its standard error is that of this process
+            yield Streams(stdio_client(command, errlog=inherited))
         else:
             yield self.server
-
-    @asynccontextmanager
-    async def _start(self, errors: ErrorOutput) -> AsyncIterator[Any]:
-        env = None if self.env is None else dict(self.env)
-        program, *arguments = self.server
-        command = StdioServerParameters(
-            command=program,
-            args=arguments,
-            env=env,
-            cwd=self.cwd,
-            encoding=LINES,
-            encoding_error_handler="replace",  # by "strict" one byte that is not UTF-8 ends all reading
-        )
-        async with stdio_client(command, errlog=cast("TextIO", errors.file)) as streams:
-            errors.file.close()  # so that it ends with the command
-            yield streams
-
-    @property
-    def _hidden(self) -> dict[str, str]:
-        """The parts of a command's own text that are not shown, longest first: variables and arguments."""
-        words = [word for word in self.server[1:] if not word.startswith("-")]
-        words += [value for word in self.server[1:] for value in _list_values(word)]
-        secrets = {word: "[argument]" for word in words if word not in (self._started, *_SWITCHES)}
-        secrets |= {value: f"[variable {name}]" for name, value in (self.env or {}).items()}
-        return {text: secrets[text] for text in sorted(secrets, key=len, reverse=True) if len(text) >= MIN_SECRET}
-
-
-def _list_values(word: str) -> Iterator[str]:
-    """List what follows each `=`: all of `--env=KEY=value` but the names."""
-    while word:
-        _, _, word = word.partition("=")
-        yield word

@@ -49,10 +49,6 @@ CLOSED = "Connection closed"
 STREAM_CLOSED = "SSE stream "
 
 
-class CommandEnded(Exception):
-    """A command ended before it answered; the message has the end of its standard error."""
-
-
 @dataclass(eq=False)
 class _RunningCall(RunningCall):
     requests: ServerRequests | None = None
@@ -153,23 +149,20 @@ class Session:
             if self._client.done():
                 logger.debug("The connection to the MCP server %s ended", self._address, exc_info=error)
             else:
-                self._client.set_exception(await self._explain(error))
+                self._client.set_exception(self._explain(error))
         finally:
             self._client.cancel()
             atexit.unregister(self._close_at_exit)
 
-    async def _explain(self, error: Exception) -> BaseException:
+    def _explain(self, error: Exception) -> BaseException:
         """Return the error of a connection that failed; where the streams know more of it, with that."""
         leaf, streams = find_leaf(error), self._server
         if not isinstance(leaf, MCPError) or not isinstance(streams, Streams):
             return leaf
-        if streams.errors is not None and leaf.code == types.CONNECTION_CLOSED:
-            words = await streams.errors.read_end()
-            return CommandEnded(
-                "\nIt wrote:\n".join(filter(None, [f"{streams.fault or 'the command ended at once'}.", words]))
-            )
         if streams.status is not None and leaf.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             return MCPError(leaf.code, f"its last answer had the HTTP status {streams.status}.", leaf.data)
+        if self._address.is_command and leaf.code == types.CONNECTION_CLOSED:
+            return Failed(f"{streams.fault or 'the command ended at once; see its standard error'}.")
         return leaf
 
     def _drop_malformed(self, result: dict[str, Any]) -> None:

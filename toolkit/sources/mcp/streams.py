@@ -1,4 +1,4 @@
-"""The streams to a server: they know when the server has ended them, and the last output of its command.
+"""The streams to a server: they know when the server has ended them.
 
 The mcp package bounds neither a line of a command nor an answer of a URL, so that is done here.
 """
@@ -6,28 +6,18 @@ The mcp package bounds neither a line of a command nor an answer of a URL, so th
 from __future__ import annotations
 
 import codecs
-import os
-import re
-import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-import anyio.to_thread
 import httpx2
 import mcp_types as types
-
-from toolkit._schema.json_text import escape_confusable
 
 MAX_MESSAGE = 16 * 2**20  # bytes
 # The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
 LINES = "toolkit_lines"
 # What stands for a line that is too long; no message.
 TOO_LONG = "TOO LONG FOR TOOLKIT"
-MAX_WORDS = 500  # characters at the end of a command's standard error that are shown
-MAX_END = 4 * MAX_WORDS  # bytes that have so many
-LAST_WORDS = 1.0  # seconds to wait for that end
 
 
 class Streams(AbstractAsyncContextManager[Any]):
@@ -35,15 +25,13 @@ class Streams(AbstractAsyncContextManager[Any]):
 
     Attributes:
         has_ended: Whether the server has ended the connection.
-        errors: The standard error of a command; None for a URL.
         status: The last HTTP status of a URL that is an error, such as "401 Unauthorized".
         fault: Why the connection was ended here; empty where it was not.
         on_result: Receives each result of the server before the mcp package does, and may change it.
     """
 
-    def __init__(self, streams: AbstractAsyncContextManager[Any], errors: ErrorOutput | None = None) -> None:
+    def __init__(self, streams: AbstractAsyncContextManager[Any]) -> None:
         self._streams = streams
-        self.errors = errors
         self.status: str | None = None
         self.fault = ""
         self.has_ended: bool = False
@@ -151,48 +139,3 @@ class _Received:
         if self._owner.on_result is not None and isinstance(message, types.JSONRPCResponse):
             self._owner.on_result(message.result)
         return item
-
-
-class ErrorOutput:
-    """The standard error of a command: passed on to that of this process, and its end stored.
-
-    Attributes:
-        file: For the command's process; closed here once that has it.
-    """
-
-    def __init__(self, hidden: Mapping[str, str]) -> None:
-        """Open it.
-
-        Args:
-            hidden: What stands in place of each text that is not shown.
-        """
-        receiving, sending = os.pipe()
-        self.file: BinaryIO = os.fdopen(sending, "wb")
-        self._hidden = {os.fsencode(secret): placeholder.encode() for secret, placeholder in hidden.items()}
-        self._secrets = re.compile(b"|".join(map(re.escape, self._hidden)) or b"(?!)")  # which matches nothing
-        self._kept = MAX_END + max(map(len, self._hidden), default=0)  # each secret of the end is there as a whole
-        self._end = b""
-        self._thread = threading.Thread(target=self._pass_on, args=(receiving,), name="toolkit-mcp", daemon=True)
-        self._thread.start()
-
-    def _pass_on(self, receiving: int) -> None:
-        with os.fdopen(receiving, "rb", buffering=0) as stream:
-            while chunk := stream.read(65_536):
-                self._end = (self._end + chunk)[-self._kept :]
-                with suppress(
-                    OSError, ValueError, AttributeError
-                ):  # not by `write`, whose lock a thread must not hold at the exit
-                    os.write((sys.__stderr__ or sys.stderr).fileno(), chunk)
-
-    async def read_end(self) -> str:
-        """Return the last lines; waits for the end of the command, for a moment."""
-        await anyio.to_thread.run_sync(self._thread.join, LAST_WORDS)
-        data = self._end
-        start = max(len(data) - MAX_END, 0)
-        for found in self._secrets.finditer(data):
-            if found.start() < start < found.end():
-                start = found.start()
-        shown = self._secrets.sub(lambda found: self._hidden[found[0]], data[start:])
-        text = shown.decode(errors="replace").strip()
-        end = text[-MAX_WORDS:]
-        return escape_confusable(end if end == text and not start else end.partition("\n")[2] or end, keep="\n")
