@@ -9,8 +9,7 @@ Files, each importing only those below it:
 
     session     one connection: opened, held and closed by one task
     requests    requests of a server for an answer of the run's model, or of its approver
-    address     where a server is, and how it is reached
-    streams     the streams to a server, and what only they see
+    transport   the address of a server, and bounded streams to it
     results     what a server's tool returns, as the result of a call
 """
 
@@ -45,10 +44,10 @@ with needs_extra("MCP", "mcp"):
     import mcp_types as types
     from mcp import MCPError
 
-    from toolkit.sources.mcp.address import Address
     from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.session import Elicit, Session
+    from toolkit.sources.mcp.transport import Address
     from toolkit.sources.remote import RemoteSource, Unreachable, check_options
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from toolkit._concurrency.event_loop import private_loop
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit.errors import Failed, ToolkitError
-from toolkit.sources.mcp.address import Address
 from toolkit.sources.mcp.requests import ServerRequests
-from toolkit.sources.mcp.streams import Streams
+from toolkit.sources.mcp.transport import Address, Streams
 from toolkit.sources.remote import RunningCall, find_leaf
 
 logger: logging.Logger = logging.getLogger("toolkit")
