@@ -305,14 +305,12 @@ class MCP(RemoteSource):
 
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
-        if isinstance(error, TimeoutError):
+        code = error.code if isinstance(error, MCPError) else None  # a server may answer with those of the mcp package
+        if isinstance(error, TimeoutError) or code == types.REQUEST_TIMEOUT:
             return TimedOut.after(self._timeout)
-        if not isinstance(error, MCPError):
+        if code is None:
             return Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.")
-        # A server may answer with the codes of these two.
-        if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
-            return TimedOut.after(self._timeout)  # as the tool's own limit does
-        if session.is_lost(error):
+        if code == types.CONNECTION_CLOSED:
             return Failed(LOST.format(name=self.name, reason=f": {session.fault}" if session.fault else ""))
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
 

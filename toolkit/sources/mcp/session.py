@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -43,14 +42,6 @@ GRACE = 8.0
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
 Answer: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-# How the mcp package says that a connection is gone. A server may say the same of something else.
-CLOSED = "Connection closed"
-STREAM_CLOSED = "SSE stream "
-
-
-@dataclass(eq=False)
-class _RunningCall(RunningCall):
-    requests: ServerRequests | None = None
 
 
 class Session:
@@ -79,7 +70,7 @@ class Session:
     ) -> None:
         self._address, self._timeout, self._elicit = address, timeout, elicit
         self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
-        self._calls: set[_RunningCall] = set()
+        self._calls: dict[RunningCall, ServerRequests | None] = {}
         self._questions = 0  # of a server of an older version of the protocol, since the last call began
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
@@ -98,12 +89,6 @@ class Session:
         """Whether no call can be made any more."""
         is_over = self._closing.is_set() or self._owner is None or self._owner.done()
         return is_over or (isinstance(self._server, Streams) and self._server.has_ended)
-
-    def is_lost(self, error: MCPError) -> bool:
-        """Whether an error of a call says that its connection is gone; a server may answer with the same code."""
-        is_unsent = isinstance(error.__context__, (anyio.BrokenResourceError, anyio.ClosedResourceError))
-        is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
-        return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)
 
     @property
     def fault(self) -> str:
@@ -220,12 +205,12 @@ class Session:
             ValueError: Its answer is not a result.
             Failed: It asks for something that it does not get, or without end.
         """
-        session, running = self.client.session, _RunningCall(context, requests=requests)
+        session, running = self.client.session, RunningCall(context)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
-        self._calls.add(running)
+        self._calls[running] = requests
         self._questions = 0
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         try:
@@ -240,7 +225,7 @@ class Session:
                     update={"input_responses": responses or None, "request_state": answer.request_state}
                 )
         finally:
-            self._calls.discard(running)
+            del self._calls[running]
         raise Failed(f"The MCP server asked {MAX_ROUNDS} times, and gave no result.")
 
     async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
@@ -278,8 +263,7 @@ class Session:
 
     def _find_requests(self) -> ServerRequests | None:
         """Return those of the only call that is running."""
-        running = [call.requests for call in self._calls]
-        return running[0] if len(running) == 1 else None
+        return next(iter(self._calls.values())) if len(self._calls) == 1 else None
 
     def _may_ask(self) -> bool:
         """Count a question; it has to come during a call."""
