@@ -75,8 +75,7 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.types import Message as ASGIMessage
 
-    from toolkit.sources.a2a.exchange import ENDED, WAITING
-    from toolkit.sources.a2a.results import read_parts
+    from toolkit.sources.a2a.exchange import ENDED, WAITING, read_parts
 
 __all__ = ["make_app", "serve"]
 

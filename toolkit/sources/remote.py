@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -322,6 +322,34 @@ class RunningCall:
         self.left -= 1
         if self.left >= 0:
             self.context.progress(shorten(text, MAX_UPDATE))
+
+
+class BoundedStream:
+    """The bytes of an answer, up to a number: to be mixed into the streams of httpx or of httpx2.
+
+    Attributes:
+        error: The exception of an answer that is longer, or compressed, although that was not asked for: it may grow a
+            thousandfold.
+    """
+
+    error: ClassVar[type[Exception]]
+
+    def __init__(self, response: Any, most: int) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise self.error("it is compressed, although that was not asked for")
+        self._stream, self._most = response.stream, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._most
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise self.error(f"it has more than {self._most:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
 
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:

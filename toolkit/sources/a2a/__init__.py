@@ -7,8 +7,7 @@ its own token and no other address does, and makes nothing be fetched. Each wait
 
 Files, each importing only those below it:
 
-    results     what an agent answers, as the result of a call
-    exchange    one message, and its task until that ends or waits
+    exchange    one message, its task until that ends or waits, and the result
     agent       where an agent is, its card, and clients for it
 """
 
@@ -40,9 +39,8 @@ with needs_extra("A2A", "a2a"):
     from a2a.types import AgentCard, AgentSkill, CancelTaskRequest
     from a2a.utils.errors import A2AError
 
-    from toolkit.sources.a2a.agent import Address, WrongAnswerError, WrongCardError, describe
-    from toolkit.sources.a2a.exchange import Exchange
-    from toolkit.sources.a2a.results import make_result
+    from toolkit.sources.a2a.agent import Address, AgentError, describe
+    from toolkit.sources.a2a.exchange import Exchange, make_result
 
 from toolkit.sources.remote import RemoteSource, RunningCall, check_options
 
@@ -50,8 +48,7 @@ __all__ = ["A2A"]
 
 TIMEOUT = 300.0  # seconds: an agent takes its time
 LONGEST_CONNECT = 30.0  # seconds
-CANCEL = 3.0  # seconds for an agent to cancel a task
-CANCEL_WAIT = 0.3  # seconds of these that the end of the call waits
+CANCEL = 2.0  # seconds for an agent to cancel a task
 MAX_SKILLS = 1_000
 MAX_ERROR = 500  # characters
 NO_DESCRIPTION = "A2A skill (no description)"
@@ -106,7 +103,7 @@ class A2A(RemoteSource):
 
     _kind, _what, _prefix = "A2A agent", "skill", "a2a"
     _both_lists = "set either AllowSkills or BlockSkills, not both"
-    _final = (WrongCardError, WrongAnswerError)
+    _final = (AgentError,)
 
     def __init__(
         self,
@@ -131,7 +128,6 @@ class A2A(RemoteSource):
             longest_connect=LONGEST_CONNECT,
         )
         self._card: AgentCard | None = None
-        self._cancelling: set[asyncio.Task[None]] = set()  # in the private loop
 
     def __repr__(self) -> str:
         return f"<A2A agent {self.name!r}: {self._address.url}>"
@@ -148,8 +144,6 @@ class A2A(RemoteSource):
     async def _close(self) -> None:
         await super()._close()
         self._card = None
-        if self._cancelling:
-            await asyncio.wait([*self._cancelling], timeout=CANCEL)
 
     def _make_tool(self, skill: AgentSkill) -> AnyTool:
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
@@ -192,11 +186,11 @@ class A2A(RemoteSource):
         cause = error.__cause__
         if isinstance(error, A2AClientError) and isinstance(cause, httpx.HTTPError):
             if isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.HTTPStatusError)):
-                return f"The A2A agent {self.name!r} cannot be reached: {describe(error)}"
+                return f"The A2A agent {self.name!r} cannot be reached: {describe(error)}."
             return LOST.format(name=self.name)
         if isinstance(error, A2AError) and cause is None:
             return f"The A2A agent {self.name!r} refused the call: {escape_hidden(shorten(error.message, MAX_ERROR))}"
-        reason = str(error) if isinstance(error, WrongAnswerError) else type(cause or error).__name__
+        reason = str(error) if isinstance(error, AgentError) else type(cause or error).__name__
         return f"The A2A agent {self.name!r} gave an invalid answer: {reason}."
 
     @property
@@ -204,21 +198,13 @@ class A2A(RemoteSource):
         return f"Its URL is {self._address.url}."
 
     def _describe(self, error: BaseException) -> str:
-        return describe(error)
+        return f"{describe(error)}."
 
     async def _cancel(self, card: AgentCard, task_id: str) -> None:
-        """Cancel a task that is no longer awaited, and wait a moment for that."""
-
-        async def cancel() -> None:
-            with suppress(Exception), anyio.move_on_after(CANCEL):
-                async with self._address.open(card) as client:
-                    await client.cancel_task(CancelTaskRequest(id=task_id))
-
-        cancelling = asyncio.get_running_loop().create_task(cancel())
-        self._cancelling.add(cancelling)
-        cancelling.add_done_callback(self._cancelling.discard)
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([cancelling], timeout=CANCEL_WAIT)
+        """Cancel a task that is no longer awaited."""
+        with suppress(Exception), anyio.move_on_after(CANCEL, shield=True):
+            async with self._address.open(card) as client:
+                await client.cancel_task(CancelTaskRequest(id=task_id))
 
 
 # Its options besides those of `@tool`.

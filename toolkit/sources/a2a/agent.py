@@ -16,25 +16,19 @@ from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from toolkit._guards.service import check_base_url
 from toolkit.errors import DefinitionError
-from toolkit.sources.remote import find_reason
+from toolkit.sources.remote import BoundedStream, find_reason
 
 MAX_CARD = 1_000_000  # bytes
 MAX_ANSWER = 10_000_000  # bytes of one answer, or of all that one stream brings
-MAX_MARKS = 200_000  # commas and opening brackets of one answer or event: each costs time to parse, whatever its size
 CONNECT = 10.0  # seconds; for all else there is the deadline of the call
 BINDING = "JSONRPC"
-EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 # Names of this machine; cards use one for the other.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  nothing is bound
 PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 
 
-class WrongCardError(Exception):
-    """A card that cannot be used; its text is for people, and has nothing of the agent's but addresses."""
-
-
-class WrongAnswerError(ValueError):
-    """An invalid answer; the text has nothing of the agent's."""
+class AgentError(ValueError):
+    """A card or an answer that cannot be used; the text has nothing of the agent's but addresses, and no full stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +74,7 @@ class Address:
         """Open a client that follows no redirect, and reads no more than so many bytes of an answer."""
 
         async def bound(response: httpx.Response) -> None:
-            if response.headers.get("content-encoding", "identity") != "identity":  # it may grow a thousandfold
-                raise WrongAnswerError("it is compressed, although that was not asked for")
-            response.stream = BoundedStream(response, most)
+            response.stream = _AnswerStream(response, most)
 
         async with httpx.AsyncClient(
             headers={**self.headers, "Accept-Encoding": "identity"},
@@ -96,9 +88,8 @@ class Address:
         """Fetch the agent's card; of its addresses those remain that this one may be, with this one's host.
 
         Raises:
-            WrongCardError: It cannot be used, or all of its addresses are elsewhere.
+            AgentError: It cannot be used, or is too long, or all of its addresses are elsewhere.
             AgentCardResolutionError: There is no answer.
-            WrongAnswerError: It is too long.
         """
         async with self._open_http(MAX_CARD) as http:
             try:
@@ -106,12 +97,12 @@ class Address:
             except AgentCardResolutionError as error:
                 if isinstance(error.__cause__, httpx.RequestError) or (error.status_code or 0) >= 500:
                     raise
-                raise WrongCardError(describe(error)) from error  # no second try changes that
+                raise AgentError(describe(error)) from error  # no second try changes that
             self._keep_own(card)
             try:
                 _make_client(http, card)
             except ValueError as error:
-                raise WrongCardError("its card names no version of the protocol that is known here.") from error
+                raise AgentError("its card names no version of the protocol that is known here") from error
         return card
 
     def _keep_own(self, card: AgentCard) -> None:
@@ -120,7 +111,7 @@ class Address:
         if not own:
             elsewhere = ", ".join(f"{each.url!r:.100}" for each in interfaces[:3])
             reason = f"names only {elsewhere}: pass that address" if elsewhere else f"offers no {BINDING}"
-            raise WrongCardError(f"its card {reason}.")
+            raise AgentError(f"its card {reason}")
         here = urlsplit(self.url)
         for each in own:
             each.url = urlsplit(each.url)._replace(scheme=here.scheme, netloc=here.netloc).geturl()
@@ -156,52 +147,27 @@ def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
     return ClientFactory(config).create(card)
 
 
-class BoundedStream(httpx.AsyncByteStream):
-    """The bytes of an answer, up to a number, and up to a number of values in one event."""
-
-    def __init__(self, response: httpx.Response, most: int) -> None:
-        self._stream, self._most = response.stream, most
-        kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
-        self._has_events = all("text/event-stream" in kind for kind in kinds)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Give the chunks.
-
-        Raises:
-            WrongAnswerError: There is more.
-        """
-        left, marks = self._most, 0
-        async for chunk in self._stream:  # type: ignore[union-attr]  # that of an async client
-            left -= len(chunk)
-            if left < 0:
-                raise WrongAnswerError(f"it has more than {self._most:,} bytes")
-            event = max(chunk.rfind(end) for end in EVENT_ENDS) if self._has_events else -1
-            marks = sum(chunk.count(mark, event + 1) for mark in b",{[") + (marks if event < 0 else 0)
-            if marks > MAX_MARKS:
-                raise WrongAnswerError(f"it has more than {MAX_MARKS:,} values")
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._stream.aclose()  # type: ignore[union-attr]  # as above
+class _AnswerStream(BoundedStream, httpx.AsyncByteStream):
+    error = AgentError
 
 
 def describe(error: BaseException) -> str:
-    """Describe what went wrong on the way, without a word of the agent's, or an address."""
-    if isinstance(error, (WrongCardError, WrongAnswerError)):
-        return f"{error}".removesuffix(".") + "."
+    """Describe what went wrong on the way, without a word of the agent's, or an address, and without a full stop."""
     cause = error.__cause__ or error
+    if isinstance(error, AgentError):
+        return str(error)
     if isinstance(cause, httpx.HTTPStatusError):
         return describe_status(cause.response.status_code)
     if isinstance(error, AgentCardResolutionError) and not isinstance(cause, httpx.HTTPError):
-        return "what it gave is not an agent card."
-    return f"{type(cause).__name__}{find_reason(cause)}."
+        return "what it gave is not an agent card"
+    return f"{type(cause).__name__}{find_reason(cause)}"
 
 
 def describe_status(status: int) -> str:
     """Say what an HTTP status means here, and what to do."""
+    advice = ""
     if status in (401, 403):
-        return f"it answered with HTTP {status}: it does not accept the token. Pass token= or headers=."
-    if 300 <= status < 400:
-        return f"it answered with HTTP {status}, a redirect, which is not followed. Pass the address that it leads to."
-    return f"it answered with HTTP {status}."
+        advice = ": it does not accept the token. Pass token= or headers="
+    elif 300 <= status < 400:
+        advice = ", a redirect, which is not followed. Pass the address that it leads to"
+    return f"it answered with HTTP {status}{advice}"

@@ -19,6 +19,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from toolkit.errors import DefinitionError
+from toolkit.sources.remote import BoundedStream
 
 MAX_MESSAGE = 16 * 2**20  # bytes
 # The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
@@ -167,35 +168,20 @@ class Streams(AbstractAsyncContextManager[Any]):
         """Bound an answer, and notice errors, and that the session is gone: by status 404, whatever the body says.
 
         Raises:
-            httpx2.StreamError: It is compressed, although that was not asked for: it may grow a thousandfold.
+            httpx2.StreamError: It is compressed.
         """
         request = response.request
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.StreamError("it is compressed")
+        bounded = _AnswerStream(response, MAX_MESSAGE)
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = _BoundedStream(response.stream)
+            response.stream = bounded
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
         if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST":
             self.has_ended |= "mcp-session-id" in request.headers
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """The bytes of an answer that is one message."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_MESSAGE
-        async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
-                raise httpx2.StreamError(f"it has more than {MAX_MESSAGE:,} bytes")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
+    error = httpx2.StreamError
 
 
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
