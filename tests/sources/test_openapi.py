@@ -305,12 +305,6 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
         (operation({}, path="/x?y=1"), {}, "neither"),
         (operation({"parameters": [{**IN_PATH, "name": "a/b"}]}, path="/{a/b}/c"), {}, "nor '/' in braces"),
-        (
-            operation({"parameters": [{"name": "X-é", "in": "header"}]}),
-            {},
-            "parameters: 'X-é' is not a name of a header",
-        ),
-        (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is not a media type"),
         (operation({"parameters": [{"name": "a", "in": "mind"}]}), {}, "GET /x: parameters.in: Input should be"),
         (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' lies outside.*bundle"),
         (operation(body({"$ref": "https://example.com/a.json"})), {}, "lies outside.*bundle"),

@@ -28,9 +28,9 @@ from typing_extensions import Unpack
 from toolkit._guards.http_client import AsyncTransport, HttpClient
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
-from toolkit._options import hide_frames, list_own_options, refuse_unknown_options
+from toolkit._options import hide_frames, list_own_options
 from toolkit._schema.validation.pointers import SchemaDocument
-from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import ToolOptions
 from toolkit._tools.tool import Tool, with_origin
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
@@ -49,7 +49,7 @@ from toolkit.sources.openapi.inputs import make_inputs
 from toolkit.sources.openapi.request import RequestBuilder, check_name, check_sendable
 from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
-from toolkit.sources.remote import MAX_TITLE, shorten_description
+from toolkit.sources.remote import MAX_TITLE, check_options, shorten_description
 
 __all__ = ["openapi_tools"]
 
@@ -100,9 +100,8 @@ def openapi_tools(
         TypeError: There is no such option.
         OSError: The document's file cannot be read.
     """
-    refuse_unknown_options("openapi_tools", options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
+    check_options("openapi_tools", OWN_OPTIONS, options)
     check_type("deprecated", deprecated, bool)
-    split_options(options, "openapi_tools", ToolSettings())
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
     sender = _Sender(client, options.get("timeout", TIMEOUT), max_bytes)
@@ -143,31 +142,30 @@ class _Service:
         Raises:
             DefinitionError: Some operations cannot be tools.
         """
-        outcomes = [self._try_make_tool(operation, options) for operation in operations]
-        faults = {each.name: outcome for each, outcome in zip(operations, outcomes) if isinstance(outcome, str)}
+        tools, faults = list[Tool[..., Any]](), dict[str, str]()
+        for each in operations:
+            try:
+                tools.append(self._make_tool(each, options))
+            except DefinitionError as error:  # noqa: PERF203  all of them are named
+                faults[each.name] = f"{each.label}: {error}"
         if faults:
             lines = "\n".join([*faults.values()][:MAX_FAULTS])
             raise DefinitionError(
                 f"{lines}\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or leave "
                 f"these {len(faults)} operations out: exclude={[*faults]}."
             )
-        return [outcome for outcome in outcomes if isinstance(outcome, Tool)]
-
-    def _try_make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any] | str:
-        """Make a tool, or describe why there can be none."""
-        if operation.fault:
-            return f"{operation.label}: {operation.fault}"
-        try:
-            return self._make_tool(operation, options)
-        except DefinitionError as error:
-            return f"{operation.label}: {error}"
+        return tools
 
     def _make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any]:
-        builder, sender = self._make_builder(operation), self.sender
-        sender.add_server(builder.base)
-        defaults = {"timeout": TIMEOUT, "effect": EFFECTS[operation.method]}
-        if operation.method in IDEMPOTENT:
-            defaults["idempotent"] = True
+        if operation.fault:
+            raise DefinitionError(operation.fault)
+        servers = operation.spec.servers or operation.path_item.servers or self.root.servers
+        base, sender = resolve_base_url(servers, self.base_url), self.sender
+        client_headers = () if sender.client is None else sender.client.headers
+        header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}
+        schema, parameters, body = make_inputs(self.source, operation, header_names)
+        builder = RequestBuilder(operation.method, base, operation.path, self.headers, parameters, body)
+        sender.add_server(base)
 
         async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore, so none has that name
             return await sender.send(operation.label, builder.build(_arguments))
@@ -175,23 +173,13 @@ class _Service:
         declaration: Any = {
             "title": operation.spec.summary[:MAX_TITLE] or operation.label,
             "description": _describe(operation),
-            **defaults,
+            "timeout": TIMEOUT,
+            "effect": EFFECTS[operation.method],
+            **({"idempotent": True} if operation.method in IDEMPOTENT else {}),
             **options,
         }
-        made = Tool.from_schema(operation.name, builder.inputs.schema, call, **declaration)
-        return with_origin(made, f"the OpenAPI operation {operation.label} of {builder.base}")
-
-    def _make_builder(self, operation: Operation) -> RequestBuilder:
-        servers = operation.spec.servers or operation.path_item.servers or self.root.servers
-        client_headers = () if self.sender.client is None else self.sender.client.headers
-        header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}
-        return RequestBuilder(
-            operation.method,
-            resolve_base_url(servers, self.base_url),
-            operation.path,
-            make_inputs(self.source, operation, header_names),
-            self.headers,
-        )
+        made = Tool.from_schema(operation.name, schema, call, **declaration)
+        return with_origin(made, f"the OpenAPI operation {operation.label} of {base}")
 
 
 def _describe(operation: Operation) -> str:
@@ -244,7 +232,7 @@ class _Sender:
             async with self._open(httpx2.URL(request["url"])) as client:
                 response = await self._follow_redirects(client, client.build_request(**request))
                 try:
-                    return (await read_response(label, response, self.max_bytes)).render()
+                    return await read_response(label, response, self.max_bytes)
                 finally:
                     await response.aclose()
         except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:

@@ -134,8 +134,7 @@ def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
         if each.method:
             default = re.sub(r"[^A-Za-z0-9]+", "_", f"{each.method.lower()}{each.path}").strip("_")
             own = each.spec.operation_id or default
-            name = _choose_name(safe_name(f"{prefix}__{own}" if prefix else own), each.label, taken)
-        taken.add(name)
+            name = choose_name([safe_name(f"{prefix}__{own}" if prefix else own)], each.label, taken)
         named.append(replace(each, name=name))
     return named
 
@@ -164,11 +163,13 @@ def _parse_operation(source: Source, method: str, path: str, item: PathItem, par
         return Operation(method, path, "", OperationObject.model_validate(known), item, str(error))
 
 
-def _choose_name(name: str, label: str, taken: Collection[str]) -> str:
-    """Choose a free name: from the second use of a name on, with a hash of method and path."""
+def choose_name(names: Sequence[str], label: str, taken: set[str]) -> str:
+    """Choose the first name that is free, else the last one with a hash of a label, and add it to those taken."""
     digest = hashlib.sha256(label.encode()).hexdigest()
-    choices = [name, *(f"{name[:55]}_{digest[start : start + 8]}" for start in range(len(digest) - 7))]
-    return next(choice for choice in choices if choice not in taken)
+    hashed = [f"{names[-1][:55]}_{digest[start : start + 8]}" for start in range(len(digest) - 7)]
+    chosen = next(name for name in (*names, *hashed) if name not in taken)
+    taken.add(chosen)
+    return chosen
 
 
 def select_operations(

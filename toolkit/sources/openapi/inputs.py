@@ -12,16 +12,15 @@ Multipart forms are refused: they are for files, and which of this machine's are
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._schema.validation.pointers import bundle
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError, InvalidArguments
-from toolkit.sources.openapi.document import Operation
+from toolkit.sources.openapi.document import Operation, choose_name
 from toolkit.sources.openapi.schema import (
     Encoding,
     ParameterObject,
@@ -32,7 +31,6 @@ from toolkit.sources.openapi.schema import (
     translate,
 )
 from toolkit.sources.openapi.styles import (
-    HEADER_VALUE,
     apply_style,
     check_header_value,
     drop_nulls,
@@ -76,27 +74,12 @@ _FORBIDDEN_HEADERS = re.compile(
 )
 # The style of each place, unless the document has one.
 DEFAULT_STYLES: Mapping[Place, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
-# Returns a free argument name for a name in some place.
-ChooseName = Callable[[str, str], str]
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The arguments of an operation.
-
-    Attributes:
-        schema: JSON Schema of the arguments, of type object.
-        parameters: The parameters that the model fills in.
-        body: The body; None if there is none.
-    """
-
-    schema: dict[str, Any]
-    parameters: tuple[Parameter, ...]
-    body: Body | None
-
-
-def make_inputs(source: Source, operation: Operation, reserved: Collection[tuple[str, str]]) -> Inputs:
-    """Make the arguments of an operation.
+def make_inputs(
+    source: Source, operation: Operation, reserved: Collection[tuple[str, str]]
+) -> tuple[dict[str, Any], tuple[Parameter, ...], Body | None]:
+    """Make the JSON Schema of the arguments of an operation, its parameters that a model fills in, and its body.
 
     Args:
         source: The document.
@@ -106,15 +89,14 @@ def make_inputs(source: Source, operation: Operation, reserved: Collection[tuple
     Raises:
         DefinitionError: The document is invalid there.
     """
-    names = _ArgumentNames()
+    taken = set[str]()
     specs = [each for each in _list_parameters(source, operation) if _is_argument(each, operation.path, reserved)]
     used = {*reserved, *((each.place, each.name.casefold()) for each in specs)}
-    parameters = [Parameter(names.choose(each.name, each.place), each, used) for each in specs]
+    parameters = tuple(Parameter(_name_argument(each.name, each.place, taken), each, used) for each in specs)
     body = None
     if operation.spec.body is not None:
-        request = source.parse(RequestBody, operation.spec.body, "requestBody")
-        body = make_body(source, request, names.choose)
-    return Inputs(_make_schema(source, parameters, body), tuple(parameters), body)
+        body = make_body(source, source.parse(RequestBody, operation.spec.body, "requestBody"), taken)
+    return _make_schema(source, parameters, body), parameters, body
 
 
 def _list_parameters(source: Source, operation: Operation) -> list[ParameterObject]:
@@ -131,26 +113,13 @@ def _is_argument(spec: ParameterObject, path: str, reserved: Collection[tuple[st
     return (spec.place, name) not in reserved and not (spec.place == "header" and _FORBIDDEN_HEADERS.fullmatch(name))
 
 
-class _ArgumentNames:
-    """The names of arguments: distinct, and valid for every provider."""
-
-    def __init__(self) -> None:
-        self._taken = set[str]()
-        self._numbers: dict[str, Iterator[int]] = {}  # the next ones, by the name that they follow
-
-    def choose(self, name: str, place: str) -> str:
-        """Choose a free argument name for a name in some place."""
-        chosen = plain_name = safe_name(name).strip("_") or place
-        if chosen in self._taken:
-            chosen = safe_name(f"{place}_{plain_name}")
-        numbers = self._numbers.setdefault(f"{place}_{plain_name}", itertools.count(2))
-        while chosen in self._taken:
-            chosen = safe_name(f"{place}_{plain_name}_{next(numbers)}")
-        self._taken.add(chosen)
-        return chosen
+def _name_argument(name: str, place: str, taken: set[str]) -> str:
+    """Choose a free name that is valid for every provider."""
+    plain = safe_name(name).strip("_") or place
+    return choose_name([plain, safe_name(f"{place}_{plain}")], f"{place} {name}", taken)
 
 
-def _make_schema(source: Source, parameters: list[Parameter], body: Body | None) -> dict[str, Any]:
+def _make_schema(source: Source, parameters: Sequence[Parameter], body: Body | None) -> dict[str, Any]:
     properties = {each.argument: _describe_parameter(each.spec) for each in parameters}
     required = [each.argument for each in parameters if each.spec.required or each.place == "path"]
     if body is not None:
@@ -290,11 +259,11 @@ def _require_object(value: Any) -> Mapping[str, Any]:
     raise InvalidArguments(f"body: a form is an object of its fields, and not {to_text(value)[:50]}.")
 
 
-def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> Body:
+def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
     """Choose the media type of a body, and name its arguments.
 
     Raises:
-        DefinitionError: The document has no content, or only multipart forms, or an invalid media type.
+        DefinitionError: The document has no content, or only multipart forms.
     """
     if not request.content:
         raise DefinitionError("requestBody has no content: say which media type it has.")
@@ -302,28 +271,19 @@ def make_body(source: Source, request: RequestBody, choose_name: ChooseName) -> 
     media_type, content = min(contents, key=lambda each: _rank(each[0]))
     if media_type.lower().startswith(MULTIPART):
         raise DefinitionError(f"requestBody: {media_type} is not supported.")
-    _check_types([media_type, *(each.content_type for each in content.encoding.values())])
     shape = source.resolve(content.shape, f"requestBody: {media_type}")
     shape = shape if isinstance(shape, Mapping) else {}
-    is_structured = is_json(media_type) or media_type == FORM
-    if not is_structured:
-        text = {"type": "string", "description": f"The request body, as {media_type}."}
-        return _make_whole_body(media_type, request, text, choose_name)
+    if not is_json(media_type) and media_type != FORM:
+        shape = {"type": "string", "description": f"The request body, as {media_type}."}
+        return _make_whole_body(media_type, request, shape, taken)
     if _is_flat(shape, is_required=request.required):
-        body = _make_flat_body(media_type, request, shape, choose_name)
+        body = _make_flat_body(media_type, request, shape, taken)
     else:
-        body = _make_whole_body(
-            media_type, request, content.shape if isinstance(content.shape, Mapping) else {}, choose_name
-        )
+        whole = content.shape if isinstance(content.shape, Mapping) else {}
+        body = _make_whole_body(media_type, request, whole, taken)
     if is_json(media_type):
         return body
     return replace(body, encoding=content.encoding, declared=frozenset(get_properties(shape)))
-
-
-def _check_types(media_types: list[str]) -> None:
-    bad = next((each for each in media_types if HEADER_VALUE.fullmatch(each) is None), None)
-    if bad is not None:
-        raise DefinitionError(f"requestBody: {bad!r} is not a media type. Mend the document there.")
 
 
 def _choose_media_type(name: str) -> str:
@@ -349,15 +309,15 @@ def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
     return bool(known) and keywords <= _FLAT and is_closed and (is_required or not shape.get("required"))
 
 
-def _make_whole_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], choose_name: ChooseName) -> Body:
-    argument = choose_name("body", "request")
+def _make_whole_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], taken: set[str]) -> Body:
+    argument = _name_argument("body", "request", taken)
     schema = {**({"description": request.description} if request.description else {}), **shape}
     required = (argument,) if request.required else ()
     return Body(media_type, None, argument, {argument: schema}, required)
 
 
-def _make_flat_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], choose_name: ChooseName) -> Body:
-    members = {choose_name(name, "body"): name for name in shape["properties"]}
+def _make_flat_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], taken: set[str]) -> Body:
+    members = {_name_argument(name, "body", taken): name for name in shape["properties"]}
     required = shape.get("required") or ()
     return Body(
         media_type,

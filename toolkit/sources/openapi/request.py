@@ -6,13 +6,13 @@ The caller's headers override all others; a model neither sees nor chooses them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
 from toolkit.errors import DefinitionError, InvalidArguments
-from toolkit.sources.openapi.inputs import Inputs, Parameter
+from toolkit.sources.openapi.inputs import Body, Parameter
 from toolkit.sources.openapi.schema import Place
 from toolkit.sources.openapi.styles import HEADER_VALUE
 
@@ -33,16 +33,19 @@ class RequestBuilder:
         base: URL that the path follows.
         path: Path with a template for each of its parameters.
         headers: The caller's headers, which override all others.
+        parameters: The parameters that the model fills in.
+        body: The body; None if there is none.
     """
 
     method: str
     base: str
     path: str
-    inputs: Inputs
     headers: Mapping[str, str] = field(repr=False)
+    parameters: Sequence[Parameter]
+    body: Body | None
 
     def __post_init__(self) -> None:
-        names = {each.spec.name for each in self.inputs.parameters if each.place == "path"}
+        names = {each.spec.name for each in self.parameters if each.place == "path"}
         missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
         if missing is not None:
             raise DefinitionError(f"the path has {{{missing}}}, and no parameter has that name. Declare it there.")
@@ -50,9 +53,6 @@ class RequestBuilder:
             raise DefinitionError(
                 "the path is invalid: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
             )
-        for each in self.inputs.parameters:
-            if each.place == "header":
-                check_name(f"parameters: {each.spec.name!r}", each.spec.name)
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments from which the HTTP client builds a request.
@@ -62,14 +62,14 @@ class RequestBuilder:
         """
         query = "&".join(self._encode_parameters("query", arguments))
         url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
-        body = self.inputs.body.build(arguments) if self.inputs.body else {}
+        body = self.body.build(arguments) if self.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
         return {**body, "method": self.method, "url": url, "headers": headers}
 
     def _build_path(self, arguments: Mapping[str, Any]) -> str:
         values = {
             each.spec.name: each.encode(arguments.get(each.argument))
-            for each in self.inputs.parameters
+            for each in self.parameters
             if each.place == "path"
         }
         parts = enumerate(TEMPLATE.split(self.path))  # every second one is a name
@@ -94,7 +94,7 @@ class RequestBuilder:
         return [text for text in encoded if text]
 
     def _list_given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
-        given = (each for each in self.inputs.parameters if each.place == place)
+        given = (each for each in self.parameters if each.place == place)
         return [each for each in given if each.has_value(arguments.get(each.argument))]
 
 

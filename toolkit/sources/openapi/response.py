@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 
 import httpx2
 from pydantic_core import from_json
@@ -28,94 +28,62 @@ ADVICE: Mapping[int, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ServerResponse:
-    """A server's response.
-
-    Attributes:
-        label: The operation.
-        status: HTTP status.
-        media_type: The media type in lower case, with its parameters.
-        body: The bytes that were read, decompressed.
-        is_cut: Whether there was more.
-        charset: The encoding of the text.
-    """
-
-    label: str
-    status: int
-    media_type: str
-    body: bytes
-    is_cut: bool
-    charset: str
-
-    def render(self) -> ToolResult:
-        """Make the result for the model."""
-        result = self._render_error() if self.status >= 300 else self._render_success()
-        return result.replace(details={"operation": self.label, "status": self.status})
-
-    @property
-    def _status_line(self) -> str:
-        return f"{self.status} {httpx2.codes.get_reason_phrase(self.status)}".strip()
-
-    def _render_error(self) -> ToolResult:
-        body = self._body_text.strip()
-        cut = "..." if len(body) > MAX_ERROR_BODY or (self.is_cut and body) else ""
-        advice = ADVICE.get(self.status, ADVICE[min(self.status // 100, 5)])
-        quoted = f":\n{body[:MAX_ERROR_BODY]}{cut}\n" if body else ". "
-        return ToolResult(error=f"{self.label} answered {self._status_line}{quoted}{advice}")
-
-    def _render_success(self) -> ToolResult:
-        essence = self.media_type.partition(";")[0].strip()
-        if not self.body:
-            return ToolResult(text=f"{self._status_line}, without a body.")
-        if is_json(essence) and not self.is_cut:
-            return self._render_json()
-        if detect_image(self.body) == essence and not self.is_cut:
-            image = Image(self.body, essence)
-            return ToolResult(image, "[image]", images=(image,))
-        if self._is_binary(essence):
-            return ToolResult(text=f"{self._status_line}: {essence or 'binary data'}, which cannot be shown.")
-        return self._render_text()
-
-    def _render_json(self) -> ToolResult:
-        try:
-            return ToolResult(from_json(self.body, allow_inf_nan=False))
-        except ValueError:  # the media type is wrong
-            return self._render_text()
-
-    def _render_text(self) -> ToolResult:
-        cut = f"\n... (cut after {len(self.body):,} bytes: ask for less)" if self.is_cut else ""
-        return ToolResult(self._body_text + cut)
-
-    @property
-    def _body_text(self) -> str:
-        try:
-            text = self.body.decode(self.charset, "replace")
-        except (LookupError, ValueError):  # an unknown charset, or none for text
-            text = self.body.decode("utf-8", "replace")
-        return text.encode("utf-8", "replace").decode()  # some charsets produce lone surrogates
-
-    def _is_binary(self, essence: str) -> bool:
-        is_text = is_json(essence) or essence.startswith("text/") or essence.endswith(("xml", "yaml", "javascript"))
-        return not is_text and (
-            b"\0" in self.body[:1024] or essence.startswith(("image/", "audio/", "video/", "font/"))
-        )
-
-
-async def read_response(label: str, response: httpx2.Response, max_bytes: int) -> ServerResponse:
-    """Read a response up to `max_bytes` decompressed bytes."""
-    chunks, size = [], 0
+async def read_response(label: str, response: httpx2.Response, max_bytes: int) -> ToolResult:
+    """Make the result of a response, of which up to `max_bytes` decompressed bytes are read."""
+    read = bytearray()
     async for chunk in response.aiter_bytes():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > max_bytes:
+        read += chunk
+        if len(read) > max_bytes:
             break
-    is_cut = size > max_bytes or bool(response.extensions.get("is_cut"))  # by the guarded client
-    media_type = response.headers.get("content-type", "").lower()
-    body = b"".join(chunks)
-    return ServerResponse(
-        label, response.status_code, media_type, body[:max_bytes], is_cut, response.charset_encoding or "utf-8"
-    )
+    is_cut = len(read) > max_bytes or bool(response.extensions.get("is_cut"))  # by the guarded client
+    body, status = bytes(read[:max_bytes]), response.status_code
+    if status >= 300:
+        result = _render_error(label, response, body, is_cut=is_cut)
+    else:
+        result = _render_success(response, body, is_cut=is_cut)
+    return result.replace(details={"operation": label, "status": status})
+
+
+def _render_error(label: str, response: httpx2.Response, body: bytes, *, is_cut: bool) -> ToolResult:
+    status, text = response.status_code, _decode(response, body).strip()
+    cut = "..." if len(text) > MAX_ERROR_BODY or (is_cut and text) else ""
+    advice = ADVICE.get(status, ADVICE[min(status // 100, 5)])
+    quoted = f":\n{text[:MAX_ERROR_BODY]}{cut}\n" if text else ". "
+    return ToolResult(error=f"{label} answered {_describe_status(status)}{quoted}{advice}")
+
+
+def _render_success(response: httpx2.Response, body: bytes, *, is_cut: bool) -> ToolResult:
+    status = _describe_status(response.status_code)
+    essence = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        return ToolResult(text=f"{status}, without a body.")
+    if is_json(essence) and not is_cut:
+        with suppress(ValueError):  # the media type is wrong
+            return ToolResult(from_json(body, allow_inf_nan=False))
+    if detect_image(body) == essence and not is_cut:
+        image = Image(body, essence)
+        return ToolResult(image, "[image]", images=(image,))
+    if _is_binary(essence, body):
+        return ToolResult(text=f"{status}: {essence or 'binary data'}, which cannot be shown.")
+    cut = f"\n... (cut after {len(body):,} bytes: ask for less)" if is_cut else ""
+    return ToolResult(_decode(response, body) + cut)
+
+
+def _describe_status(status: int) -> str:
+    return f"{status} {httpx2.codes.get_reason_phrase(status)}".strip()
+
+
+def _decode(response: httpx2.Response, body: bytes) -> str:
+    try:
+        text = body.decode(response.charset_encoding or "utf-8", "replace")
+    except (LookupError, ValueError):  # an unknown charset, or none for text
+        text = body.decode("utf-8", "replace")
+    return text.encode("utf-8", "replace").decode()  # some charsets produce lone surrogates
+
+
+def _is_binary(essence: str, body: bytes) -> bool:
+    is_text = is_json(essence) or essence.startswith("text/") or essence.endswith(("xml", "yaml", "javascript"))
+    return not is_text and (b"\0" in body[:1024] or essence.startswith(("image/", "audio/", "video/", "font/")))
 
 
 def translate_error(label: str, error: Exception) -> ToolError:
