@@ -7,7 +7,7 @@ caller, go only to the host that is called, and are in no text that is made here
 
 Files, each importing only those below it:
 
-    request     builds requests: path, query, headers and cookies
+    request     builds requests: path, query and headers
     inputs      parameters and bodies as one flat argument schema, and their encoding
     document    loads a document, lists and selects its operations, resolves its servers
     response    a server's response as a tool's result

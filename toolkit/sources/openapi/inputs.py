@@ -66,14 +66,14 @@ _FLAT = frozenset(
 )
 # Headers that HTTP itself needs, or that name the caller or the method: with these a model could reach another server,
 # pose as another caller, or use another method than its tool's. Accept, Content-Type and Authorization are no
-# parameters by the specification (3.1.1, section Parameter Object).
+# parameters by the specification (3.1.1, section Parameter Object). Cookies name the caller, too.
 _FORBIDDEN_HEADERS = re.compile(
     "accept|accept-encoding|authorization|connection|content-(encoding|length|type)|cookie|expect|forwarded|host|http2-settings|keep-alive|"
     "proxy-.*|te|trailer|transfer-encoding|upgrade|via|x-forwarded-.*|x-http-method.*|x-method-override|"
     "x-original-url|x-rewrite-url"
 )
 # The style of each place, unless the document has one.
-DEFAULT_STYLES: Mapping[Place, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+DEFAULT_STYLES: Mapping[Place, str] = {"path": "simple", "query": "form", "header": "simple"}
 
 
 def make_inputs(
@@ -110,7 +110,8 @@ def _is_argument(spec: ParameterObject, path: str, reserved: Collection[tuple[st
     name = spec.name.casefold()
     if spec.place == "path":
         return f"{{{spec.name}}}" in path
-    return (spec.place, name) not in reserved and not (spec.place == "header" and _FORBIDDEN_HEADERS.fullmatch(name))
+    is_forbidden = spec.place == "cookie" or (spec.place == "header" and _FORBIDDEN_HEADERS.fullmatch(name))
+    return not is_forbidden and (spec.place, name) not in reserved
 
 
 def _name_argument(name: str, place: str, taken: set[str]) -> str:
@@ -180,7 +181,6 @@ class Parameter:
             if key.casefold() != self.spec.name.casefold() and (self.place, key.casefold()) in self.used:
                 raise InvalidArguments(f"{self.argument}: the key {key!r} is the name of another parameter.")
         encode = check_header_value if self.place == "header" else percent_encode
-        style = "cookie" if self.place == "cookie" else style
         return apply_style(self.spec.name, value, style, explode=explode, encode=encode)
 
 

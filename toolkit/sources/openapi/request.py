@@ -60,7 +60,8 @@ class RequestBuilder:
         Raises:
             InvalidArguments: An argument cannot be encoded.
         """
-        query = "&".join(self._encode_parameters("query", arguments))
+        given = (each.encode(arguments[each.argument]) for each in self._list_given("query", arguments))
+        query = "&".join(filter(None, given))
         url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.body.build(arguments) if self.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
@@ -85,13 +86,7 @@ class RequestBuilder:
         headers |= {
             each.spec.name: each.encode(arguments[each.argument]) for each in self._list_given("header", arguments)
         }
-        cookies = "; ".join(self._encode_parameters("cookie", arguments))
-        headers |= {"Cookie": cookies} if cookies else {}
         return {name.lower(): value for name, value in {**headers, **self.headers}.items()}
-
-    def _encode_parameters(self, place: Place, arguments: Mapping[str, Any]) -> list[str]:
-        encoded = (each.encode(arguments[each.argument]) for each in self._list_given(place, arguments))
-        return [text for text in encoded if text]
 
     def _list_given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
         given = (each for each in self.parameters if each.place == place)

@@ -1,4 +1,4 @@
-"""The text of a value in a path, a query, a header or a cookie: RFC 6570, and what OpenAPI adds to it.
+"""The text of a value in a path, a query or a header: RFC 6570, and what OpenAPI adds to it.
 
 An item that contains the delimiter of the items is refused, since the server could not separate them.
 Source of the styles: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
@@ -20,7 +20,7 @@ from toolkit.errors import InvalidArguments
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 # What stands between exploded parts; between others it is a comma.
-_SEPARATORS: Mapping[str, str] = {"simple": ",", "form": "&", "cookie": "; "}
+_SEPARATORS: Mapping[str, str] = {"simple": ",", "form": "&"}
 Encode = Callable[[str], str]
 
 
