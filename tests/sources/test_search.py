@@ -152,15 +152,6 @@ def test_run(is_async: bool) -> None:
     assert ["These tools can be called now:\n- cook: Cook a soup.", "done"] == [end.result.text for end in result.calls]
 
 
-def test_generated_names() -> None:
-    """What is always there may be any iterable of names."""
-    search = ToolSearch([ADD, COOK], always=(name for name in ["add"]))  # type: ignore[arg-type]
-    model = ScriptedModel(["Done."])
-    Runner([ADD, COOK, search], model=model, hooks=[search]).run("go")
-
-    assert [["add", "find_tools"]] == shown(model)
-
-
 def test_call_of_a_hidden_tool() -> None:
     """A tool that was not found cannot be called."""
     search = ToolSearch([ADD, COOK])
@@ -266,7 +257,7 @@ def test_hook_without_its_tools(make: Callable[[ToolSearch], Any], missing: str)
     ("options", "message"),
     [
         ({"always": ["coook"]}, "always='coook' is not a tool here; did you mean 'cook'"),
-        ({"always": "cook"}, r"always='cook' is one text: write always=\['cook'\]"),
+        ({"always": "cook"}, r"always='cook' is not a list of texts, such as always=\['cook'\]"),
         ({"top_k": 0}, "top_k=0 is not a whole number of at least 1"),
     ],
 )

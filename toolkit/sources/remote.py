@@ -22,7 +22,7 @@ from typing_extensions import Self, override
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
-from toolkit._guards.options import check_type
+from toolkit._guards.options import check_texts, check_type
 from toolkit._messages import File, Image, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
@@ -92,13 +92,10 @@ class RemoteSource:
         longest_connect: float = math.inf,
     ) -> None:
         self.name: str = safe_name(check_type("name", name, str))
-        for option, names in (("allow", allow), ("block", block)):
-            if isinstance(names, str):
-                raise DefinitionError(f"{option}={names!r} is one text: write {option}=[{names!r}].")
         if allow is not None and block is not None:
             raise DefinitionError(self._both_lists)
-        self._allow = None if allow is None else frozenset(allow)
-        self._block = frozenset(block or ())
+        self._allow = None if allow is None else frozenset(check_texts("allow", allow))
+        self._block = frozenset(() if block is None else check_texts("block", block))
         self._optional = optional
         self._options = options
         self._timeout: float = check_type("timeout", options["timeout"], int, float)

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints
 
-from toolkit._guards.options import check_whole
+from toolkit._guards.options import check_texts, check_whole
 from toolkit._messages import Message, ModelRequest, ToolMessage
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
@@ -147,13 +147,10 @@ class ToolSearch:
 
 
 def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[str]:
-    if isinstance(names, str):
-        raise DefinitionError(f"always={names!r} is one text: write always=[{names!r}].")
-    always = tuple(names)
-    for name in always:
-        if name not in tools:
-            raise DefinitionError(f"always={name!r} is not a tool here{suggest(str(name), tools)}")
-    return frozenset(always)
+    always = frozenset(check_texts("always", names))
+    for name in sorted(always - tools.keys()):
+        raise DefinitionError(f"always={name!r} is not a tool here{suggest(name, tools)}")
+    return always
 
 
 def _build_index(rows: Iterable[tuple[str, ...]]) -> sqlite3.Connection:
