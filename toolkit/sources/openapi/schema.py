@@ -3,7 +3,7 @@
 Names and defaults of the objects are those of the specification. A schema is translated as one for input:
 
 - 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They mean nothing in 3.1, and are read there all the same.
-- `readOnly` properties belong to responses, so they are left out.
+- Properties that say `readOnly` belong to responses, so they are left out.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
 - A pattern that cannot be checked here in bounded time is left out: the server checks it.
@@ -168,10 +168,11 @@ class Source:
 
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a schema whose references all lead into its `$defs`."""
-    definitions, read_only = schema.get("$defs", {}), set[str]()
+    read_only = set[str]()
 
     def drop_read_only(node: Node) -> Node:
-        names = {name for name, part in get_properties(node).items() if _is_read_only(part, definitions)}
+        parts = get_properties(node).items()
+        names = {name for name, part in parts if isinstance(part, Mapping) and part.get("readOnly") is True}
         read_only.update(names)
         if not names:
             return node
@@ -225,18 +226,6 @@ def _add_null(node: Node, *, is_nullable: bool) -> Node:
     description = {keyword: node[keyword] for keyword in ("description",) if keyword in node}
     rest = {keyword: value for keyword, value in node.items() if keyword not in description}
     return {"anyOf": [rest, {"type": "null"}], **description}
-
-
-def _is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
-    """Return whether a property belongs to responses only."""
-    seen = set[str]()
-    while isinstance(schema, Mapping) and schema.get("readOnly") is not True:
-        name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-        if name in seen or name not in definitions:
-            return False
-        seen.add(name)
-        schema = definitions[name]
-    return isinstance(schema, Mapping)
 
 
 def get_properties(node: Mapping[str, Any]) -> dict[str, Any]:
