@@ -7,6 +7,7 @@ As a program, it gets them on a machine where every address is its own, and tell
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -20,7 +21,7 @@ from urllib.parse import quote
 
 from toolkit import ToolError
 from toolkit._guards.http_client import HttpClient
-from toolkit._guards.network import Dialer
+from toolkit._guards.network import GuardedNetwork
 
 PUBLIC = "93.184.216.34"
 PUBLIC6 = "2606:4700::1111"
@@ -212,15 +213,15 @@ def main(wanted: int) -> None:
     """Get so many of the URLs, spread over all of them, and one address unguarded."""
     seen: set[str] = set()
     serve(seen)
-    web = HttpClient(Dialer(resolve=lookup))
+    web = HttpClient(GuardedNetwork(resolve=lookup))
     total = len(TARGETS) * len(SPELLINGS) * len(SHAPES)
     for number, url in zip(range(total), urls(), strict=False):
         if number % (total // wanted) == 0:
             with suppress(ToolError):
-                web.get(url)
+                asyncio.run(web.get(url))
     guarded = sorted(seen)
     with suppress(ToolError):
-        HttpClient(Dialer(["10.9.8.7"])).get("http://10.9.8.7/")
+        asyncio.run(HttpClient(GuardedNetwork(["10.9.8.7"])).get("http://10.9.8.7/"))
     print(json.dumps({"guarded": guarded, "unguarded": sorted(seen - set(guarded))}))
 
 

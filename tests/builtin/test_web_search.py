@@ -87,7 +87,7 @@ def test_search() -> None:
 def test_brave() -> None:
     """Brave gets its key in a header, and query and number in the URL."""
     with Origin(lambda _: brave_answer({"title": "A", "url": "http://a.example/", "description": "b"})) as origin:
-        result = Brave(SECRET, base_url=origin.url + "/")("a b&c", 8)
+        result = asyncio.run(Brave(SECRET, base_url=origin.url + "/")("a b&c", 8))
     head = origin.requests[0].decode()
 
     assert [{"title": "A", "url": "http://a.example/", "description": "b"}] == result
@@ -99,7 +99,7 @@ def test_serper() -> None:
     """Serper gets its key in a header, and query and number as JSON."""
     answer = {"organic": [{"title": "A", "link": "http://a.example/", "snippet": "b"}]}
     with Origin(lambda _: http(json.dumps(answer).encode())) as origin:
-        result = Serper(SECRET, base_url=origin.url)("caf\u00e9", 3)
+        result = asyncio.run(Serper(SECRET, base_url=origin.url)("caf\u00e9", 3))
     head, _, body = origin.requests[0].decode().partition("\r\n\r\n")
 
     assert (answer["organic"], {"q": "caf\u00e9", "num": 3}) == (result, json.loads(body))

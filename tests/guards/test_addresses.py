@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError
-from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Dialer, RefusedConnection, describe_special
+from toolkit._guards.network import (
+    SPECIAL_IPV4,
+    SPECIAL_IPV6,
+    Allowed,
+    GuardedNetwork,
+    RefusedConnection,
+    describe_special,
+)
 
 # The IANA registries of special-purpose addresses, and other addresses that are not public, written independently.
 IPV4 = [
@@ -207,7 +214,7 @@ def test_never_laxer_than_python() -> None:
 )
 def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
     """A network, an address or a name may be allowed, at every port or at one."""
-    assert [ip_address(address)] == Dialer([allow], resolve=lambda *_: [address]).look_up(host, port)
+    assert [ip_address(address)] == GuardedNetwork([allow], resolve=lambda *_: [address]).look_up(host, port)
 
 
 @pytest.mark.parametrize(
@@ -239,14 +246,16 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
 def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
     """One forbidden address of a host is enough to refuse it; an exemption covers no more than its entry."""
     with pytest.raises(RefusedConnection) as caught:
-        Dialer(allow, resolve=lambda *_: addresses).look_up(host, port)
+        GuardedNetwork(allow, resolve=lambda *_: addresses).look_up(host, port)
 
     assert why == str(caught.value).replace("7f00:1", "127.0.0.1")
 
 
 def test_ports() -> None:
     """The allowed ports of public addresses can be set."""
-    assert [ip_address("8.8.8.8")] == Dialer(ports=[8443], resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 8443)
+    assert [ip_address("8.8.8.8")] == GuardedNetwork(ports=[8443], resolve=lambda *_: ["8.8.8.8"]).look_up(
+        "a.example", 8443
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,19 +287,19 @@ def test_ports() -> None:
 def test_invalid_exemptions(allow: Any) -> None:
     """An entry of `allow` that is invalid or ambiguous is refused."""
     with pytest.raises(DefinitionError):
-        Dialer([allow])
+        GuardedNetwork([allow])
 
 
 def test_url_as_exemption() -> None:
     """The message for a URL in `allow` has the form that is expected."""
     with pytest.raises(DefinitionError, match=r"Write the host alone, or with its port: 127\.0\.0\.1:8080"):
-        Dialer(["http://127.0.0.1:1"])
+        GuardedNetwork(["http://127.0.0.1:1"])
 
 
 def test_port_that_is_refused() -> None:
     """The developer reads in the cause which options are about ports."""
     with pytest.raises(RefusedConnection) as caught:
-        Dialer(resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 22)
+        GuardedNetwork(resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 22)
 
     assert "ports= says which" in str(caught.value.__cause__)
 
@@ -301,11 +310,11 @@ def test_port_that_is_refused() -> None:
 def test_invalid_lists(options: dict[str, Any]) -> None:
     """A text or a number in place of a list is refused, with an example of one."""
     with pytest.raises(DefinitionError, match="is not a list. Pass one, such as"):
-        Dialer(**options)
+        GuardedNetwork(**options)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, True, "80"])
 def test_invalid_ports(port: int) -> None:
     """A port is a whole number from 1 to 65535."""
     with pytest.raises(DefinitionError, match="is not a port"):
-        Dialer(ports=[port])
+        GuardedNetwork(ports=[port])

@@ -3,8 +3,7 @@
 Files, each importing only those below it:
 
     service      a JSON service at an address that the application knows
-    http_client  the HTTP client: bounded time and bytes, redirects, for sync and async callers
-    transport    URLs, and guarded connections for httpcore2
+    http_client  URLs, and the HTTP client: bounded time and bytes, redirects
     network      connections to public addresses and to what is allowed besides
     redaction    secrets in texts, escaped or encoded
     hidden_text  texts of others, in which a person does not see all

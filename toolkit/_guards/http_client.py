@@ -1,28 +1,29 @@
-"""The HTTP client of ready tools and sources: guarded connections, bounded time and bytes.
+"""URLs, and the HTTP client of ready tools and sources: guarded connections, bounded time and bytes.
 
-Each request has a guarded connection of its own, through no proxy. Time covers the whole exchange, redirects included;
-bytes are counted before and after decompression. Requests share no state and take nothing from the environment: no
-cookies, no password. Sync callers use `get` and `send`, async callers `asend`, or `AsyncTransport` where they need an
-`httpx2.AsyncClient`.
+httpx2 parses a URL once, and the host that it found is looked up once. If every address found may be connected to, one
+of them is; TLS and the header Host keep the name. The text of a URL is not judged: what counts is the address to which
+it leads, however the host is written.
+
+Each request has a guarded connection of its own, through no proxy. Time covers the whole exchange, redirects included.
+Requests share no state and take nothing from the environment: no cookies, no password.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from functools import cached_property, partial
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from functools import cached_property
+from typing import Any, TypeVar
 
 import httpcore2
 import httpx2
 
-from toolkit._concurrency.cancellation import Cancellation, current_cancellation
-from toolkit._concurrency.tasks import run_to_end
-from toolkit._concurrency.threads import cancellation_error
-from toolkit._guards.network import Dialer, RefusedConnection
-from toolkit._guards.transport import MAX_SHOWN, NetworkBackend, check_url, parse_url
-from toolkit.errors import Cancelled, Failed, TimedOut
+from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, GuardedNetwork, RefusedConnection
+from toolkit.errors import Failed
+
+T = TypeVar("T")
 
 TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20
@@ -30,9 +31,11 @@ MAX_REDIRECTS = 5
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 FIRST_ERROR_STATUS = 400  # 999 is one, too: some sites send it to programs
 USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
+SCHEMES = ("http", "https")
+MAX_SHOWN = 200  # characters of a URL or an error in a message
 
-# Encodings that can be decompressed up to a size. Others, and bodies compressed twice, are not read.
-ENCODINGS = ("identity", "gzip", "deflate")
+# Encodings that are read; a body that was compressed twice is not.
+ENCODINGS = ("", "identity", "gzip", "deflate")
 # Headers of `get`.
 DEFAULT_HEADERS: Mapping[str, str] = {
     "Accept": "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
@@ -41,37 +44,30 @@ DEFAULT_HEADERS: Mapping[str, str] = {
 }
 
 
-class HttpError(Failed):
-    """A request got no complete response; the cause is an exception of httpx2, or that of the deadline."""
-
-
-class HttpTimeout(HttpError):
-    """A request took too long."""
-
-
-class HttpClient:
+class HttpClient(httpx2.AsyncBaseTransport):
     """Sends requests through the guard, within a time and up to a size.
 
-    A response has its whole body, decompressed; its extension `is_cut` says whether there was more.
+    A response has its whole body, decompressed; its extension `is_cut` says whether there was more. An
+    `httpx2.AsyncClient` can have it as its transport.
 
     Args:
-        dialer: Opens the connections.
+        network: Opens the connections.
         timeout: Seconds for a whole exchange, redirects included.
-        max_bytes: Bytes of a response that are read, before and after decompression; the rest is left.
+        max_bytes: Bytes of a response that are read, decompressed; the rest is left.
         user_agent: Value of the header User-Agent, sent with `get`.
         context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
     """
 
     def __init__(
         self,
-        dialer: Dialer,
+        network: GuardedNetwork,
         *,
         timeout: float | None = TIMEOUT,
         max_bytes: int = MAX_BYTES,
         user_agent: str = USER_AGENT,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self._dialer, self._timeout, self._max_bytes = dialer, timeout, max_bytes
+        self._network, self._timeout, self._max_bytes = network, timeout, max_bytes
         self._headers = {**DEFAULT_HEADERS, "User-Agent": user_agent}
         self._given_context = context
 
@@ -86,185 +82,180 @@ class HttpClient:
         """
         host = f"[{url.host}]" if ":" in url.host else url.raw_host.decode("ascii")
         port = url.port or {"http": 80, "https": 443}[url.scheme]
-        return cls(Dialer([f"{host}:{port}"], ports=()), timeout=timeout, max_bytes=max_bytes)
+        return cls(GuardedNetwork([f"{host}:{port}"], ports=()), timeout=timeout, max_bytes=max_bytes)
 
-    def get(self, url: str, cancellation: Cancellation | None = None) -> httpx2.Response:
+    async def get(self, url: str) -> httpx2.Response:
         """Fetch a URL, following up to five redirects.
 
         Raises:
             Failed: There is no page; the text begins with `invalid URL`, `fetch error`, `read error` or `HTTP`.
-            Cancelled: `cancellation` was cancelled.
-            TimedOut: The deadline of `cancellation` has passed.
         """
         try:
             start = parse_url(url)
         except ValueError as error:
             raise Failed(f"invalid URL: {error}") from None
-        with self._limit(cancellation) as limit:
-            response = self._follow_redirects(start, limit)
+        try:
+            response = await self._limit_time(self._follow_redirects(start))
+        except httpx2.HTTPError as error:
+            raise Failed(str(error)) from error
         if response.status_code >= FIRST_ERROR_STATUS:
             raise Failed(f"HTTP {response.status_code} from {str(response.url)[:MAX_SHOWN]}")
         return response
 
-    def send(self, request: httpx2.Request, cancellation: Cancellation | None = None) -> httpx2.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request, and return its response whatever the status, that of a redirect too.
 
         Raises:
-            HttpError: There is no complete response; HttpTimeout if it took too long.
-            Cancelled: `cancellation` was cancelled.
-            TimedOut: The deadline of `cancellation` has passed.
+            httpx2.HTTPError: There is no complete response in time.
         """
-        with self._limit(cancellation) as limit, self._open_response(request, limit) as response:
-            return self._read_response(response, request, limit)
+        return await self._limit_time(self._exchange(request))
 
-    async def asend(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request on a thread, as `send` does; the connection is closed when the task or run is cancelled."""
-        outer = current_cancellation.get()
-        return await run_to_end(partial(self.send, request), Cancellation() if outer is None else outer)
+    async def _limit_time(self, exchange: Awaitable[T]) -> T:
+        try:
+            return await asyncio.wait_for(exchange, self._timeout)
+        except (asyncio.TimeoutError, httpx2.TimeoutException) as error:
+            seconds = f"{self._timeout:g} seconds"
+            raise httpx2.ReadTimeout(f"fetch error: it took longer than {seconds}") from error
 
-    @contextmanager
-    def _limit(self, cancellation: Cancellation | None) -> Iterator[Cancellation]:
-        """Bound the time of an exchange; if the caller's `cancellation` ends it, raise that error."""
-        with Cancellation(self._timeout, cancellation) as limit:
-            try:
-                yield limit
-            except Failed:
-                if cancellation:
-                    raise cancellation_error(cancellation) from None
-                raise
-
-    def _follow_redirects(self, url: httpx2.URL, limit: Cancellation) -> httpx2.Response:
+    async def _follow_redirects(self, url: httpx2.URL) -> httpx2.Response:
         for _ in range(MAX_REDIRECTS + 1):
-            request = httpx2.Request("GET", url, headers=self._headers)
-            with self._open_response(request, limit) as response:
-                target = _find_redirect(response, url)
-                if target is None:
-                    return self._read_response(response, request, limit)
+            response = await self._exchange(httpx2.Request("GET", url, headers=self._headers))
+            target = _find_redirect(response)
+            if target is None:
+                return response
             url = target
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
-    @contextmanager
-    def _open_response(self, request: httpx2.Request, limit: Cancellation) -> Iterator[httpcore2.Response]:
-        backend, url = NetworkBackend(self._dialer, limit), request.url
+    async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
         context = self._context if url.scheme == "https" else None
-        with httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0) as pool:
-            with self._translate_errors("fetch error", limit):
+        async with (
+            _Connection(self._network) as connection,
+            httpcore2.AsyncConnectionPool(context, network_backend=connection) as pool,
+        ):
+            with _translate_errors("fetch error"):
                 try:
                     check_url(url)
                 except ValueError as error:
                     raise RefusedConnection(str(error)) from None
-                response = pool.handle_request(
+                response = await pool.handle_async_request(
                     httpcore2.Request(
                         request.method,
                         httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
                         headers=request.headers.raw,
                         content=request.stream,
-                        extensions=request.extensions,
+                        extensions={**request.extensions, "timeout": {"connect": self._timeout}},
                     )
                 )
-            with closing(response):
-                yield response
+            with _translate_errors("read error"):
+                return await self._read_response(response, request)
 
-    def _read_response(
-        self, response: httpcore2.Response, request: httpx2.Request, limit: Cancellation
-    ) -> httpx2.Response:
+    async def _read_response(self, response: httpcore2.Response, request: httpx2.Request) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
-        with self._translate_errors("read error", limit):
-            encoding = headers.get("content-encoding", "").lower() or "identity"
-            if encoding not in ENCODINGS:
-                raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[1:])} are read")
-            data, is_cut = _take_bytes(response.iter_stream(), self._max_bytes)
-            body, has_more = _decompress(data, encoding, self._max_bytes)
+        if headers.get("content-encoding", "").lower() not in ENCODINGS:
+            raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[2:])} are read")
+        packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
+        body = bytearray()
+        async with aclosing(packed.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > self._max_bytes:
+                    break
         headers.pop("content-encoding", None)
         if types := headers.get_list("content-type"):
             headers["content-type"] = types[-1]  # of several, browsers take the last
-        extensions = {"is_cut": is_cut or has_more}
-        return httpx2.Response(response.status, headers=headers, content=body, request=request, extensions=extensions)
-
-    @contextmanager
-    def _translate_errors(self, phase: str, limit: Cancellation) -> Iterator[None]:
-        try:
-            with _translate_httpcore_errors():
-                yield
-        except (httpx2.HTTPError, TimedOut, Cancelled) as error:
-            if limit:
-                seconds = self._timeout or 0  # without a timeout, the caller's cancellation ended it: see `_limit`
-                raise HttpTimeout(f"{phase}: it took longer than {seconds:g} seconds") from error
-            kind = HttpTimeout if isinstance(error, httpx2.TimeoutException) else HttpError
-            raise kind(f"{phase}: {_describe_error(error) or type(error).__name__}") from error
+        return httpx2.Response(
+            response.status,
+            headers=headers,
+            content=bytes(body[: self._max_bytes]),
+            request=request,
+            extensions={"is_cut": len(body) > self._max_bytes},
+        )
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
         return self._given_context or httpx2.create_ssl_context()
 
 
-class AsyncTransport(httpx2.AsyncBaseTransport):
-    """Sends the requests of an `httpx2.AsyncClient` by an `HttpClient`, for auth flows of httpx2."""
+class _Connection(httpcore2.AsyncNetworkBackend, AsyncExitStack):
+    """The connection of one exchange, which is closed with it: httpcore2 leaves one open that is cancelled in TLS."""
 
-    def __init__(self, client: HttpClient) -> None:
-        self._client = client
+    def __init__(self, network: GuardedNetwork) -> None:
+        super().__init__()
+        self._network = network
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request.
-
-        Raises:
-            HTTPError: There is no complete response.
-        """
-        try:
-            return await self._client.asend(request)
-        except HttpError as error:
-            cause = error.__cause__
-            raise cause if isinstance(cause, httpx2.HTTPError) else httpx2.ReadTimeout(str(error)) from None
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,  # noqa: ARG002  httpcore2 names them
+        socket_options: Iterable[Any] | None = None,  # noqa: ARG002
+    ) -> httpcore2.AsyncNetworkStream:
+        stream = await self._network.connect(host, port, timeout)
+        self.push_async_callback(stream.aclose)
+        return stream
 
 
 @contextmanager
-def _translate_httpcore_errors() -> Iterator[None]:
-    """Raise errors of httpcore2 as those of httpx2, which have the same names."""
+def _translate_errors(phase: str) -> Iterator[None]:
+    """Raise errors of httpcore2 as those of httpx2, which have the same names; the message begins with the phase.
+
+    It does not repeat the bytes of the server, which may have a key in them that was sent.
+    """
     try:
         yield
-    except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
-        raise kind(str(error)) from error
+    except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpx2.HTTPError) as error:
+        text = str(error)[:MAX_SHOWN] or type(error).__name__
+        if isinstance(error, httpcore2.ProtocolError):
+            text = text.partition(": ")[0]
+        kind: type[Exception] = getattr(httpx2, type(error).__name__, type(error))
+        raise kind(f"{phase}: {text}") from error
 
 
-def _describe_error(error: Exception) -> str:
-    """Describe an error without the bytes of the server, which may repeat a key that was sent."""
-    text = str(error)
-    return text.partition(": ")[0] if isinstance(error, httpx2.ProtocolError) else text[:MAX_SHOWN]
-
-
-def _take_bytes(chunks: Iterable[bytes], size: int) -> tuple[bytes, bool]:
-    """Return the first bytes of a stream, and whether there are more."""
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > size:
-            return bytes(data[:size]), True
-    return bytes(data), False
-
-
-def _decompress(data: bytes, encoding: str, size: int) -> tuple[bytes, bool]:
-    """Decompress bytes up to a size, and return whether there are more, or the end of the data is missing."""
-    if encoding == "identity" or not data:
-        return data, False
-    is_raw = encoding == "deflate" and data[0] & 15 != zlib.DEFLATED  # RFC 1950, 2.2: many servers send no header
-    decompressor = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS + 32)  # 32: zlib or gzip
-    try:
-        body = decompressor.decompress(data, size + 1)
-    except zlib.error as error:
-        raise httpx2.DecodingError(str(error)) from error
-    return body[:size], not decompressor.eof
-
-
-def _find_redirect(response: httpcore2.Response, url: httpx2.URL) -> httpx2.URL | None:
+def _find_redirect(response: httpx2.Response) -> httpx2.URL | None:
     """Return the URL to which a response redirects, if it does."""
-    location = httpx2.Headers(response.headers).get("location")
-    if response.status not in REDIRECT_STATUSES or location is None:
+    location = response.headers.get("location")
+    if response.status_code not in REDIRECT_STATUSES or location is None:
         return None
     try:
-        target = parse_url(location, url)
+        target = parse_url(location, response.url)
     except ValueError as error:
         raise Failed(f"fetch error: the redirect is an invalid URL: {error}") from None
-    if (url.scheme, target.scheme) == ("https", "http"):
+    if (response.url.scheme, target.scheme) == ("https", "http"):
         raise Failed("fetch error: a redirect from https to http is not followed")
     return target
+
+
+def parse_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
+    """Parse a URL of http or https without user and password, relative to `base` if there is one.
+
+    Raises:
+        ValueError: The URL is invalid; the message says why.
+    """
+    if "\\" in text:  # browsers read it as a slash, others as a letter
+        raise ValueError("there is a backslash in it")
+    try:
+        url = httpx2.URL(text.strip()) if base is None else base.join(text.strip())
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ValueError(str(error)[:MAX_SHOWN]) from None
+    check_url(url)
+    return url
+
+
+def check_url(url: httpx2.URL) -> None:
+    """Check that a URL may be fetched, whatever its address is.
+
+    Raises:
+        ValueError: It has another scheme, an invalid host or port, or a user.
+    """
+    if url.scheme not in SCHEMES:
+        reason = f", not {url.scheme[:MAX_SHOWN]!r}" if url.scheme else ": begin with https://"
+        raise ValueError(f"only http and https are fetched{reason}")
+    if url.userinfo:
+        raise ValueError("user and password do not belong into it")
+    host = url.raw_host.decode("ascii")
+    if not (HOST_NAME.fullmatch(host) or ":" in host) or len(host) > MAX_HOST_NAME:
+        raise ValueError(f"{host[:MAX_SHOWN]!r} is not a host name")
+    if url.port is not None and not 0 < url.port <= MAX_PORT:
+        raise ValueError(f"{url.port} is not a port")

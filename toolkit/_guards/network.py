@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from concurrent.futures import TimeoutError as Unfinished
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from threading import BoundedSemaphore
 from typing import TypeAlias
 
+import httpcore2
 import httpx2
 
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import Job, Outcome, cancellation_error, on_cancel, time_left
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import call_function
 from toolkit._options import is_whole
 from toolkit.errors import DefinitionError
 
@@ -31,8 +28,6 @@ Network: TypeAlias = IPv4Network | IPv6Network
 Allowed: TypeAlias = str | Address | Network
 # Looks a host up and returns its addresses as text.
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
-# Connects to an address and a port within a number of seconds.
-Connect: TypeAlias = Callable[[str, int, float | None], socket.socket]
 _Table: TypeAlias = tuple[tuple[Network, str], ...]
 
 PORTS = frozenset((80, 443))
@@ -40,8 +35,6 @@ MAX_PORT = 65535
 # Host names that are looked up: what name servers and `inet_aton` understand, and nothing else.
 HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 MAX_HOST_NAME = 254  # characters
-# Connections that are opened at the same time. A lookup cannot be stopped: while it hangs, it takes a place.
-MAX_PENDING = 128
 # Addresses of one host that are tried, one after the other.
 MAX_ADDRESSES = 8
 # For the developer, who reads the traceback; a model gets no hint how to get further.
@@ -204,18 +197,7 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
-def connect(address: str, port: int, seconds: float | None) -> socket.socket:
-    """Connect to an address without any lookup.
-
-    Raises:
-        OSError: The connection failed.
-    """
-    connection = socket.create_connection((address, port), seconds)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
-class Dialer:
+class GuardedNetwork:
     """Opens connections to public addresses, and to what is allowed besides.
 
     Args:
@@ -223,7 +205,7 @@ class Dialer:
             names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
         ports: Allowed ports of public addresses.
         resolve: Looks up names.
-        connect: Connects to an address that was checked; it gets no other.
+        backend: Connects to an address that was checked; it gets no other.
 
     Raises:
         DefinitionError: An entry of `allow` or `ports` is invalid.
@@ -235,14 +217,13 @@ class Dialer:
         ports: Collection[int] = PORTS,
         *,
         resolve: Resolve = resolve,
-        connect: Connect = connect,
+        backend: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
         for name, value, example in ("allow", allow, "'10.0.0.0/8'"), ("ports", ports, "80, 443"):
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise DefinitionError(f"{name}={value!r} is not a list. Pass one, such as {name}=[{example}].")
         self._exemptions, self._ports = tuple(map(parse_exemption, allow)), frozenset(map(_check_port, ports))
-        self._resolve, self._connect = resolve, connect
-        self._slots = BoundedSemaphore(MAX_PENDING)
+        self._resolve, self._backend = resolve, backend or httpcore2.AnyIOBackend()
 
     def look_up(self, host: str, port: int) -> list[Address]:
         """Look up a host, and return its addresses if all of them may be connected to.
@@ -268,50 +249,22 @@ class Dialer:
             name = host if ":" in host or host == str(address) else f"{host} ({address})"
             raise RefusedConnection(f"{name} is not a public address: {reason}")
 
-    def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
-        """Connect to a host, on a thread of its own, since neither a lookup nor a connect can be stopped.
+    async def connect(self, host: str, port: int, timeout: float | None = None) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address of a host that answers; each gets an equal part of `timeout`.
+
+        The lookup runs on a thread, which is abandoned when the caller is cancelled: nothing is connected to then.
 
         Raises:
-            RefusedConnection: The host may not be connected to, or too many connections are being opened.
-            OSError: The host has no address, or cannot be connected to.
-            TimedOut: The deadline of `cancellation` has passed.
-            Cancelled: `cancellation` was cancelled.
+            RefusedConnection: The host may not be connected to.
+            httpcore2.ConnectError, httpcore2.ConnectTimeout: It has no address, or none that answers.
         """
-        if not self._slots.acquire(blocking=False):
-            raise RefusedConnection(
-                f"{MAX_PENDING} connections are being opened already, and there may be no more; try again later"
-            )
-        future = Future[socket.socket]()
-        Job(partial(self._open_connection, host, port, cancellation), partial(self._hand_over, future)).start()
-        with on_cancel(cancellation, future.cancel), suppress(CancelledError, Unfinished):
-            return future.result(time_left(cancellation))
-        if not future.cancel():
-            future.result().close()
-        raise cancellation_error(cancellation)
-
-    def _open_connection(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
-        """Try the addresses one after the other; each gets an equal part of the time that is left."""
-        addresses = self.look_up(host, port)[:MAX_ADDRESSES]
-        for left in range(len(addresses), 1, -1):
-            with suppress(OSError):
-                return self._try_address(addresses[-left], port, cancellation, left)
-        return self._try_address(addresses[-1], port, cancellation, 1)
-
-    def _try_address(self, address: Address, port: int, cancellation: Cancellation, left: int) -> socket.socket:
-        if cancellation:
-            raise cancellation_error(cancellation)
-        seconds = cancellation.remaining
-        return self._connect(str(address), port, None if seconds is None else seconds / left)
-
-    def _hand_over(self, future: Future[socket.socket], outcome: Outcome[socket.socket]) -> None:
-        """Hand a connection over, or close it if the caller has stopped waiting."""
-        self._slots.release()
-        connection, error = outcome
         try:
-            if connection is None:
-                future.set_exception(error)
-            else:
-                future.set_result(connection)
-        except InvalidStateError:
-            if connection is not None:
-                connection.close()
+            addresses = await call_function(self.look_up, (host, port), AsyncBackend())
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from error
+        *others, last = addresses[:MAX_ADDRESSES]
+        seconds = None if timeout is None else timeout / (len(others) + 1)
+        for address in others:
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await self._backend.connect_tcp(str(address), port, seconds)
+        return await self._backend.connect_tcp(str(last), port, seconds)

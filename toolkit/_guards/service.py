@@ -15,8 +15,7 @@ from pydantic_core import from_json
 
 from toolkit import __version__
 from toolkit._guards import options
-from toolkit._guards.http_client import MAX_BYTES, HttpClient, HttpError, HttpTimeout
-from toolkit._guards.transport import parse_url
+from toolkit._guards.http_client import MAX_BYTES, HttpClient, parse_url
 from toolkit._schema.json_text import escape_invisible
 from toolkit.errors import DefinitionError, Failed
 
@@ -71,12 +70,11 @@ class JsonService:
         }
         request = httpx2.Request("GET", self.base_url + path, params=dict(parameters), headers=headers)
         try:
-            response = await self._client.asend(request)
-        except HttpTimeout as error:
+            response = await self._client.handle_async_request(request)
+        except httpx2.TimeoutException as error:
             raise Failed(f"{self.name} did not answer within {self.timeout:g} s. Try again later.") from error
-        except HttpError as error:
-            reason = type(error.__cause__).__name__
-            raise Failed(f"{self.name} cannot be reached ({reason}). Try again later.") from error
+        except httpx2.HTTPError as error:
+            raise Failed(f"{self.name} cannot be reached ({type(error).__name__}). Try again later.") from error
         if response.status_code != 200:
             raise Failed(f"{self.name} answered with HTTP {response.status_code}.")
         if response.extensions["is_cut"]:

@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
-from toolkit._guards.http_client import AsyncTransport, HttpClient
+from toolkit._guards.http_client import HttpClient
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
@@ -203,7 +203,7 @@ class _Sender:
     client: httpx2.AsyncClient | None
     timeout: float | None
     max_bytes: int
-    transports: dict[object, AsyncTransport] = field(default_factory=dict, repr=False)
+    transports: dict[object, HttpClient] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
@@ -218,9 +218,7 @@ class _Sender:
         """Prepare for requests to a server."""
         url = httpx2.URL(base_url)
         if origin(url) not in self.transports:
-            max_bytes = max(self.max_bytes, MAX_BYTES)  # which count before decompression too
-            guarded = HttpClient.for_server(url, timeout=self.timeout, max_bytes=max_bytes)
-            self.transports[origin(url)] = AsyncTransport(guarded)
+            self.transports[origin(url)] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
 
     async def send(self, label: str, request: dict[str, Any]) -> ToolResult:
         """Send a request, and render the response.
