@@ -1,4 +1,4 @@
-"""Removing secrets from texts, however they are escaped or encoded."""
+"""Removing secrets from texts, in the usual escapes and encodings, too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
+from urllib.parse import quote, quote_plus
 
 Clean: TypeAlias = Callable[[str], str]
 
@@ -15,14 +16,6 @@ Clean: TypeAlias = Callable[[str], str]
 MIN_SECRET = 4
 # Encoded pieces of a text that are shorter than this match ordinary texts.
 MIN_ENCODED = 6
-
-# What escapes in escapes make of one backslash, at most.
-MAX_ESCAPES = 8
-_BACKSLASHES = rf"\\{{1,{MAX_ESCAPES}}}"
-
-# The characters that base64 writes in two ways, and URLs in a third.
-_VARYING = {"+": "(?:[+-]|%2[Bb])", "/": "(?:[/_]|%2[Ff])"}
-_SIX_BITS = "(?:[A-Za-z0-9+/_-]|%2[BbFf])"
 
 # Between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
 _WRAPS = r"(?:\s|\\+[rnt])*"
@@ -63,59 +56,30 @@ def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
 
 
 def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Build the pattern that finds any of the texts, however they are escaped or encoded.
+    """Build the pattern that finds any of the texts, as it is and in the usual escapes and encodings.
 
-    It knows the escapes of JSON, URLs and HTML, each character by itself, so that mixed and repeated ones are found;
-    hex; and both alphabets of base64, wherever in the encoded bytes the text begins, and on several lines, too.
+    These are those of Python, JSON (within JSON, too), URLs and HTML; hex; and both alphabets of base64, wherever in
+    the encoded bytes the text begins, and on several lines, too.
     """
-    forms = [form for text in sorted(texts, key=len, reverse=True) for form in _iter_encodings(text)]
-    return re.compile("|".join(forms))
+    forms = {form for text in texts for form in (re.escape(text), *_iter_escapes(text), *_iter_encodings(text))}
+    return re.compile("|".join(sorted(forms, key=len, reverse=True)))
+
+
+def _iter_escapes(text: str) -> Iterator[str]:
+    data = text.encode("utf-8", "surrogatepass")
+    once = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
+    twice = [json.dumps(form)[1:-1] for form in once]
+    urls = [quote(data, safe=""), quote(data), quote_plus(data)]
+    for form in (*once, *twice, *urls, repr(text)[1:-1], html.escape(text), html.escape(text, quote=False)):
+        yield f"(?i:{re.escape(form)})"
 
 
 def _iter_encodings(text: str) -> Iterator[str]:
-    yield "".join(map(_match_escapes, re.findall(r"\\+|[^\\]", text)))
     data = text.encode("utf-8", "surrogatepass")
     yield f"(?i:{_WRAPS.join(data.hex())})"
-    yield from filter(None, (_match_base64(data, shift) for shift in range(3)))
-
-
-def _match_escapes(piece: str) -> str:
-    """Match one character, or several backslashes, in any escapes."""
-    if piece.startswith("\\"):  # taken together: apart, each of them could match all, in very many ways
-        count = len(piece)
-        return rf"(?:\\{{{count},{MAX_ESCAPES * count}}}|(?i:(?:%5c|&#x0*5c;|&#0*92;){{{count}}}))"
-    percent = "".join(f"%{byte:02x}" for byte in piece.encode("utf-8", "surrogatepass"))
-    forms = {
-        re.escape(piece),
-        re.escape(html.escape(piece)),
-        f"(?i:{percent}|{_match_utf16_escapes(piece)}|&#x0*{ord(piece):x};|&#0*{ord(piece)};)",
-        _match_short_escape(piece),
-    }
-    forms |= {r"\+"} if piece == " " else set()
-    return f"(?:{'|'.join(sorted(forms, key=len))})"
-
-
-def _match_utf16_escapes(character: str) -> str:
-    r"""Match the \u escapes of a character: two, where UTF-16 needs two units."""
-    data = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"{_BACKSLASHES}u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
-
-
-def _match_short_escape(character: str) -> str:
-    r"""Match the short escape of a character, such as \n; or the character, where it has none."""
-    escaped = json.dumps(character, ensure_ascii=False)[1:-1]
-    has_one = escaped.startswith("\\") and not escaped.startswith("\\u")
-    return _BACKSLASHES + re.escape(escaped[1:]) if has_one else re.escape(character)
-
-
-def _match_base64(data: bytes, shift: int) -> str:
-    """Match bytes within base64 that began `shift` bytes earlier, with the characters that they share."""
-    encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")
-    first = (shift * 8 + 5) // 6
-    last = (shift + len(data)) * 8 // 6
-    if last - first < MIN_ENCODED:
-        return ""
-    # Behind a backslash stands the letter of an escape, as in "\n\n\n": many of these would each be a beginning.
-    shared = [rf"(?<!\\){_SIX_BITS}"] if shift else []
-    whole = [_VARYING.get(character, character) for character in encoded[first:last]]
-    return _WRAPS.join([*shared, *whole]) + (f"{_SIX_BITS}?" if len(encoded) > last else "")
+    for shift in range(3):  # bytes of the group in which the text begins
+        first, last = (shift * 8 + 5) // 6, (shift + len(data)) * 8 // 6  # characters that are made of the text alone
+        encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
+        for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
+            if len(encoded) >= MIN_ENCODED:
+                yield _WRAPS.join(map(re.escape, form))
