@@ -298,7 +298,7 @@ def test_show_in_a_kernel(kernel: Kernel) -> None:
     assert ["display_data", "update_display_data"] == [*dict.fromkeys(kind for kind, _ in kernel.pages)]
     assert "display_data" not in dict(kernel.pages[1:])
     assert "Is it &lt;warm&gt;?" in kernel.pages[0][1]
-    assert "<b>Warm.</b>" in kernel.pages[-1][1]
+    assert "<strong>Warm.</strong>" in kernel.pages[-1][1]
     assert "Answer    **Warm.**\n" == kernel.run(f"import sys\n{code}_ = show(stream, out=sys.stdout)", None)
 
 

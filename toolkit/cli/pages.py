@@ -14,7 +14,6 @@ from toolkit import RunHandle, Tool, ToolkitError, ToolResult
 from toolkit.display.cards import render_tool, render_tool_result
 from toolkit.display.form import Form
 from toolkit.display.formatting import escape_text
-from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_PAGE,
     STYLE,
@@ -24,6 +23,7 @@ from toolkit.display.markup import (
     render_error,
     render_folded,
     render_head,
+    render_markdown,
     render_pill,
     render_text,
 )

@@ -9,7 +9,6 @@ Files, each importing only those below it:
     question      a question with buttons
     terminal      a run as lines of text
     notebook      a run as HTML
-    markdown      what models write as HTML
     markup        parts of HTML, and their style
     formatting    labelled lines, and texts without control characters
 """

@@ -1,4 +1,4 @@
-"""Parts of HTML: cards, tables, texts, pictures, all escaped; and the styles of cards and of whole pages."""
+"""Parts of HTML: cards, tables, texts, Markdown, pictures, all escaped; and the styles of cards and of whole pages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
+from html import escape
 from io import StringIO
 from typing import Any
 
 from toolkit._messages import File, Image, Usage, make_plain
+from toolkit._schema.error_messages import shorten
 from toolkit._tools.foreign_values import is_table, write_rows
-from toolkit.display.formatting import escape_text, parse_json
+from toolkit.display.formatting import escape_controls, escape_text, parse_json
 
 MAX_PAGE = 200_000  # characters: more than a run leaves of a result
 MAX_ANSWER = 20_000
@@ -28,6 +31,9 @@ _COLOURS: Mapping[str, str] = {
     **dict.fromkeys(("paused", "waits for approval", "write"), "wait"),
 }
 _PICTURE = re.compile(r"image/[a-z0-9.+-]+")
+# Rules of Markdown that are off: links, images and HTML stay text, so that nothing is fetched, and no click leads
+# elsewhere. Entities could be control characters, and an answer that is indented is rarely code.
+_NO_MARKDOWN = ["autolink", "code", "entity", "html_block", "html_inline", "image", "link", "reference"]
 # Colours are mixed with that of the page's text, which is dark on a light page and light on a dark one, whatever the
 # system prefers; the background is the page's own.
 STYLE = """<style>
@@ -46,7 +52,7 @@ line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .c.wait .s{max-height:none}
 .tk .f{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(18em,100%),1fr));gap:.2em 1.5em}
 .tk .o{overflow-x:auto}
-.tk ul,.tk ol{margin:.3em 0;padding-left:1.8em}.tk li{white-space:pre-wrap;margin:.1em 0}
+.tk p{margin:.3em 0}.tk ul,.tk ol{margin:.3em 0;padding-left:1.8em}.tk li{margin:.1em 0}
 .tk pre{font-family:var(--jp-code-font-family,monospace);
 background:var(--s);color:inherit;padding:.5em .8em;margin:.4em 0;border-radius:3px;overflow-x:auto}
 .tk blockquote{border-left:3px solid var(--l);padding-left:.8em;margin:.4em 0}
@@ -138,6 +144,38 @@ def render_text(text: str, size: int) -> str:
     """Render a text with its lines, a long one in a box that scrolls, by the keyboard too; "" for an empty one."""
     attributes = ' class="t s" tabindex="0"' if min(len(text), size) > MAX_CELL else ' class="t"'
     return f"<div{attributes}>{escape_text(text, size)}</div>" if text else ""
+
+
+def render_markdown(text: str, size: int) -> str:
+    """Render a text that a model wrote, as Markdown if markdown-it-py is installed; of it `size` characters at most."""
+    try:
+        parser = _make_markdown_parser()
+    except ImportError:
+        return render_text(text, size)
+    html: str = parser.render(escape_controls(shorten(text, size)))
+    return html
+
+
+@cache
+def _make_markdown_parser() -> Any:
+    """Make the parser: lines stay lines, headings are bold, and what is wide scrolls, by the keyboard too."""
+    from markdown_it import MarkdownIt  # optional
+
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(_NO_MARKDOWN)
+    tags = {
+        "heading_open": "<p><b>",
+        "heading_close": "</b></p>\n",
+        "table_open": '<div class="o" tabindex="0"><table>',
+        "table_close": "</table></div>\n",
+    }
+    for name, tag in tags.items():
+        parser.add_render_rule(name, lambda *_, tag=tag: tag)
+    parser.add_render_rule("fence", lambda _, tokens, place, *__: _render_fence(tokens[place].content))
+    return parser
+
+
+def _render_fence(code: str) -> str:
+    return f'<pre tabindex="0">{escape(code)}</pre>\n'
 
 
 def render_dim(text: str, tag: str = "span") -> str:

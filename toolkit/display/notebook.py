@@ -21,7 +21,6 @@ from toolkit._messages import (
     UserMessage,
 )
 from toolkit.display.formatting import escape_text, get_progress_text, parse_json
-from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_ANSWER,
     MAX_CELL,
@@ -38,6 +37,7 @@ from toolkit.display.markup import (
     render_error,
     render_folded,
     render_json,
+    render_markdown,
     render_pill,
     render_table,
     render_text,

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from toolkit._messages import ModelResponse, SystemMessage, UserMessage
 from toolkit.display.formatting import escape_text
-from toolkit.display.markdown import render_markdown
 from toolkit.display.markup import (
     MAX_NAME,
     MAX_PAGE,
@@ -20,6 +19,7 @@ from toolkit.display.markup import (
     render_card,
     render_dim,
     render_head,
+    render_markdown,
     render_pill,
     render_table,
     render_text,
