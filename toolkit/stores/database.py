@@ -11,8 +11,9 @@ the disk when it ends, whatever happens to the process or the power after that:
     with database.snapshot() as connection:  # other writers do not change it
         connection.execute("SELECT * FROM actions")
 
-A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as the
-other threads wait for its end. Keep the file on a disk of this machine: locks do not work on network file systems.
+A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as other
+threads and a fork of the process wait for its end. Keep the file on a disk of this machine: locks do not work on
+network file systems.
 """
 
 from __future__ import annotations
@@ -44,9 +45,6 @@ MAX_TIMEOUT = 1e6
 
 # Seconds between two attempts to open a file that other processes are creating.
 OPEN_PAUSE = 0.01
-
-# Seconds that a fork waits for all blocks to end.
-FORK_TIMEOUT = 3.0
 
 # A commit is on the disk when it returns, on macOS too. The file may come from others: see sqlite.org/security.html.
 # After a large transaction, the log is truncated to this number of bytes.
@@ -134,7 +132,6 @@ class Database:
 
     @contextmanager
     def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
-        _forks.refuse_lost(self)  # before its lock, which no thread of this process would release
         with self._lock, _translate_errors(Path(self.path), self._timeout):
             if not self._connections:
                 self._connections.append(_open_file(self.path, self._layout, self._timeout))
@@ -180,7 +177,7 @@ def _close_connections(connections: list[sqlite3.Connection]) -> None:
 
 
 class _Forks:
-    """Closes the databases of the process while it forks, for 3 seconds at most until their blocks have ended.
+    """Closes the databases of the process while it forks, once their blocks have ended.
 
     SQLite keeps its locks per process and file. As long as a child has its parent's connection, it holds no lock, even
     through a connection of its own, and its writes can be lost (sqlite.org/howtocorrupt.html, section 2.6). So a check
@@ -188,12 +185,10 @@ class _Forks:
 
     Attributes:
         creating: Held while a file is created; a child has its own.
-        lost: Databases that were in use when the process was forked. They are never freed, as closing them is unsafe.
     """
 
     def __init__(self) -> None:
         self.creating = threading.Lock()
-        self.lost: list[Database] = []
         self._lock = threading.RLock()
         self._members: WeakKeyDictionary[Database, tuple[threading.RLock, list[sqlite3.Connection]]]
         self._members = WeakKeyDictionary()
@@ -206,40 +201,22 @@ class _Forks:
         with self._lock:
             self._members[database] = lock, connections
 
-    def refuse_lost(self, database: Database) -> None:
-        """Refuse a database that was in use when the process was forked.
-
-        Raises:
-            StoreError: It was, or another one of the same file.
-        """
-        path = database.path
-        if any(lost is database or lost.path == path != MEMORY for lost in self.lost):
-            raise StoreError(
-                f"{Path(path).name} was in use for too long while this process was forked, and cannot be used in it: "
-                "use it in the process that forked, or start this one again."
-            )
-
     def _before(self) -> None:
         self._lock.acquire()
-        deadline = time.monotonic() + FORK_TIMEOUT
         for database, (lock, connections) in list(self._members.items()):
-            if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-                self._held.append(lock)
-                if database.path != MEMORY:  # which has no locks to lose
-                    _close_connections(connections)
+            lock.acquire()
+            self._held.append(lock)
+            if database.path != MEMORY:  # which has no locks to lose
+                _close_connections(connections)
 
     def _after(self) -> None:
-        self._release_all()
+        while self._held:
+            self._held.pop().release()
         self._lock.release()
 
     def _after_in_child(self) -> None:
-        self.lost += [database for database, (lock, _) in self._members.items() if lock not in self._held]
-        self._release_all()
-        self._lock, self.creating = threading.RLock(), threading.Lock()  # the parent's threads may hold the old ones
-
-    def _release_all(self) -> None:
-        while self._held:
-            self._held.pop().release()
+        self._after()
+        self.creating = threading.Lock()  # a thread of the parent may hold the old one
 
 
 # One for the process: code that forks does not know about its databases.
