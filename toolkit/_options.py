@@ -221,25 +221,11 @@ def shorten_traceback(error: BaseException) -> None:
 
 
 def _hide_cause(error: ToolkitError) -> None:
-    """Move the cause of an error to its attribute, unless it arose in the application.
-
-    Where the cause of a cause did, the traceback goes on with that one.
-    """
-    causes = _list_causes(error)
-    shown = next((cause for cause in causes if _is_foreign(cause)), None)
-    if causes and causes[0] is not shown:
-        error.cause = error.cause or causes[0]
-        error.__cause__ = shown  # which hides the context, too
-
-
-def _list_causes(error: BaseException) -> list[BaseException]:
-    """List what led to an error, the latest first."""
-    causes = [error]
-    while cause := causes[-1].__cause__ or (None if causes[-1].__suppress_context__ else causes[-1].__context__):
-        if cause in causes:  # causes that are set by hand may form a circle
-            break
-        causes.append(cause)
-    return causes[1:]
+    """Move the cause of an error to its attribute, unless it arose in the application."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and not _is_foreign(cause):
+        error.cause = error.cause or cause
+        error.__cause__ = None  # which hides the context, too
 
 
 def _is_foreign(error: BaseException) -> bool:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, field_validator
 
 import toolkit
 from tests import ways
@@ -171,35 +170,6 @@ def test_pickle_of_an_error_with_a_cause() -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
 
     assert ("no", None) == (str(copy), copy.cause)
-
-
-def test_cause_of_a_cause() -> None:
-    """The traceback goes on with what the application's own code raised, even if an error of ours lies between."""
-
-    class Place(BaseModel):
-        name: str
-
-        @field_validator("name")
-        @classmethod
-        def look_up(cls, name: str) -> str:
-            raise KeyError(name)
-
-    with pytest.raises(RunError) as caught:
-        Runner(model=ScriptedModel(['{"name": "x"}'] * 3)).run("go", output_type=Place)
-
-    assert (KeyError, "ToolError") == (type(caught.value.__cause__), type(caught.value.cause).__name__)
-
-
-def test_causes_in_a_circle() -> None:
-    """Causes that were set by hand may lead back to one another."""
-
-    def fail(_: object) -> str:
-        one, other = ModelError("one"), ModelError("other")
-        one.__cause__, other.__cause__ = other, one
-        raise one
-
-    with pytest.raises(ModelError, match="one"):
-        Runner(model=ScriptedModel(fail)).run("go")
 
 
 def test_frozen_exception() -> None:
