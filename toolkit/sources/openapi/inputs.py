@@ -194,8 +194,7 @@ class Body:
         whole: The argument that is the body.
         properties: Schemas by argument.
         required: Arguments that the model must not leave out.
-        encoding: Encodings of members, by name.
-        declared: Names of the members of its schema, those of responses too.
+        encoding: How fields of a form are encoded, by name: as parameters of a query are, or in a media type.
         is_required: Whether a body is always sent.
     """
 
@@ -204,8 +203,7 @@ class Body:
     whole: str
     properties: Mapping[str, Any]
     required: tuple[str, ...]
-    encoding: Mapping[str, Encoding] = field(default_factory=dict)
-    declared: frozenset[str] = frozenset()
+    encoding: Mapping[str, Parameter | str] = field(default_factory=dict)
     is_required: bool = False
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,21 +234,14 @@ class Body:
         return "&".join(filter(None, (self._encode_field(name, each) for name, each in known.items())))
 
     def _encode_field(self, name: str, value: Any) -> str:
-        encoding = self.encoding.get(name, _DEFAULT_ENCODING)
-        if not encoding.is_styled:
-            items = value if isinstance(value, list) and not is_json(encoding.content_type) else [value]
-            return "&".join(
-                f"{percent_encode(name)}={percent_encode(to_text(item, encoding.content_type))}" for item in items
-            )
-        style = encoding.style or "form"
-        explode = style in ("form", "deepObject") if encoding.explode is None else encoding.explode
-        if not self.declared.isdisjoint(list_nested_keys(name, value, style, explode=explode)):
-            raise InvalidArguments(f"{name}: a key in it is the name of another field.")
-        return apply_style(name, value, style, explode=explode)
+        encoding = self.encoding.get(name, "")
+        if isinstance(encoding, Parameter):
+            return encoding.encode(value)
+        items = value if isinstance(value, list) and not is_json(encoding) else [value]
+        return "&".join(f"{percent_encode(name)}={percent_encode(to_text(item, encoding))}" for item in items)
 
 
 _MISSING = object()
-_DEFAULT_ENCODING = Encoding.model_validate({})
 
 
 def _require_object(value: Any) -> Mapping[str, Any]:
@@ -283,7 +274,16 @@ def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
         body = _make_whole_body(media_type, request, whole, taken)
     if is_json(media_type):
         return body
-    return replace(body, encoding=content.encoding, declared=frozenset(get_properties(shape)))
+    used = {("query", name.casefold()) for name in get_properties(shape)}
+    return replace(body, encoding={name: _read_encoding(name, each, used) for name, each in content.encoding.items()})
+
+
+def _read_encoding(name: str, encoding: Encoding, used: Collection[tuple[str, str]]) -> Parameter | str:
+    """Return the encoding of a field: its style, or else its media type (3.1.1, section Encoding Object)."""
+    if encoding.style is None and encoding.explode is None:
+        return encoding.content_type
+    given = {"name": name, "in": "query", "style": encoding.style, "explode": encoding.explode}
+    return Parameter(name, ParameterObject.model_validate(given), used)
 
 
 def _choose_media_type(name: str) -> str:

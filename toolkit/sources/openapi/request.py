@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote
 
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.sources.openapi.inputs import Body, Parameter
-from toolkit.sources.openapi.schema import Place
 from toolkit.sources.openapi.styles import HEADER_VALUE
 
 # The name of a header: RFC 9110, section 5.6.2.
@@ -60,8 +59,8 @@ class RequestBuilder:
         Raises:
             InvalidArguments: An argument cannot be encoded.
         """
-        given = (each.encode(arguments[each.argument]) for each in self._list_given("query", arguments))
-        query = "&".join(filter(None, given))
+        queries = (each.encode(arguments.get(each.argument)) for each in self.parameters if each.place == "query")
+        query = "&".join(filter(None, queries))
         url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.body.build(arguments) if self.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
@@ -83,14 +82,10 @@ class RequestBuilder:
     def _build_headers(self, arguments: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
         """Return the headers by names in lower case."""
         headers = {"Accept": "application/json, */*;q=0.5", **defaults}
-        headers |= {
-            each.spec.name: each.encode(arguments[each.argument]) for each in self._list_given("header", arguments)
-        }
+        for each in self.parameters:
+            if each.place == "header" and each.has_value(value := arguments.get(each.argument)):
+                headers[each.spec.name] = each.encode(value)
         return {name.lower(): value for name, value in {**headers, **self.headers}.items()}
-
-    def _list_given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
-        given = (each for each in self.parameters if each.place == place)
-        return [each for each in given if each.has_value(arguments.get(each.argument))]
 
 
 def _check_segment(template: str, segment: str) -> None:

@@ -65,11 +65,6 @@ class Encoding(SpecObject):
     style: StyleName | None = None
     explode: bool | None = None
 
-    @property
-    def is_styled(self) -> bool:
-        """Whether the style counts, and not the content type: 3.1.1, section Encoding Object."""
-        return (self.style, self.explode) != (None, None)
-
 
 class MediaType(SpecObject):
     """The content of one media type."""
