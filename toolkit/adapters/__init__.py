@@ -8,9 +8,8 @@ is called.
 
 Files, each importing only those below it:
 
-    incoming    their tools, for a Toolbox
     outgoing    tools of a Toolbox, for them
-    libraries   importing a library
+    incoming    their tools, for a Toolbox
 """
 
 from __future__ import annotations

@@ -19,12 +19,25 @@ from toolkit._messages import ToolResult
 from toolkit._schema.error_messages import ErrorExplainer
 from toolkit._tools.options import ToolOptions
 from toolkit._tools.tool import Tool, safe_name
-from toolkit.adapters.libraries import load_library
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
 
 # What smolagents calls the types that it checks.
 _TYPES = ("string", "boolean", "integer", "number", "array", "object", "null")
+
+
+def load_library(module: str, package: str) -> Any:
+    """Import a module of a library, when a tool is made.
+
+    Raises:
+        ImportError: It is not installed; the message names the package.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if f"{error.name}".partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise ImportError(f"This adapter needs another package: pip install {package}") from error
 
 
 def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:

@@ -25,7 +25,7 @@ from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
-from toolkit.adapters.libraries import load_library
+from toolkit.adapters.incoming import load_library
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 
 logger: logging.Logger = logging.getLogger("toolkit")
@@ -264,29 +264,24 @@ def _to_box(tools: Tools) -> Toolbox:
 
 
 def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a schema as inputs of smolagents, which know one type and one description each."""
+    """Write a schema as inputs of smolagents, which know a type, or several, and a description each."""
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
 
     def describe(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        types = _list_types(own, definitions)
         whole = json.dumps({**own, "$defs": definitions} if '"$ref"' in json.dumps(own) else own)
         is_plain = own.keys() <= {"type", "description", "enum", "default"}
         text = own.get("description", "") if is_plain else f"{own.get('description', '')} JSON Schema: {whole}".strip()
         kept = {"enum": own["enum"]} if "enum" in own else {}
         nullable = {} if name in required else {"nullable": True}
-        return {"type": types[0] if len(types) == 1 else types or "any", "description": text, **kept, **nullable}
+        return {"type": _read_type(own), "description": text, **kept, **nullable}
 
     return {name: describe(name, own) for name, own in schema["properties"].items()}
 
 
-def _list_types(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """List the types that a schema allows; empty for any."""
-    if "$ref" in schema and depth < len(definitions) + 1:
-        return _list_types(definitions.get(str(schema["$ref"]).rpartition("/")[2], {}), definitions, depth + 1)
-    if branches := schema.get("anyOf") or schema.get("oneOf"):
-        found = [_list_types(branch, definitions, depth) for branch in branches]
-        types = [kind for kinds in found for kind in kinds] if all(found) else []
-    else:
-        kinds = schema.get("type", [])
-        types = [kinds] if isinstance(kinds, str) else [*kinds]
-    return list(dict.fromkeys([*types, *(["integer"] if "number" in types and len(types) > 1 else [])]))
+def _read_type(schema: Mapping[str, Any]) -> str | list[str]:
+    """Return the types that a schema names itself, or in an `anyOf`; "any" where it names none."""
+    given = [branch.get("type", "any") for branch in schema.get("anyOf", [schema])]
+    types = [kind for kinds in given for kind in ([kinds] if isinstance(kinds, str) else kinds)]
+    if "any" in types or len(types) == 1:
+        return "any" if "any" in types else types[0]
+    return list(dict.fromkeys([*types, "integer"] if "number" in types else types))  # which has no integers there
