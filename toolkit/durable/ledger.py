@@ -28,12 +28,9 @@ _WRITE = """
 INSERT INTO toolkit_entries (run_id, call_id, stage, digest, result, at) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING
 """
-_READ_RUN = """
-SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries WHERE run_id = %s ORDER BY number
-"""
-_READ_CALL = """
+_READ = """
 SELECT run_id, call_id, stage, digest, result, at FROM toolkit_entries
-WHERE run_id = %s AND call_id = %s ORDER BY number
+WHERE run_id = %(run_id)s AND call_id = COALESCE(%(call_id)s, call_id) ORDER BY number
 """
 _PRUNE = """
 DELETE FROM toolkit_entries
@@ -89,9 +86,8 @@ class PostgresLedger:
         Raises:
             StoreError: They could not be read.
         """
-        query = (_READ_RUN, (run_id,)) if call_id is None else (_READ_CALL, (run_id, call_id))
         with self._connect() as connection:
-            rows = connection.execute(*query).fetchall()
+            rows = connection.execute(_READ, {"run_id": run_id, "call_id": call_id}).fetchall()
         return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:
