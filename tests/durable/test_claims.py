@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter
 
 from tests.durable.support import Durable
 from tests.durable.test_replay import Reversing, decode
-from toolkit import Runner, tool
+from toolkit import DefinitionError, Runner, tool
 from toolkit.durable import ClaimCheck, DurableRunner, PayloadDirectory, Worker
 from toolkit.errors import RunError, StoreError
 from toolkit.events import ResultsAdded, TurnFinished
@@ -116,5 +116,5 @@ def test_directory(tmp_path: Path) -> None:
 
 def test_wrong_sizes() -> None:
     """A size that is no positive whole number is refused."""
-    with pytest.raises(ValueError, match="min_bytes=0"):
+    with pytest.raises(DefinitionError, match="min_bytes=0"):
         ClaimCheck(Shelf(), min_bytes=0)

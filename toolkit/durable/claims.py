@@ -14,7 +14,8 @@ from typing import Protocol
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from toolkit._options import find_cutoff, is_whole
+from toolkit._guards.options import check_whole
+from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
 # Bytes above which a payload goes to the store.
@@ -50,7 +51,7 @@ class ClaimCheck(PayloadCodec):
         min_bytes: The largest payload that the server still gets.
 
     Raises:
-        ValueError: `min_bytes` is not a positive whole number.
+        DefinitionError: `min_bytes` is not a positive whole number.
     """
 
     def __init__(
@@ -60,10 +61,8 @@ class ClaimCheck(PayloadCodec):
         codec: PayloadCodec | None = None,
         min_bytes: int = MIN_BYTES,
     ) -> None:
-        if not is_whole(min_bytes, 1):
-            raise ValueError(f"min_bytes={min_bytes!r} must be a whole number of bytes, at least 1.")
         self._store = PayloadDirectory(store) if isinstance(store, (str, os.PathLike)) else store
-        self._codec, self._min_bytes = codec, min_bytes
+        self._codec, self._min_bytes = codec, check_whole("min_bytes", min_bytes)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Apply the codec, and replace large payloads by their keys."""

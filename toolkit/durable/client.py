@@ -34,6 +34,7 @@ from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import check_choice
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._execution.undo import Undo
+from toolkit._guards.options import check_type
 from toolkit._messages import (
     Message,
     ModelResponse,
@@ -139,16 +140,15 @@ class DurableRunner:
         task_queue: Name of the queue of the workers.
 
     Raises:
-        TypeError: `client` is not a client, or `runner` is not a Runner.
+        DefinitionError: `client` is not a client, or `runner` is not a Runner.
         ValueError: `task_queue` is no name.
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
         wait_at_exit()
-        wire.check_client(client)
-        wire.check_queue("task_queue", task_queue)
-        if not isinstance(runner, (Runner, type(None))):
-            raise TypeError(f"runner={runner!r:.100} is not a Runner: write runner=Runner(...).")
+        check_type("client", client, Client)
+        check_type("runner", runner, Runner, type(None))
+        wire.check_name("task_queue", task_queue)
         self._client, self._runner, self._task_queue = client, runner, task_queue
 
     async def start(
@@ -185,9 +185,9 @@ class DurableRunner:
         """
         _check_text(prompt)
         if run_id is not None:
-            _check_name("run_id", run_id)
+            wire.check_name("run_id", run_id)
         if session is not None:
-            _check_name("session", session)
+            wire.check_name("session", session)
         if allowed_tools is not None:
             names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
             allowed_tools = check_choice(None, allowed_tools, names)[1]
@@ -230,7 +230,7 @@ class DurableRunner:
             RunNotFoundError: The server knows no such run.
             ValueError: `run_id` is no id.
         """
-        _check_name("run_id", run_id)
+        wire.check_name("run_id", run_id)
         with _translated(run_id):
             await self._client.get_workflow_handle(run_id).describe()
         return DurableRun(self._client, run_id, output_type)
@@ -358,7 +358,7 @@ class DurableRun:
             RunEndedError: The run has ended.
             ValueError: `call_id` is no id, or `decision` is no decision.
         """
-        _check_name("call_id", call_id)
+        wire.check_name("call_id", call_id)
         made = decision if isinstance(decision, Decision) else Decision(approved=decision)
         data = {**asdict(made), "arguments": None if made.arguments is None else dict(made.arguments)}
         try:
@@ -476,12 +476,6 @@ def _check_text(given: object) -> None:
         raise TypeError(
             f"A durable run takes text, not {given!r:.100}. Results of its tools may have images and files."
         )
-
-
-def _check_name(option: str, given: object) -> None:
-    """Check what the server or the worker finds something by, such as an id."""
-    if not isinstance(given, str) or not given.strip():
-        raise ValueError(f"{option}={given!r:.100} must be a text that is not empty.")
 
 
 def _tell(message: Message, turn: int, shown: str) -> Sequence[Event]:

@@ -325,31 +325,18 @@ def read_end(state: RunState) -> Finished:
     return cast("Finished", Conversation.restore(state).next())
 
 
-def check_client(client: object) -> None:
-    """Check the client of the server.
-
-    Raises:
-        TypeError: It is none, such as an address.
-    """
-    if not hasattr(client, "start_workflow"):
-        address = client if isinstance(client, str) else "localhost:7233"
-        raise TypeError(
-            f"client={client!r:.100} is no client: write await Client.connect({address!r}), of temporalio.client."
-        )
-
-
-def check_queue(option: str, name: object) -> None:
-    """Check the name of a task queue.
+def check_name(option: str, name: object) -> None:
+    """Check what the server or a worker finds something by, such as a queue or a run.
 
     Args:
         option: Name of the option, for the message.
         name: What is given as the name.
 
     Raises:
-        ValueError: It is none. A worker of a queue without a name would wait for ever.
+        ValueError: It is none.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{option}={name!r} must be the name of a queue, the same for clients and workers.")
+        raise ValueError(f"{option}={name!r:.100} must be a text that is not empty.")
 
 
 def measure(data: Any) -> int:

@@ -18,7 +18,7 @@ from typing_extensions import Self, override
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.references import may_refer
-from toolkit._options import is_number, is_whole
+from toolkit._guards.options import check_choice, check_function, check_number, check_type, check_whole
 from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
 from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
@@ -120,11 +120,8 @@ class Worker:
     Raises:
         DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
             to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
-            `undo_on_failure` without a ledger. Or the client has a worker of this queue already.
-        TypeError: `client` is not a client, `runner` is not a Runner, `tool_queues` is not a dict, or `sessions` is
-            not a function.
-        ValueError: A number is out of range, a queue has no name, or `tool_queues` names a tool that the runner does
-            not have.
+            `undo_on_failure` without a ledger. Or the client has a worker of this queue already, or an option is wrong.
+        ValueError: A queue has no name.
     """
 
     def __init__(
@@ -144,14 +141,14 @@ class Worker:
         **options: Any,
     ) -> None:
         wait_at_exit()
-        wire.check_client(client)
-        wire.check_queue("task_queue", task_queue)
+        check_type("client", client, Client)
+        wire.check_name("task_queue", task_queue)
         if max_bytes is None:
             has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
             max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
         _check_arguments(runner, heartbeat, attempts, max_bytes, tool_queues)
-        if sessions is not None and not callable(sessions):
-            raise TypeError(f"sessions={sessions!r:.100} is not a function that opens a session by its name.")
+        if sessions is not None:
+            check_function("sessions", sessions)
         activities = Activities(
             runner=runner,
             deps=deps,
@@ -230,21 +227,13 @@ def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
 
 
 def _check_arguments(
-    runner: object, heartbeat: object, attempts: object, max_bytes: object, tool_queues: Mapping[str, str]
+    runner: Runner, heartbeat: float, attempts: int, max_bytes: int, tool_queues: Mapping[str, str]
 ) -> None:
-    if not isinstance(runner, Runner):
-        raise TypeError(f"A worker takes a Runner, not {runner!r:.100}.")
-    _check_runner(runner._factory)
-    if not is_number(heartbeat) or heartbeat < 1:
-        raise ValueError(f"heartbeat={heartbeat!r} must be a number of seconds, at least 1.")
-    if not is_whole(attempts, 1) or not is_whole(max_bytes, 1000):
-        raise ValueError(
-            f"attempts={attempts!r} and max_bytes={max_bytes!r} must be whole numbers, at least 1 and 1000."
-        )
-    if not isinstance(tool_queues, Mapping):
-        raise TypeError(f"tool_queues={tool_queues!r:.100} is not a dict of queues by name of tool.")
-    for queue in tool_queues.values():
-        wire.check_queue("tool_queues", queue)
+    _check_runner(check_type("runner", runner, Runner)._factory)
+    check_number("heartbeat", heartbeat, 1)
+    check_whole("attempts", attempts)
+    check_whole("max_bytes", max_bytes, 1000)
     names = [made.name for made in walk_tools(runner.toolbox)]
-    if unknown := next((name for name in tool_queues if name not in names), None):
-        raise ValueError(f"tool_queues= names {unknown!r}, and the runner has: {', '.join(names)}.")
+    for name, queue in check_type("tool_queues", tool_queues, Mapping).items():
+        check_choice("tool_queues", name, *names)
+        wire.check_name("tool_queues", queue)
