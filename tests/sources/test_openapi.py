@@ -295,7 +295,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"methods": "GET"}, r"methods=\['GET'\]"),
         (GET, {"include": [5]}, r"include=\[5\] is not a list of texts"),
         (GET, {"headers": "X: 1"}, "headers= maps names"),
-        (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is not a name of a header"),
+        (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] cannot be sent"),
         (GET, {"client": httpx2.AsyncClient(params={"v": "1"})}, "client= has params"),
         (GET, {"timeout": "5"}, "^openapi_tools: timeout='5'"),
         (None, {}, "is data, a text, or a path, not None"),
@@ -340,18 +340,9 @@ def test_a_file(tmp_path: Path) -> None:
     [
         ([{"url": "https://a.example/v1/"}], None, "https://a.example/v1/x"),
         ([{"url": "https://a.example/v1"}], "http://b.example/v2", "http://b.example/v2/x"),
-        ([{"url": "/v1"}], "https://b.example", "https://b.example/v1/x"),
-        ([{"url": "/"}], "https://b.example/v2", "https://b.example/v2/x"),
+        ([{"url": "/v1"}], "https://b.example/v2", "https://b.example/v2/x"),
         ([], "https://b.example/v2/", "https://b.example/v2/x"),
         ([{"url": "//evil.example/v1"}], "https://b.example/v1", "https://b.example/v1/x"),
-        ([{"url": " //evil.example"}], "https://b.example/v1", "https://b.example/v1/x"),
-        ([{"url": "/\t/evil.example"}], "https://b.example/v1", "https://b.example/v1/x"),
-        ([{"url": "//b.example@evil.example/"}], "https://b.example/v1", "https://b.example/v1/x"),
-        (
-            [{"url": "{h}", "variables": {"h": {"default": "//evil.example/"}}}],
-            "https://b.example/v1",
-            "https://b.example/v1/x",
-        ),
         (
             [{"url": "https://{r}.example:{p}", "variables": {"r": {"default": "eu"}, "p": {"default": 8443}}}],
             None,
@@ -371,7 +362,7 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("/v1", "base_url='https://...'"),
+        ("/v1", "base_url='https://host/path'"),
         ("https://{r}.example", "no default for 'r'"),
         ("ftp://a.example", "https://host/path"),
         ("https://a.example:x", "is invalid: "),
@@ -559,38 +550,18 @@ def test_compressed_answers(server: Server) -> None:
     assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(make_tool(GET, base_url=server.base_url, max_bytes=5))
 
 
-def test_redirects_at_the_same_host(server: Server) -> None:
-    """A redirect is followed to another path of the same host, with the key, and not for ever."""
-    server.answers["/x"] = (302, {"Location": "/y"}, b"")
-    server.answers["/loop"] = (302, {"Location": "/loop"}, b"")
-    texts = [call(make_tool(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
-
-    elsewhere = "It points elsewhere, which is not followed. Do not repeat the call; tell the user."
-    assert ['{"ok":true}', f"GET /loop answered 302 Found. {elsewhere}"] == texts
-    assert 2 + 6 == len(server.requests)
-
-
-def test_redirects_to_another_host(server: Server) -> None:
-    """A redirect to another host is reported, and never followed: the key is not sent there."""
-    other = server.base_url.replace("127.0.0.1", "localhost")
-    server.answers["/x"] = (307, {"Location": f"{other}/y"}, b"")
+@pytest.mark.parametrize("location", ["/y", "{other}/y"], ids=["same host", "another host"])
+def test_redirects(server: Server, location: str) -> None:
+    """A redirect is reported, and never followed: no key is sent to another host."""
+    server.answers["/x"] = (
+        307,
+        {"Location": location.format(other=server.base_url.replace("127.0.0.1", "localhost"))},
+        b"",
+    )
     text = call(make_tool(GET, base_url=server.base_url, headers={"X-Key": "k"}))
 
-    assert ("GET /x answered 307", 1) == (text[:19], len(server.requests))
-
-
-@pytest.mark.parametrize(
-    ("method", "status", "location"),
-    [("post", 302, "/y"), ("get", 302, "http://me:k@{host}/y")],
-    ids=["another method", "another user"],
-)
-def test_redirects_to_another_call(server: Server, method: str, status: int, location: str) -> None:
-    """A redirect that changes the method, or the credentials, is reported and not followed."""
-    host = server.base_url.removeprefix("http://")
-    server.answers["/x"] = (status, {"Location": location.format(host=host)}, b"")
-    text = call(make_tool(operation({}, method=method), base_url=server.base_url))
-
-    assert (f"{method.upper()} /x answered 302", 1) == (text.partition(" Found")[0], len(server.requests))
+    redirect = "It is a redirect, which is not followed. Do not repeat the call; tell the user."
+    assert (f"GET /x answered 307 Temporary Redirect. {redirect}", 1) == (text, len(server.requests))
 
 
 def test_timeout(server: Server) -> None:
@@ -618,10 +589,9 @@ def test_cancelling(server: Server) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "expected"),
     [
-        (httpx2.ConnectError, "failed", "the server could not be reached, or left (ConnectError)"),
+        (httpx2.ConnectError, "failed", "there was no answer (ConnectError)"),
         (httpx2.ReadTimeout, "timed_out", "the server did not answer in time (ReadTimeout)"),
-        (httpx2.DecodingError, "failed", "the answer cannot be unpacked (DecodingError)"),
-        (httpx2.RemoteProtocolError, "failed", "there was no answer (RemoteProtocolError)"),
+        (httpx2.DecodingError, "failed", "there was no answer (DecodingError)"),
     ],
 )
 def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, expected: str) -> None:
@@ -634,17 +604,6 @@ def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, expected
     result = Toolbox([tool]).call("x", {})
 
     assert (kind, f"GET /x: {expected}. Try again later, or go on without it.") == (result.kind, result.text)
-
-
-def test_a_closed_client() -> None:
-    """A closed client is the application's fault, and the model reads that."""
-    client = httpx2.AsyncClient()
-    asyncio.run(client.aclose())
-
-    assert (
-        "GET /x: the application's HTTP client is closed, or belongs to another event loop"
-        == (call(make_tool(GET, client=client)).partition(" (RuntimeError)")[0])
-    )
 
 
 def test_a_long_address(server: Server) -> None:

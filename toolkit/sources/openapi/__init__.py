@@ -39,23 +39,22 @@ from toolkit.sources.openapi.document import (
     DocumentInput,
     Operation,
     check_server_url,
+    find_server_url,
     list_operations,
     load_document,
-    origin,
-    resolve_base_url,
     select_operations,
 )
 from toolkit.sources.openapi.inputs import make_inputs
-from toolkit.sources.openapi.request import RequestBuilder, check_name, check_sendable
+from toolkit.sources.openapi.request import TOKEN, RequestBuilder
 from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
+from toolkit.sources.openapi.styles import HEADER_VALUE
 from toolkit.sources.remote import MAX_TITLE, check_options, shorten_description
 
 __all__ = ["openapi_tools"]
 
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 TIMEOUT = 30.0  # seconds
-MAX_REDIRECTS = 5
 MAX_FAULTS = 10  # operations whose faults are described; the names of all are listed
 
 
@@ -82,7 +81,7 @@ def openapi_tools(
     Args:
         document: OpenAPI 3.0 to 3.2: as data, as JSON text, or the path of a JSON file; of YAML `yaml.safe_load(text)`.
             Neither it nor what it refers to is fetched.
-        base_url: Address of the server, in place of the document's; a relative server of the document follows it.
+        base_url: Address that the paths follow, in place of the document's servers.
         include: Operation ids, tags, or paths with everything under them; all by default.
         exclude: Operation ids, tags or paths to leave out.
         methods: HTTP methods; `methods=("GET",)` for tools that only read.
@@ -120,9 +119,14 @@ OWN_OPTIONS = list_own_options(openapi_tools)
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise DefinitionError("headers= maps names to values: headers={'X-Key': key}.")
-    for name, value in headers.items():
-        check_name(f"headers[{name!r}]", name)
-        check_sendable(f"headers[{name!r}]", value)
+    for name, value in headers.items():  # the value may be a secret, so it is not repeated
+        if not (
+            isinstance(name, str) and TOKEN.fullmatch(name) and isinstance(value, str) and HEADER_VALUE.fullmatch(value)
+        ):
+            raise DefinitionError(
+                f"headers[{name!r}] cannot be sent: a name has letters, digits and '-', and a value visible ASCII "
+                "characters. Where it was read from a file, use strip()."
+            )
     return dict(headers)
 
 
@@ -160,15 +164,15 @@ class _Service:
         if operation.fault:
             raise DefinitionError(operation.fault)
         servers = operation.spec.servers or operation.path_item.servers or self.root.servers
-        base, sender = resolve_base_url(servers, self.base_url), self.sender
+        base, sender = self.base_url or find_server_url(servers), self.sender
         client_headers = () if sender.client is None else sender.client.headers
         header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}
         schema, parameters, body = make_inputs(self.source, operation, header_names)
         builder = RequestBuilder(operation.method, base, operation.path, self.headers, parameters, body)
-        sender.add_server(base)
+        transport = sender.open_transport(base)
 
         async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore, so none has that name
-            return await sender.send(operation.label, builder.build(_arguments))
+            return await sender.send(operation.label, builder.build(_arguments), transport)
 
         declaration: Any = {
             "title": operation.spec.summary[:MAX_TITLE] or operation.label,
@@ -197,13 +201,13 @@ class _Sender:
         client: The caller's client.
         timeout: Seconds for a request.
         max_bytes: Bytes of a response that are read.
-        transports: For each origin, the way to this server alone.
+        transports: For each base URL, the way to this server alone.
     """
 
     client: httpx2.AsyncClient | None
     timeout: float | None
     max_bytes: int
-    transports: dict[object, HttpClient] = field(default_factory=dict, repr=False)
+    transports: dict[str, HttpClient] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
@@ -214,52 +218,37 @@ class _Sender:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
         check_whole("max_bytes", self.max_bytes)
 
-    def add_server(self, base_url: str) -> None:
-        """Prepare for requests to a server."""
-        url = httpx2.URL(base_url)
-        if origin(url) not in self.transports:
-            self.transports[origin(url)] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
+    def open_transport(self, base_url: str) -> HttpClient:
+        """Return the way to a server."""
+        if base_url not in self.transports:
+            url = httpx2.URL(base_url)
+            self.transports[base_url] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
+        return self.transports[base_url]
 
-    async def send(self, label: str, request: dict[str, Any]) -> ToolResult:
+    async def send(self, label: str, request: dict[str, Any], transport: HttpClient) -> ToolResult:
         """Send a request, and render the response.
 
         Raises:
             ToolError: There is no response.
         """
         try:
-            async with self._open(httpx2.URL(request["url"])) as client:
-                response = await self._follow_redirects(client, client.build_request(**request))
+            async with self._open_client(transport) as client:
+                built = client.build_request(**request)
+                response = await client.send(built, stream=True, follow_redirects=False)
                 try:
                     return await read_response(label, response, self.max_bytes)
                 finally:
                     await response.aclose()
-        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise translate_error(label, error) from error
 
     @asynccontextmanager
-    async def _open(self, url: httpx2.URL) -> AsyncIterator[httpx2.AsyncClient]:
+    async def _open_client(self, transport: HttpClient) -> AsyncIterator[httpx2.AsyncClient]:
         if self.client is not None:
             yield self.client
             return
         headers = {"Accept-Encoding": "gzip, deflate"}  # which the transport reads
-        transport = self.transports[origin(url)]
         async with httpx2.AsyncClient(
             transport=transport, headers=headers, timeout=self.timeout, trust_env=False
         ) as client:
             yield client
-
-    async def _follow_redirects(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and follow redirects that change neither origin nor method, and have no user in the URL."""
-        for _ in range(MAX_REDIRECTS):
-            response = await client.send(request, stream=True, follow_redirects=False)
-            following = response.next_request
-            if following is None or _is_elsewhere(request, following):
-                return response
-            await response.aclose()
-            request = following
-        return await client.send(request, stream=True, follow_redirects=False)
-
-
-def _is_elsewhere(request: httpx2.Request, following: httpx2.Request) -> bool:
-    is_same = origin(following.url) == origin(request.url) and following.method == request.method
-    return not is_same or bool(following.url.userinfo)

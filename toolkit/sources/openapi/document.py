@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urljoin
 
 import httpx2
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -215,25 +214,18 @@ def _check_selectors(option: str, selectors: Collection[str], operations: list[O
             )
 
 
-def resolve_base_url(servers: Sequence[Server], base_url: str | None) -> str:
-    """Return the URL that the paths of operations follow.
-
-    Args:
-        servers: The document's servers; the first counts, with the defaults of its variables. A relative one follows
-            `base_url`.
-        base_url: The caller's URL, checked, in place of a server that names a host.
+def find_server_url(servers: Sequence[Server]) -> str:
+    """Return the URL of the first server, with the defaults of its variables.
 
     Raises:
-        DefinitionError: Neither names a host.
+        DefinitionError: There is none that names a host.
     """
-    server = _fill_variables(servers[0]) if servers else ""
-    if base_url is not None:
-        return _apply_relative_server(base_url, server)
-    if "://" not in server:
+    url = _fill_variables(servers[0]) if servers else ""
+    if "://" not in url:
         raise DefinitionError(
-            f"The document does not say at which host its server {server or '/'!r} is. Pass base_url='https://...'."
+            f"The document does not say at which host its server {url or '/'!r} is. Pass base_url='https://host/path'."
         )
-    return check_server_url(server)
+    return check_server_url(url)
 
 
 def _fill_variables(server: Server) -> str:
@@ -244,18 +236,6 @@ def _fill_variables(server: Server) -> str:
         return str(variable["default"])
 
     return re.sub(r"\{([^{}]*)\}", get_default, server.url)
-
-
-def _apply_relative_server(base_url: str, server: str) -> str:
-    """Join a relative server to `base_url`, unless that leads to another host: parsers of URLs differ too much."""
-    if "://" in server or server.strip("/") == "":
-        return base_url
-    try:
-        joined = urljoin(base_url, server)
-        is_elsewhere = origin(httpx2.URL(joined)) != origin(httpx2.URL(base_url))
-    except (ValueError, httpx2.InvalidURL) as error:
-        raise DefinitionError(f"The server {server!r} is not an address: {error}.") from error
-    return base_url if is_elsewhere else check_server_url(joined)
 
 
 def check_server_url(url: str) -> str:
@@ -273,8 +253,3 @@ def check_server_url(url: str) -> str:
     if parsed.userinfo or not {"?", "#"}.isdisjoint(url):
         raise DefinitionError("The base address has a user, a query or a fragment: leave it out; headers= takes keys.")
     return url
-
-
-def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    """Return scheme, host and port of a URL."""
-    return url.scheme, url.host, url.port

@@ -13,7 +13,6 @@ from urllib.parse import quote, unquote
 
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.sources.openapi.inputs import Body, Parameter
-from toolkit.sources.openapi.styles import HEADER_VALUE
 
 # The name of a header: RFC 9110, section 5.6.2.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -99,25 +98,3 @@ def _check_segment(template: str, segment: str) -> None:
         raise InvalidArguments(
             f"{template}: a part of a path must not be empty, '.' or '..', and have no such step in it."
         )
-
-
-def check_sendable(label: str, secret: Any) -> None:
-    """Check that a value can be sent in a header; the message does not quote it.
-
-    Raises:
-        DefinitionError: It cannot be.
-    """
-    if not isinstance(secret, str) or HEADER_VALUE.fullmatch(secret) is None:
-        raise DefinitionError(
-            f"{label} is not text of visible ASCII characters. Where it was read from a file, use strip()."
-        )
-
-
-def check_name(label: str, name: Any) -> None:
-    """Check that a name is one of a header.
-
-    Raises:
-        DefinitionError: It cannot be.
-    """
-    if not isinstance(name, str) or TOKEN.fullmatch(name) is None:
-        raise DefinitionError(f"{label} is not a name of a header: letters, digits and '-', without ':' and blanks.")

@@ -15,6 +15,7 @@ from toolkit.sources.openapi.styles import is_json
 
 # Characters of an error's body that the model gets: enough to see what went wrong, not a page of HTML.
 MAX_ERROR_BODY = 2_000
+LATER = "Try again later, or go on without it."
 # Advice to the model by status, else by class of status.
 ADVICE: Mapping[int, str] = {
     401: "The application's key was not accepted. Do not repeat the call; tell the user.",
@@ -22,7 +23,7 @@ ADVICE: Mapping[int, str] = {
     404: "Nothing is there: check the identifiers.",
     409: "It does not fit the present state: look at that first.",
     429: "There were too many requests: wait before another.",
-    3: "It points elsewhere, which is not followed. Do not repeat the call; tell the user.",
+    3: "It is a redirect, which is not followed. Do not repeat the call; tell the user.",
     4: "Change the arguments before another call.",
     5: "The server failed, not the call: try again later, or go on without it.",
 }
@@ -88,24 +89,9 @@ def _is_binary(essence: str, body: bytes) -> bool:
 
 def translate_error(label: str, error: Exception) -> ToolError:
     """Make the error for a request without a response; it does not quote the URL, which may have a key in it."""
-    kind, reason, advice = next(
-        (kind, reason, advice) for cause, kind, reason, advice in _FAILURES if isinstance(error, cause)
-    )
-    return kind(f"{label}: {reason} ({type(error).__name__}). {advice}")
-
-
-_LATER = "Try again later, or go on without it."
-# Errors of the HTTP client, special kinds first: the error for the model, the reason, and advice.
-_FAILURES: tuple[tuple[type[Exception], type[ToolError], str, str], ...] = (
-    (httpx2.TimeoutException, TimedOut, "the server did not answer in time", _LATER),
-    (httpx2.NetworkError, Failed, "the server could not be reached, or left", _LATER),
-    (httpx2.DecodingError, Failed, "the answer cannot be unpacked", _LATER),
-    (httpx2.InvalidURL, InvalidArguments, "they are too long for an address", "Send less."),
-    (
-        RuntimeError,
-        Failed,
-        "the application's HTTP client is closed, or belongs to another event loop",
-        "Do not repeat the call; tell the user.",
-    ),
-    (Exception, Failed, "there was no answer", _LATER),
-)
+    reason = f"({type(error).__name__})"
+    if isinstance(error, httpx2.InvalidURL):
+        return InvalidArguments(f"{label}: they are too long for an address {reason}. Send less.")
+    if isinstance(error, httpx2.TimeoutException):
+        return TimedOut(f"{label}: the server did not answer in time {reason}. {LATER}")
+    return Failed(f"{label}: there was no answer {reason}. {LATER}")
