@@ -7,26 +7,23 @@ caller, go only to the host that is called, and are in no text that is made here
 
 Files, each importing only those below it:
 
-    request     builds requests: path, query and headers
+    exchange    builds and sends a request, and renders the response
     inputs      parameters and bodies as one flat argument schema, and their encoding
     document    loads a document, lists and selects its operations, resolves its servers
-    response    a server's response as a tool's result
     schema      the document's objects, and its schemas as JSON Schema 2020-12
     styles      the text of a value in a path, query, header or cookie
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 from typing_extensions import Unpack
 
-from toolkit._guards.http_client import HttpClient
-from toolkit._guards.options import check_type, check_whole
+from toolkit._guards.options import check_type
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
 from toolkit._schema.validation.pointers import SchemaDocument
@@ -44,16 +41,14 @@ from toolkit.sources.openapi.document import (
     load_document,
     select_operations,
 )
+from toolkit.sources.openapi.exchange import MAX_BYTES, TOKEN, RequestBuilder, Sender
 from toolkit.sources.openapi.inputs import make_inputs
-from toolkit.sources.openapi.request import TOKEN, RequestBuilder
-from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
 from toolkit.sources.openapi.styles import HEADER_VALUE
 from toolkit.sources.remote import MAX_TITLE, check_options, shorten_description
 
 __all__ = ["openapi_tools"]
 
-MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 TIMEOUT = 30.0  # seconds
 MAX_FAULTS = 10  # operations whose faults are described; the names of all are listed
 
@@ -103,7 +98,7 @@ def openapi_tools(
     check_type("deprecated", deprecated, bool)
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
-    sender = _Sender(client, options.get("timeout", TIMEOUT), max_bytes)
+    sender = Sender(client, options.get("timeout", TIMEOUT), max_bytes)
     base = None if base_url is None else check_server_url(check_type("base_url", base_url, str))
     service = _Service(source, root, base, _check_headers({} if headers is None else headers), sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))
@@ -120,9 +115,8 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise DefinitionError("headers= maps names to values: headers={'X-Key': key}.")
     for name, value in headers.items():  # the value may be a secret, so it is not repeated
-        if not (
-            isinstance(name, str) and TOKEN.fullmatch(name) and isinstance(value, str) and HEADER_VALUE.fullmatch(value)
-        ):
+        parts = ((TOKEN, name), (HEADER_VALUE, value))
+        if not all(isinstance(text, str) and form.fullmatch(text) for form, text in parts):
             raise DefinitionError(
                 f"headers[{name!r}] cannot be sent: a name has letters, digits and '-', and a value visible ASCII "
                 "characters. Where it was read from a file, use strip()."
@@ -138,7 +132,7 @@ class _Service:
     root: Root
     base_url: str | None
     headers: Mapping[str, str] = field(repr=False)
-    sender: _Sender
+    sender: Sender
 
     def make_tools(self, operations: list[Operation], options: dict[str, Any]) -> list[Tool[..., Any]]:
         """Make the tools.
@@ -191,64 +185,3 @@ def _describe(operation: Operation) -> str:
     mark = "Deprecated." if spec.deprecated else ""
     texts = [mark, spec.summary.strip(), "" if spec.description == spec.summary else spec.description.strip()]
     return shorten_description("\n\n".join(filter(None, texts)) or operation.label)
-
-
-@dataclass(frozen=True)
-class _Sender:
-    """Sends requests, by the caller's client or by the guarded one.
-
-    Attributes:
-        client: The caller's client.
-        timeout: Seconds for a request.
-        max_bytes: Bytes of a response that are read.
-        transports: For each base URL, the way to this server alone.
-    """
-
-    client: httpx2.AsyncClient | None
-    timeout: float | None
-    max_bytes: int
-    transports: dict[str, HttpClient] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
-            raise DefinitionError(
-                f"client={self.client!r} is not an httpx2.AsyncClient; the sync backends take that too."
-            )
-        if self.client is not None and self.client.params:
-            raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
-        check_whole("max_bytes", self.max_bytes)
-
-    def open_transport(self, base_url: str) -> HttpClient:
-        """Return the way to a server."""
-        if base_url not in self.transports:
-            url = httpx2.URL(base_url)
-            self.transports[base_url] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
-        return self.transports[base_url]
-
-    async def send(self, label: str, request: dict[str, Any], transport: HttpClient) -> ToolResult:
-        """Send a request, and render the response.
-
-        Raises:
-            ToolError: There is no response.
-        """
-        try:
-            async with self._open_client(transport) as client:
-                built = client.build_request(**request)
-                response = await client.send(built, stream=True, follow_redirects=False)
-                try:
-                    return await read_response(label, response, self.max_bytes)
-                finally:
-                    await response.aclose()
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise translate_error(label, error) from error
-
-    @asynccontextmanager
-    async def _open_client(self, transport: HttpClient) -> AsyncIterator[httpx2.AsyncClient]:
-        if self.client is not None:
-            yield self.client
-            return
-        headers = {"Accept-Encoding": "gzip, deflate"}  # which the transport reads
-        async with httpx2.AsyncClient(
-            transport=transport, headers=headers, timeout=self.timeout, trust_env=False
-        ) as client:
-            yield client

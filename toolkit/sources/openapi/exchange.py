@@ -1,0 +1,254 @@
+"""One exchange with a server: a request of arguments, and the response as a tool's result.
+
+A request goes to one host, by one method, with the same number of path segments, and follows no redirect. The caller's
+headers override all others; a model neither sees nor chooses them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+import httpx2
+from pydantic_core import from_json
+
+from toolkit._guards.http_client import HttpClient
+from toolkit._guards.media import detect_image
+from toolkit._guards.options import check_whole
+from toolkit._messages import Image, ToolResult
+from toolkit.errors import DefinitionError, Failed, InvalidArguments, TimedOut, ToolError
+from toolkit.sources.openapi.inputs import Body, Parameter
+from toolkit.sources.openapi.styles import is_json
+
+MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
+# The name of a header: RFC 9110, section 5.6.2.
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TEMPLATE = re.compile(r"\{([^{}/]*)\}")
+# A path outside of its templates: no query, no fragment, and nothing that could be read as a slash.
+LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
+# Characters of it that are not encoded (RFC 3986, section 3.3), besides letters, digits and `-._~`.
+SAFE = "/%!$&'()*+,;=:@"
+# Characters of an error's body that the model gets: enough to see what went wrong, not a page of HTML.
+MAX_ERROR_BODY = 2_000
+LATER = "Try again later, or go on without it."
+# Advice to the model by status, else by class of status.
+ADVICE: Mapping[int, str] = {
+    401: "The application's key was not accepted. Do not repeat the call; tell the user.",
+    403: "The application may not do this. Do not repeat the call; tell the user.",
+    404: "Nothing is there: check the identifiers.",
+    409: "It does not fit the present state: look at that first.",
+    429: "There were too many requests: wait before another.",
+    3: "It is a redirect, which is not followed. Do not repeat the call; tell the user.",
+    4: "Change the arguments before another call.",
+    5: "The server failed, not the call: try again later, or go on without it.",
+}
+
+
+@dataclass(frozen=True)
+class RequestBuilder:
+    """Builds the requests of one operation.
+
+    Attributes:
+        base: URL that the path follows.
+        path: Path with a template for each of its parameters.
+        headers: The caller's headers, which override all others.
+        parameters: The parameters that the model fills in.
+        body: The body; None if there is none.
+    """
+
+    method: str
+    base: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    parameters: Sequence[Parameter]
+    body: Body | None
+
+    def __post_init__(self) -> None:
+        names = {each.spec.name for each in self.parameters if each.place == "path"}
+        missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
+        if missing is not None:
+            raise DefinitionError(f"the path has {{{missing}}}, and no parameter has that name. Declare it there.")
+        if not LITERAL.fullmatch(TEMPLATE.sub("x", self.path)):
+            raise DefinitionError(
+                "the path is invalid: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
+            )
+
+    def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments from which the HTTP client builds a request.
+
+        Raises:
+            InvalidArguments: An argument cannot be encoded.
+        """
+        queries = (each.encode(arguments.get(each.argument)) for each in self.parameters if each.place == "query")
+        query = "&".join(filter(None, queries))
+        url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
+        body = self.body.build(arguments) if self.body else {}
+        headers = self._build_headers(arguments, body.get("headers", {}))
+        return {**body, "method": self.method, "url": url, "headers": headers}
+
+    def _build_path(self, arguments: Mapping[str, Any]) -> str:
+        values = {
+            each.spec.name: each.encode(arguments.get(each.argument))
+            for each in self.parameters
+            if each.place == "path"
+        }
+        parts = enumerate(TEMPLATE.split(self.path))  # every second one is a name
+        path = "".join(values[part] if number % 2 else quote(part, safe=SAFE) for number, part in parts)
+        for template, segment in zip(self.path.split("/"), path.split("/"), strict=True):
+            if template != segment:
+                _check_segment(template, segment)
+        return path
+
+    def _build_headers(self, arguments: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers by names in lower case."""
+        headers = {"Accept": "application/json, */*;q=0.5", **defaults}
+        for each in self.parameters:
+            if each.place == "header" and each.has_value(value := arguments.get(each.argument)):
+                headers[each.spec.name] = each.encode(value)
+        return {name.lower(): value for name, value in {**headers, **self.headers}.items()}
+
+
+def _check_segment(template: str, segment: str) -> None:
+    """Check that a segment stays one segment, even for a server that decodes it too early.
+
+    Raises:
+        InvalidArguments: It is empty, or could be read as `.` or `..`.
+    """
+    steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
+    if segment == "" or not {".", ".."}.isdisjoint(steps):
+        raise InvalidArguments(
+            f"{template}: a part of a path must not be empty, '.' or '..', and have no such step in it."
+        )
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sends requests, by the caller's client or by the guarded one.
+
+    Attributes:
+        client: The caller's client.
+        timeout: Seconds for a request.
+        max_bytes: Bytes of a response that are read.
+        transports: For each base URL, the way to this server alone.
+    """
+
+    client: httpx2.AsyncClient | None
+    timeout: float | None
+    max_bytes: int
+    transports: dict[str, HttpClient] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
+            raise DefinitionError(
+                f"client={self.client!r} is not an httpx2.AsyncClient; the sync backends take that too."
+            )
+        if self.client is not None and self.client.params:
+            raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
+        check_whole("max_bytes", self.max_bytes)
+
+    def open_transport(self, base_url: str) -> HttpClient:
+        """Return the way to a server."""
+        if base_url not in self.transports:
+            url = httpx2.URL(base_url)
+            self.transports[base_url] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
+        return self.transports[base_url]
+
+    async def send(self, label: str, request: dict[str, Any], transport: HttpClient) -> ToolResult:
+        """Send a request, and render the response.
+
+        Raises:
+            ToolError: There is no response.
+        """
+        try:
+            async with self._open_client(transport) as client:
+                built = client.build_request(**request)
+                response = await client.send(built, stream=True, follow_redirects=False)
+                try:
+                    return await _read_response(label, response, self.max_bytes)
+                finally:
+                    await response.aclose()
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise _translate_error(label, error) from error
+
+    @asynccontextmanager
+    async def _open_client(self, transport: HttpClient) -> AsyncIterator[httpx2.AsyncClient]:
+        if self.client is not None:
+            yield self.client
+            return
+        headers = {"Accept-Encoding": "gzip, deflate"}  # which the transport reads
+        async with httpx2.AsyncClient(
+            transport=transport, headers=headers, timeout=self.timeout, trust_env=False
+        ) as client:
+            yield client
+
+
+async def _read_response(label: str, response: httpx2.Response, max_bytes: int) -> ToolResult:
+    """Make the result of a response, of which up to `max_bytes` decompressed bytes are read."""
+    read = bytearray()
+    async for chunk in response.aiter_bytes():
+        read += chunk
+        if len(read) > max_bytes:
+            break
+    is_cut = len(read) > max_bytes or bool(response.extensions.get("is_cut"))  # by the guarded client
+    body, status = bytes(read[:max_bytes]), response.status_code
+    if status >= 300:
+        result = _render_error(label, response, body, is_cut=is_cut)
+    else:
+        result = _render_success(response, body, is_cut=is_cut)
+    return result.replace(details={"operation": label, "status": status})
+
+
+def _render_error(label: str, response: httpx2.Response, body: bytes, *, is_cut: bool) -> ToolResult:
+    status, text = response.status_code, _decode(response, body).strip()
+    cut = "..." if len(text) > MAX_ERROR_BODY or (is_cut and text) else ""
+    advice = ADVICE.get(status, ADVICE[min(status // 100, 5)])
+    quoted = f":\n{text[:MAX_ERROR_BODY]}{cut}\n" if text else ". "
+    return ToolResult(error=f"{label} answered {_describe_status(status)}{quoted}{advice}")
+
+
+def _render_success(response: httpx2.Response, body: bytes, *, is_cut: bool) -> ToolResult:
+    status = _describe_status(response.status_code)
+    essence = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        return ToolResult(text=f"{status}, without a body.")
+    if is_json(essence) and not is_cut:
+        with suppress(ValueError):  # the media type is wrong
+            return ToolResult(from_json(body, allow_inf_nan=False))
+    if detect_image(body) == essence and not is_cut:
+        image = Image(body, essence)
+        return ToolResult(image, "[image]", images=(image,))
+    if _is_binary(essence, body):
+        return ToolResult(text=f"{status}: {essence or 'binary data'}, which cannot be shown.")
+    cut = f"\n... (cut after {len(body):,} bytes: ask for less)" if is_cut else ""
+    return ToolResult(_decode(response, body) + cut)
+
+
+def _describe_status(status: int) -> str:
+    return f"{status} {httpx2.codes.get_reason_phrase(status)}".strip()
+
+
+def _decode(response: httpx2.Response, body: bytes) -> str:
+    try:
+        text = body.decode(response.charset_encoding or "utf-8", "replace")
+    except (LookupError, ValueError):  # an unknown charset, or none for text
+        text = body.decode("utf-8", "replace")
+    return text.encode("utf-8", "replace").decode()  # some charsets produce lone surrogates
+
+
+def _is_binary(essence: str, body: bytes) -> bool:
+    is_text = is_json(essence) or essence.startswith("text/") or essence.endswith(("xml", "yaml", "javascript"))
+    return not is_text and (b"\0" in body[:1024] or essence.startswith(("image/", "audio/", "video/", "font/")))
+
+
+def _translate_error(label: str, error: Exception) -> ToolError:
+    """Make the error for a request without a response; it does not quote the URL, which may have a key in it."""
+    reason = f"({type(error).__name__})"
+    if isinstance(error, httpx2.InvalidURL):
+        return InvalidArguments(f"{label}: they are too long for an address {reason}. Send less.")
+    if isinstance(error, httpx2.TimeoutException):
+        return TimedOut(f"{label}: the server did not answer in time {reason}. {LATER}")
+    return Failed(f"{label}: there was no answer {reason}. {LATER}")
