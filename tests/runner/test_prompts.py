@@ -107,10 +107,9 @@ def test_files_that_cannot_be_sent(tmp_path: Path) -> None:
     os.truncate(huge, 20 * 2**20 + 1)
     os.mkfifo(pipe)
 
-    assert "missing.png does not exist" in refuse(["What?", tmp_path / "missing.png"], FileNotFoundError)
-    assert "is a directory" in refuse(["What?", tmp_path], IsADirectoryError)
+    for path in (tmp_path / "missing.png", tmp_path, pipe):
+        assert f"{path} is not a file; the current directory is" in refuse(["What?", path], FileNotFoundError)
     assert "is neither an image (PNG, JPEG, GIF, WebP), a PDF, nor text" in refuse(["What?", archive], ValueError)
-    assert "not a regular file" in refuse(["What?", pipe], OSError)
     assert "large.csv is larger than 1 MiB" in refuse(["What?", large], ValueError)
     assert "huge.png is larger than 20 MiB" in refuse(["What?", huge], ValueError)
 

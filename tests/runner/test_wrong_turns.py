@@ -74,7 +74,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db', 'name'\)"),
     "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
     "no prompt": ("runner.run()", "pass a prompt"),
-    "missing file": ('runner.run(["Look", Path("photo.png")])', "does not exist; the current directory is"),
+    "missing file": ('runner.run(["Look", Path("photo.png")])', "is not a file; the current directory is"),
     "one prompt for many": ('runner.map("Hi")', r"write \[prompt\], or runner.run\(prompt\)"),
     "async stream in a plain loop": ('for event in runner.astream("Hi"): ...', "async for event in stream"),
     "plain stream in an async loop": (

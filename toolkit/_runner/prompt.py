@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -83,7 +82,9 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
         ValueError: It is too large, or of another type.
         OSError: It cannot be read.
     """
-    with stream or _open_file(path) as file:
+    if stream is None and not path.is_file():
+        raise FileNotFoundError(f"The prompt's {path} is not a file; the current directory is {Path.cwd()}.")
+    with stream or path.open("rb") as file:
         data = file.read(MAX_MEDIA + 1)
     if len(data) > MAX_MEDIA:
         raise ValueError(f"The prompt's file {path} is larger than {MAX_MEDIA // 2**20} MiB.")
@@ -103,16 +104,3 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
             "File(data, media_type, name) sends another type, where the model's server takes it."
         )
     return f"[file {path.name}]\n{text}"
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        where = f"the current directory is {Path.cwd()}"
-        raise FileNotFoundError(f"The prompt's file {path} does not exist; {where}.") from None
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(f"The prompt's {path} is a directory: list the files to send.")
-    if not stat.S_ISREG(mode):
-        raise OSError(f"The prompt's {path} is not a regular file.")
-    return path.open("rb")
