@@ -24,7 +24,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watch_loop
 from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
 from toolkit._context import ToolContext
-from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
+from toolkit._execution.isolation import run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.options import ToolSettings
 from toolkit._tools.results import render
@@ -188,12 +188,11 @@ class Attempts:
         return await self.backend.call(wait, is_async=False)
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        """Submit the call to an executor and wait; its timeout starts when the executor starts it, if that is known."""
+        """Submit the call to an executor and wait; its time in the queue counts."""
         cancellation, running, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
 
         async def submit() -> Future[Any]:
-            on_start = partial(cancellation.restart, self.tool.settings.timeout)
-            future = submit_call(executor, self.tool, self.arguments, context, on_start)
+            future = submit_call(executor, self.tool, self.arguments, context)
             running.append(self.call.id)
             future.add_done_callback(lambda _: running.remove(self.call.id))
             if cancellation:  # cancelled while the executor was busy
@@ -229,7 +228,7 @@ class Attempts:
         seconds = self.tool.settings.timeout
         if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
-        return TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
+        return TimedOut.after(seconds)
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -40,7 +41,7 @@ from toolkit._concurrency.threads import (
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError, Failed, TimedOut
+from toolkit.errors import DefinitionError, Failed
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -52,7 +53,6 @@ PREPARING = "TOOLKIT_PREPARING"
 GRACE = 1.0
 # Fields of a context that stay in this process. The deadline is sent as the seconds left.
 LOCAL_FIELDS = frozenset({"cancellation", "emit"})
-NOT_STARTED = "not started, its executor was busy."
 LOST = "{} has run, but its result was lost."
 
 
@@ -87,31 +87,21 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
 
 
 def submit_call(
-    executor: Executor,
-    tool: Tool[..., Any],
-    values: dict[str, Any],
-    context: ToolContext[Any],
-    on_start: Callable[[], object],
+    executor: Executor, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]
 ) -> Future[Any]:
-    """Submit a call to an executor; `on_start` is called when it starts, on a thread of this process.
-
-    Another process does not report when it starts.
+    """Submit a call to an executor.
 
     Raises:
         DefinitionError: The tool cannot be sent to another process.
         Failed: The executor does not accept it.
     """
-
-    def run_here() -> Outcome[Any]:
-        on_start()
-        return capture_outcome(lambda: tool._invocation.perform(values, context))
-
     try:
         from concurrent import futures  # each kind of executor is loaded with its name
 
         isolated: Any = getattr(futures, "InterpreterPoolExecutor", ())  # a thread pool by name that shares no memory
         if isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, isolated):
-            return executor.submit(copy_context().run, run_here)
+            perform = partial(tool._invocation.perform, values, context)
+            return executor.submit(copy_context().run, capture_outcome, perform)
         is_process = isinstance(executor, futures.ProcessPoolExecutor)
         bare = strip_settings(tool) if is_process else replace(tool, settings=DEFAULT_SETTINGS)
         return executor.submit(run_remotely, bare, values, select_portable(context))
@@ -121,15 +111,10 @@ def submit_call(
         raise _explain_unsent(tool) from error
 
 
-class NotStarted(TimedOut):
-    """The executor had not started a call when its time was up."""
-
-
 def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
     """Wait on this thread for the outcome of a submitted call; one that has not started at the deadline does not start.
 
     Raises:
-        NotStarted: The deadline has passed, and the executor never started the call.
         TimedOut: The deadline has passed.
         Cancelled: The run was cancelled.
         Exception: The executor broke, or cannot send the outcome.
@@ -137,18 +122,12 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
     try:
-        while get_unless_cancelled(done, cancellation) is None:
-            if cancellation:  # otherwise the call has started, which restarted its time
-                break
-        else:
-            outcome = future.result()
-            return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
+        if get_unless_cancelled(done, cancellation) is None:
+            raise cancellation_error(cancellation)
     finally:
-        has_started = not future.cancel()
-    error = cancellation_error(cancellation)
-    if isinstance(error, TimedOut) and not has_started:
-        raise NotStarted.after(None, NOT_STARTED)
-    raise error
+        future.cancel()
+    outcome = future.result()
+    return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
 
 
 class RemoteTraceback(Exception):
