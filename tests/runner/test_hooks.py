@@ -109,12 +109,12 @@ class AsyncObserver:
 @pytest.mark.parametrize(
     ("hook", "error_text"),
     [
-        (Passive(), "has none of the methods before_model, after_model, before_call, after_call"),
-        (Hook(before_call=5), "has none of the methods"),  # type: ignore[arg-type]
-        (print, "has none of the methods"),
+        (Passive(), "is not a hook: that has one of the methods before_model, after_model, before_call, after_call"),
+        (Hook(before_call=5), "is not a hook"),  # type: ignore[arg-type]
+        (print, "is not a hook"),
         (Account, "give an instance, Account"),
         (AsyncObserver(), "has an async on_event"),
-        (Telemetry(), r"is a middleware that gets events, too: pass it as middleware=\["),
+        (Telemetry(), r"is not a hook: .* What wraps a call is passed as middleware=\["),
     ],
     ids=["no hook", "no function", "function", "class", "async", "middleware"],
 )
@@ -646,5 +646,5 @@ def test_wrapping_is_for_middleware() -> None:
 
         def around_call(self, call: ToolCall, call_next: Any) -> Any: ...
 
-    with pytest.raises(TypeError, match=r"pass it as middleware=\[hook.around_call\]"):
+    with pytest.raises(TypeError, match="has around_call, which is no method of a hook"):
         Runner(hooks=[Guard()])

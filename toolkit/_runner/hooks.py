@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function, is_async
@@ -55,8 +55,8 @@ class Hooks:
         observers: The methods `on_event` of all hooks and middleware.
 
     Raises:
-        TypeError: An object has none of the methods, or another one that begins with `before_` or `after_`; or it is a
-            class and not an instance; or a method or a middleware takes other arguments.
+        TypeError: An object has none of the methods, or another one that is named like them; or it is a class and not
+            an instance; or a method or a middleware takes other arguments.
     """
 
     def __init__(self, hooks: Iterable[object] = (), middleware: Iterable[Middleware] = ()) -> None:
@@ -84,7 +84,7 @@ class Hooks:
                 made = await _run_before(hook, made, call_next)
             result = await call_next(made)
         except ToolError as refusal:
-            result = explain_exception(refusal, made.name, (), ())
+            result = explain_exception(refusal, made.name)
         for hook in self._after_call:
             result = await _run_after(hook, made, result, call_next)
         return result
@@ -108,37 +108,38 @@ async def apply_model_hook(hook: Hook, given: T, backend: Backend, cancellation:
 
 async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
     """Run one hook; an exception that does not end the run denies the call."""
-    try:
-        return _apply_verdict(await _call_hook(hook, (call,), call_next), call, hook)
-    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
-        raise
-    except Exception as error:
-        logger.exception("The hook %r failed; the call is denied.", hook)
-        raise Denied("Tool call denied: it could not be checked.") from error
-
-
-async def _call_hook(hook: Hook, given: tuple[Any, ...], call_next: Next) -> Any:
-    context = call_next.context
-    return await call_function(hook, (*given, context), call_next.backend, context.cancellation)
-
-
-def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
-    if isinstance(answer, Deny):
-        raise Denied(f"Tool call denied: {answer.reason}" if answer.reason else "Tool call denied.")
-    return _get_replacement(answer, call, hook)
+    with _refusing(hook, Denied("Tool call denied: it could not be checked.")):
+        answer = await _call_hook(hook, (call,), call_next)
+        if isinstance(answer, Deny):
+            raise Denied(f"Tool call denied: {answer.reason}" if answer.reason else "Tool call denied.")
+        return _get_replacement(answer, call, hook)
 
 
 async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
     """Run one hook; if it fails, the result is withheld, since it was not checked."""
     try:
-        return follow_error(_get_replacement(await _call_hook(hook, (call, result), call_next), result, hook), result)
+        with _refusing(hook, Failed(_WITHHELD.format(call.name[:100]))):
+            answer = await _call_hook(hook, (call, result), call_next)
+            return follow_error(_get_replacement(answer, result, hook), result)
     except ToolError as refusal:
-        return explain_exception(refusal, call.name, (), ())
-    except (FatalError, Halt, CancelledError):  # as in `_run_before`
+        return explain_exception(refusal, call.name)
+
+
+@contextmanager
+def _refusing(hook: Hook, refusal: ToolError) -> Iterator[None]:
+    """Raise a refusal in place of an exception of a hook that neither is one nor ends the run."""
+    try:
+        yield
+    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)
-        return ToolResult.from_error(Failed(_WITHHELD.format(call.name[:100])), error)
+        raise refusal from error
+
+
+async def _call_hook(hook: Hook, given: tuple[Any, ...], call_next: Next) -> Any:
+    context = call_next.context
+    return await call_function(hook, (*given, context), call_next.backend, context.cancellation)
 
 
 def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
@@ -161,14 +162,15 @@ def _has_method(hook: object, name: str) -> bool:
 def _check_hook(hook: object) -> None:
     if inspect.isclass(hook):
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
-    if _has_method(hook, "around_call"):
-        raise TypeError(f"{hook!r} has around_call, which wraps a call: pass it as middleware=[hook.around_call].")
     used = [name for name in METHODS if _has_method(hook, name)]
-    if not used:
-        raise TypeError(f"{hook!r} is not a hook: it has none of the methods {', '.join(METHODS)}.")
-    if used == ["on_event"] and callable(hook):
-        raise TypeError(f"{hook!r} is a middleware that gets events, too: pass it as middleware=[...].")
-    if unknown := [name for name in dir(hook) if name.startswith(("before_", "after_")) and name not in METHODS]:
+    if not used or (used == ["on_event"] and callable(hook)):
+        raise TypeError(
+            f"{hook!r} is not a hook: that has one of the methods {', '.join(METHODS)}. What wraps a call is passed as "
+            "middleware=[...]."
+        )
+    if unknown := [
+        name for name in dir(hook) if name.startswith(("before_", "after_", "around_")) and name not in METHODS
+    ]:
         raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():
         if _has_method(hook, name):
