@@ -234,7 +234,6 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
-        tries: How often it has run, where it may be repeated and each time is recorded.
         result: What the steps gave; None until they have ended.
         tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
@@ -245,7 +244,6 @@ class _CallPipeline:
     backend: Backend
     emit: Emit
     has_started: bool = False
-    tries: int = 1
     result: ToolResult | None = None
     tool_context: ToolContext[Any] = field(init=False)
 
@@ -271,7 +269,6 @@ class _CallPipeline:
                 arguments, call = await self._pass_gates(tool, arguments, call)
             result = await self._invoke(tool, arguments, call)
         else:
-            self.tries += is_again
             result = await self._execute_recorded(tool, arguments, call, ledger)
         self.result = result.replace(repairs=repairs) if repairs else result
         return self.result
@@ -297,9 +294,9 @@ class _CallPipeline:
         record = CallRecord(
             ledger=ledger,
             run_id=runs[0],
-            call_id=call.id if self.tries == 1 else f"{call.id}_{self.tries}",
+            call_id=call.id,
             digest=self._digest(tool, call),
-            may_repeat=tool.settings.may_repeat,
+            may_repeat=tool.settings.may_repeat and not self.has_started,  # what can be undone runs once, as recorded
             backend=self.backend,
         )
         if (known := await record.recall()) is not None:

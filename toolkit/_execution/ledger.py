@@ -223,7 +223,7 @@ class CallNote:
 
     def describe_call(self) -> str:
         """Write the call as JSON."""
-        own = {"id": self.call.id, "tool": self.call.name, "function": name_function(self.tool)}
+        own = {"tool": self.call.name, "function": name_function(self.tool)}
         return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:

@@ -203,11 +203,8 @@ def was_undone(ledger: Ledger, run_id: str) -> bool:
 
 
 def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_UndoableCall]:
-    """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order.
-
-    Of a call that was repeated, with the same idempotency key, the last attempt that has succeeded counts.
-    """
-    done: dict[tuple[Any, ...], _UndoableCall] = {}
+    """List the calls of tools with `undo` that a run, or one below it, has started and that did not fail, in order."""
+    done: list[_UndoableCall] = []
     by_call: dict[str, dict[Stage, LedgerEntry]] = {}
     for entry in entries:
         by_call.setdefault(entry.call_id, {})[entry.stage] = entry
@@ -216,12 +213,9 @@ def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_Undoabl
         finished = json.loads(stages["finished"].result) if "finished" in stages else {}
         if run_id in noted["runs"] and (finished.get("error") is None or finished.get("may_have_run")):
             call = ToolCall(name=noted["tool"], arguments=noted["arguments"], id=entry.call_id)
-            key = (noted["runs"][-1], noted["turn"], noted["id"], call.name, noted["function"], call.arguments)
-            if key not in done or "value" in finished:
-                done.pop(key, None)
-                undo_stages = by_call.get(name_undo(entry.call_id), {})
-                done[key] = _UndoableCall(call, noted["function"], noted["turn"], stages, undo_stages)
-    return [*done.values()]
+            undo_stages = by_call.get(name_undo(entry.call_id), {})
+            done.append(_UndoableCall(call, noted["function"], noted["turn"], stages, undo_stages))
+    return done
 
 
 def _explain_failure(result: ToolResult) -> str:
