@@ -71,6 +71,13 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
+def check_header(name: str, value: str) -> str:
+    """Check that a value can be sent in an HTTP header: one line of ASCII characters."""
+    if not (isinstance(value, str) and value.strip() and value.isascii() and value.isprintable()):
+        raise DefinitionError(f"{name}={value!r:.100} is not a line of ASCII characters.")
+    return value
+
+
 def check_function(name: str, value: F) -> F:
     """Check that a value can be called."""
     if not callable(value):

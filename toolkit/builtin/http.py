@@ -17,9 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.async_backend import AsyncBackend
@@ -28,6 +27,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._guards.http_client import MAX_BYTES, MAX_SHOWN, TIMEOUT, USER_AGENT, HttpClient
 from toolkit._guards.network import PORTS, Allowed, GuardedNetwork
+from toolkit._guards.options import check_header, check_seconds, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
@@ -41,7 +41,6 @@ __all__ = ["Page", "WebOptions", "fetch", "http_tool"]
 
 MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
-MAX_TIMEOUT = 86_400  # seconds
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # Media types that are text, besides text/..., ...+json and ...+xml; or that say nothing about the content.
@@ -74,7 +73,7 @@ class WebOptions(TypedDict, total=False):
     """Options for fetching pages.
 
     Attributes:
-        timeout: Seconds for a whole page, lookups and redirects included; 15 by default, a day at most.
+        timeout: Seconds for a whole page, lookups and redirects included; 15 by default.
         max_bytes: Bytes that are read, decompressed; 1 MiB by default.
         allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, or host
             names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`).
@@ -82,14 +81,13 @@ class WebOptions(TypedDict, total=False):
         user_agent: The value of the header User-Agent.
     """
 
-    timeout: Annotated[float, Field(gt=0, le=MAX_TIMEOUT)]
-    max_bytes: Annotated[int, Field(gt=0)]
-    allow: InstanceOf[Iterable[Allowed]]
-    ports: InstanceOf[Collection[int]]
-    user_agent: Annotated[str, Field(pattern="^[ -~]+$")]
+    timeout: float
+    max_bytes: int
+    allow: Iterable[Allowed]
+    ports: Collection[int]
+    user_agent: str
 
 
-_OPTIONS = TypeAdapter(WebOptions)
 DEFAULTS: Mapping[str, Any] = {
     "timeout": TIMEOUT,
     "max_bytes": MAX_BYTES,
@@ -197,13 +195,13 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
     """
     if find_spec("turbohtml") is None:
         raise DefinitionError('Pages of the web need an extra: pip install "function-toolkit[http]".')
-    try:
-        _OPTIONS.validate_python(options, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DefinitionError(f"{first['loc'][0]}: {first['msg']}.") from None
     given = {**DEFAULTS, **options}
-    return HttpClient(GuardedNetwork(given.pop("allow"), given.pop("ports")), **given)
+    return HttpClient(
+        GuardedNetwork(given["allow"], given["ports"]),
+        timeout=check_seconds("timeout", given["timeout"]),
+        max_bytes=check_whole("max_bytes", given["max_bytes"]),
+        user_agent=check_header("user_agent", given["user_agent"]),
+    )
 
 
 def _cut_page(page: Page) -> str:
