@@ -259,8 +259,8 @@ def test_headers(service: Service, agent: str, options: dict[str, Any], monkeypa
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ((503, b"{}"), "Open-Meteo answered with HTTP 503."),
-        ((302, b"{}"), "Open-Meteo answered with HTTP 302."),
+        ((503, b"{}"), "Open-Meteo API 503: {}"),
+        ((302, b"{}"), "Open-Meteo API 302: {}"),
         ((200, b"<html>"), "Open-Meteo gave an answer that cannot be read."),
         ((200, b'{"current": 5}'), "Open-Meteo gave an answer that cannot be read."),
         ((200, json.dumps({"current": {**NOW, "temperature_2m": float("nan")}}).encode()), UNREADABLE),

@@ -113,24 +113,24 @@ def test_serper() -> None:
         (http(b"no such\n key", status="401 Unauthorized"), "brave API 401: no such key"),
         (http(f"bad key {SECRET}".encode(), status="422 No"), "brave API 422: bad key ***"),
         (http(b"x" * 900, status="500 No"), "brave API 500: " + "x" * 500),
-        (http(b"<html>"), "brave API: the response is not JSON"),
-        (http(b"[" * 100_000), "brave API: the response is not JSON"),
-        (http(b"", "Location: http://127.0.0.1/", status="302 Found"), "brave API: the response is not JSON"),
-        ([], "fetch error: Server disconnected without sending a response."),
-        ([f"HTTP/1.1 {SECRET}\r\n\r\n".encode()], "fetch error: illegal status line"),
+        (http(b"<html>"), "brave gave an answer that cannot be read."),
+        (http(b"[" * 100_000), "brave gave an answer that cannot be read."),
+        (http(b"", "Location: http://127.0.0.1/", status="302 Found"), "brave API 302: "),
+        ([], "brave cannot be reached (RemoteProtocolError). Try again later."),
+        ([f"HTTP/1.1 {SECRET}\r\n\r\n".encode()], "brave cannot be reached (RemoteProtocolError). Try again later."),
         (
             [f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{SECRET}\r\n".encode()],
-            "read error: illegal chunk header",
+            "brave cannot be reached (RemoteProtocolError). Try again later.",
         ),
-        (http(b"x", f"Content-Encoding: {SECRET}"), "read error: of encodings, only gzip and deflate are read"),
+        (http(b"x", f"Content-Encoding: {SECRET}"), "brave cannot be reached (DecodingError). Try again later."),
         (
             brave_answer({"title": SECRET, "url": "http://10.0.0.1/", "description": f"a{SECRET}"}),
             "[1] (score: 0.00) ***\na***\n\nSources:\n- *** (http://10.0.0.1/)",
         ),
         (http(b"{}"), 'No results found for "q".'),
-        (http(b"[]"), 'No results found for "q".'),
-        (http(b"null"), 'No results found for "q".'),
-        (http(b'{"web": {"results": {"a": 1}}}'), 'No results found for "q".'),
+        (http(b"[]"), "brave gave an answer that cannot be read."),
+        (http(b"null"), "brave gave an answer that cannot be read."),
+        (http(b'{"web": {"results": {"a": 1}}}'), "brave gave an answer that cannot be read."),
         (http(b'{"web": {"results": [1, null, {"title": 1, "url": 2}, {"title": "a"}]}}'), 'No results found for "q".'),
         (brave_answer({"title": "a", "url": "file:///etc/passwd"}), 'No results found for "q".'),
         (brave_answer({"title": "a", "url": "http://a.example/ b"}), 'No results found for "q".'),
@@ -281,7 +281,7 @@ def test_looking_further_fails() -> None:
         [brave_answer({"title": "t", "url": "http://10.0.0.1/", "description": "tea"}), http(status="429 No")]
     )
     with Origin(lambda _: next(answers)) as origin:
-        text = call_tool(web_search_tool(Brave("k", base_url=origin.url), embed=by_words("fox", "tea")), query="fox")
+        text = call_tool(web_search_tool(Brave(SECRET, base_url=origin.url), embed=by_words("fox", "tea")), query="fox")
 
     assert ("[1] (score: 0.01) t\ntea\n\nSources:\n- t (http://10.0.0.1/)", 2) == (text, len(origin.requests))
 

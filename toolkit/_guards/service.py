@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,15 +15,15 @@ from pydantic_core import from_json
 
 from toolkit import __version__
 from toolkit._guards import options
+from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.http_client import MAX_BYTES, HttpClient, parse_url
-from toolkit._schema.json_text import escape_invisible
 from toolkit.errors import DefinitionError, Failed
 
 USER_AGENT = f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2"
 TIMEOUT = 10.0  # seconds
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
 MAX_TEXT = 2000  # characters
-# Invisible, and yet part of how Persian, the scripts of India and emoji are written.
-JOINERS = "\u200c\u200d\ufe0f"
+MAX_ERROR = 500  # characters of a service's error message
 _TAG = re.compile(r"<[a-zA-Z/!?][^<>]*>")
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ class JsonService:
         base_url: Its address, as `check_base_url` returns it.
         user_agent: The value of the header User-Agent.
         timeout: Seconds for a response, from the connect to the last byte.
+        key: A secret that is sent; it is masked in all texts of the service.
 
     Raises:
         DefinitionError: `timeout` or `user_agent` is invalid.
@@ -47,40 +48,37 @@ class JsonService:
     base_url: str
     user_agent: str = USER_AGENT
     timeout: float = TIMEOUT
+    key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         options.check_seconds("timeout", self.timeout)
-        agent = self.user_agent
-        if not (isinstance(agent, str) and agent.strip() and agent.isascii() and agent.isprintable()):
-            raise DefinitionError(
-                f"user_agent={agent!r} is not a line of ASCII characters, such as 'my-bot/1.0 (me@example.org)'."
-            )
+        options.check_header("user_agent", self.user_agent)
 
     async def get(self, path: str, parameters: Mapping[str, str | int], kind: TypeAdapter[T]) -> T:
-        """Fetch and validate JSON.
+        """Fetch and validate JSON, as `send` does."""
+        return await self.send(httpx2.Request("GET", self.base_url + path, params=dict(parameters)), kind)
+
+    async def send(self, request: httpx2.Request, kind: TypeAdapter[T]) -> T:
+        """Send a request, and validate the JSON of the response.
 
         Raises:
             Failed: There is no response in time, or none that can be used; the text is for the model.
         """
-        headers = {
-            "User-Agent": self.user_agent,
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "Connection": "close",
-        }
-        request = httpx2.Request("GET", self.base_url + path, params=dict(parameters), headers=headers)
+        request.headers.update({**HEADERS, "User-Agent": self.user_agent})
         try:
             response = await self._client.handle_async_request(request)
         except httpx2.TimeoutException as error:
             raise Failed(f"{self.name} did not answer within {self.timeout:g} s. Try again later.") from error
         except httpx2.HTTPError as error:
             raise Failed(f"{self.name} cannot be reached ({type(error).__name__}). Try again later.") from error
+        text = response.content.decode("utf-8", "replace")
+        text = text.replace(self.key, "***") if self.key else text
         if response.status_code != 200:
-            raise Failed(f"{self.name} answered with HTTP {response.status_code}.")
+            raise Failed(f"{self.name} API {response.status_code}: {clean_text(text)[:MAX_ERROR]}")
         if response.extensions["is_cut"]:
             raise Failed(f"{self.name} gave an answer that is too long: more than {MAX_BYTES} bytes.")
         try:
-            return kind.validate_python(from_json(response.content))
+            return kind.validate_python(from_json(text))
         except ValueError as error:  # ValidationError is one
             raise Failed(f"{self.name} gave an answer that cannot be read.") from error
 
@@ -116,4 +114,4 @@ def clean_text(text: object) -> str:
 
     Anyone who can write to the service may have hidden instructions for the model there.
     """
-    return escape_invisible(" ".join(text.split())[:MAX_TEXT], keep=JOINERS) if isinstance(text, str) else ""
+    return escape_hidden(" ".join(text.split())[:MAX_TEXT]) if isinstance(text, str) else ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import os
 import re
@@ -22,14 +21,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import httpx2
-from pydantic import Field, StringConstraints
-from typing_extensions import Unpack
+from pydantic import Field, StringConstraints, TypeAdapter
+from typing_extensions import NotRequired, TypedDict, Unpack
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
-from toolkit._guards.http_client import FIRST_ERROR_STATUS, HttpClient
-from toolkit._guards.options import check_seconds
-from toolkit._guards.service import check_base_url, strip_markup
+from toolkit._guards.http_client import HttpClient
+from toolkit._guards.service import JsonService, check_base_url, strip_markup
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
@@ -58,9 +56,7 @@ MAX_URL = 2000
 MAX_SNIPPET = 1000
 
 ENGINE_TIMEOUT = 10.0  # seconds
-MAX_ERROR = 500  # characters of an engine's error message
 KEY = re.compile(r"[!#-\[\]-~]+")  # characters that need no escape in JSON and in headers
-MIN_MASKED_KEY = 8  # characters; a shorter key is part of many words
 
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY)]
 Embeddings: TypeAlias = Sequence[Sequence[float]]
@@ -168,18 +164,31 @@ def _check_search(search: object) -> None:
         raise DefinitionError(f"search={search!r} is not a search engine. Give one, such as Brave(), or a function.")
 
 
+class _Web(TypedDict):
+    results: NotRequired[list[Any]]
+
+
+class _Reply(TypedDict):
+    """The results of Brave, or those of Serper."""
+
+    web: NotRequired[_Web]
+    organic: NotRequired[list[Any]]
+
+
+_REPLY = TypeAdapter(_Reply)
+
+
 class _Engine:
     """A search engine with a key, which stays out of every text, repr and error."""
 
     name: ClassVar[str]
     variable: ClassVar[str]
     default_url: ClassVar[str]
-    results: ClassVar[Sequence[str]]  # path of the list in the JSON of a response
 
     def __init__(self, key: str | None = None, *, base_url: str | None = None, timeout: float = ENGINE_TIMEOUT) -> None:
         self._key = _check_key(key or os.environ.get(self.variable, ""), type(self).__name__, self.variable)
         self._base_url = check_base_url("base_url", self.default_url if base_url is None else base_url)
-        self._client = HttpClient.for_server(httpx2.URL(self._base_url), timeout=check_seconds("timeout", timeout))
+        self._service = JsonService(self.name, self._base_url, timeout=timeout, key=self._key)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._base_url!r})"
@@ -190,21 +199,8 @@ class _Engine:
         Raises:
             Failed: There is no response, or none that can be read.
         """
-        request = self._make_request(query, count)
-        request.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close"})
-        try:
-            response = await self._client.handle_async_request(request)
-        except httpx2.HTTPError as error:
-            raise Failed(str(error)) from error
-        text = response.content.decode("utf-8", "replace")
-        if len(self._key) >= MIN_MASKED_KEY:
-            text = text.replace(self._key, "***")
-        if response.status_code >= FIRST_ERROR_STATUS:
-            raise Failed(f"{self.name} API {response.status_code}: {' '.join(text.split())[:MAX_ERROR]}")
-        try:
-            return _get_objects(json.loads(text), *self.results)
-        except (ValueError, RecursionError):
-            raise Failed(f"{self.name} API: the response is not JSON") from None
+        reply = await self._service.send(self._make_request(query, count), _REPLY)
+        return reply.get("web", {}).get("results", reply.get("organic", []))
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
         raise NotImplementedError
@@ -225,7 +221,6 @@ class Brave(_Engine):
     name = "brave"
     variable = "BRAVE_API_KEY"
     default_url = "https://api.search.brave.com"
-    results: ClassVar[Sequence[str]] = ("web", "results")
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
         parameters, headers = {"q": query, "count": str(count)}, {"X-Subscription-Token": self._key}
@@ -238,7 +233,6 @@ class Serper(_Engine):
     name = "serper"
     variable = "SERPER_API_KEY"
     default_url = "https://google.serper.dev"
-    results: ClassVar[Sequence[str]] = ("organic",)
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
         body, headers = {"q": query, "num": count}, {"X-API-KEY": self._key}
@@ -251,13 +245,6 @@ def _check_key(key: str, engine: str, variable: str) -> str:
     if not (isinstance(key, str) and KEY.fullmatch(key)):
         raise DefinitionError(f"The key of {engine} is not text, or has a character such as a line end.")
     return key
-
-
-def _get_objects(data: Any, *path: str) -> Sequence[Mapping[str, Any]]:
-    """Return the list of objects at a path in JSON data; anything else there counts as empty."""
-    for name in path:
-        data = data.get(name) if isinstance(data, Mapping) else None
-    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
 
 
 @dataclass(frozen=True)
