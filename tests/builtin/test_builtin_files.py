@@ -186,14 +186,14 @@ def test_large_limits(place: Path) -> None:
 
 @pytest.mark.parametrize(("name", "arguments"), [("read_file", {"offset": 9}), ("search", {"pattern": "y"})])
 def test_memory_of_large_files(box: Toolbox, place: Path, name: str, arguments: dict[str, Any]) -> None:
-    """To look through a large file takes little more memory than its bytes."""
+    """To look through a large file takes its bytes and its text, and little more memory."""
     (place / "large").write_bytes(b"0123456789abcdefghi\n" * 150_000)
     tracemalloc.start()
     box.call(name, {"path": "large", **arguments})
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert most < 4_500_000
+    assert most < 6_500_000
 
 
 def test_edit_of_a_directory(box: Toolbox) -> None:
@@ -398,15 +398,13 @@ def test_encodings(box: Toolbox, place: Path, encoding: str, end: str) -> None:
     ("data", "old", "new", "changed"),
     [
         (b"a\r\nb\r\nc\r\n", "b", "x\ry", b"a\r\nx\ry\r\nc\r\n"),
-        (b"a\r\nb\r\nc\n", "a\nb", "x\ny", b"x\r\ny\r\nc\n"),
         (b"a\r\nb\r\nc\n", "b\nc\n", "x\n", b"a\r\nb\r\nc\n"),
-        (b"a\nb\r\nc\n", "a\r\nb", "x\ny", b"x\ny\r\nc\n"),
         (b"a\r\nb", "b", "x\ny", b"a\r\nx\r\ny"),
         (b"a\nb\n", "a\n", "a\r\n", b"a\r\nb\n"),
         (b"a\r\r\nb\rc\n", "c", "x", b"a\r\r\nb\rx\n"),
         (b"", "", "x\n", b"x\n"),
     ],
-    ids=["lone", "mixed", "mixed-to-end", "asked-crlf", "last-line", "made-crlf", "odd", "empty"],
+    ids=["lone", "mixed", "last-line", "made-crlf", "odd", "empty"],
 )
 def test_line_ends(box: Toolbox, place: Path, data: bytes, old: str, new: str, changed: bytes) -> None:
     """An edit finds a text whose lines end alike, and leaves the ends of all other lines alone."""
@@ -414,16 +412,6 @@ def test_line_ends(box: Toolbox, place: Path, data: bytes, old: str, new: str, c
     text(box, "edit_file", path="text", old_text=old, new_text=new)
 
     assert changed == (place / "text").read_bytes()
-
-
-def test_edit_of_mixed_line_ends(box: Toolbox, place: Path) -> None:
-    """Lines that end differently are not replaced together, and the answer says so."""
-    (place / "text").write_bytes(b"a\r\nb\nc\n")
-    expected = (
-        "old_text not found in text.\n\nSome of these lines end in LF, others in CR LF: replace one line at a time."
-    )
-
-    assert expected == text(box, "edit_file", path="text", old_text="a\nb\nc", new_text="x")
 
 
 def test_line_ends_everywhere(box: Toolbox, place: Path) -> None:

@@ -27,7 +27,7 @@ from toolkit._guards.media import detect_image
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.text import decode_file, escape_name, read_bytes, read_lines, report_errors, split_lines
+from toolkit.builtin.files.text import decode_file, escape_name, iter_lines, read_bytes, report_errors
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
@@ -45,7 +45,6 @@ REPETITIONS = 10
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
 EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
-MIXED_ENDS = "Some of these lines end in LF, others in CR LF: replace one line at a time."
 ADVICE = " Use offset/limit for partial reads."
 OUTSIDE_MESSAGES: Mapping[str, str] = dict.fromkeys(
     ("absolute", "traversal", "link"), "path '{}' is outside the allowed directories"
@@ -109,7 +108,7 @@ class CodingTools:
                 return ToolResult(Image(read_bytes(file, self._limits.max_image), media_type), details={"path": path})
             with _report_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
                 data = read_bytes(file, self._limits.max_paged if is_part else self._limits.max_bytes)
-                page = _format_page(read_lines(data), max(offset or 1, 1) - 1, limit, is_part=is_part)
+                page = _format_page(iter_lines(decode_file(data)[0]), max(offset or 1, 1) - 1, limit, is_part=is_part)
         mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
         return ToolResult(mark + page, details={"path": path})
 
@@ -153,7 +152,7 @@ class CodingTools:
         if changed != text:
             with _report_errors(f"Cannot write {path}", path):
                 self._workspace.replace(path, new_data, hash_bytes(data), context.cancellation)
-        details = {"path": path, "old_lines": len(split_lines(old_text)), "new_lines": len(split_lines(new_text))}
+        details = {"path": path, "old_lines": _count_lines(old_text), "new_lines": _count_lines(new_text)}
         summary = "No changes (old_text == new_text)" if changed == text else summarize_edit(old_text, new_text, path)
         return ToolResult(summary + self._format_hash(new_data), details=details)
 
@@ -231,7 +230,7 @@ class CodingTools:
 
     def _read_lines(self, name: str) -> Iterator[str]:
         with self._workspace.open_file(name) as file:
-            yield from read_lines(read_bytes(file, self._limits.max_paged))
+            yield from iter_lines(decode_file(read_bytes(file, self._limits.max_paged))[0])
 
 
 def _format_page(text: Iterable[str], start: int, limit: int | None, *, is_part: bool) -> str:
@@ -248,41 +247,35 @@ def _format_page(text: Iterable[str], start: int, limit: int | None, *, is_part:
 
 
 def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) -> str:
-    r"""Replace the only occurrence of a text, whether its lines end in `\n` or in `\r\n`; new lines end like those.
+    r"""Replace the only occurrence of a text.
 
     Args:
         text: The text of a file.
         old: The text to find.
         new: The text that replaces it.
         path: The file's path, for messages.
-        has_crlf: Whether every line of the file ends in CR LF.
+        has_crlf: Whether every line of the file ends in `\r\n`; those of `old` and `new` may end in `\n`.
 
     Raises:
         Failed: There is no occurrence, or several; the message says what to do.
     """
-    plain = old.replace("\r\n", "\n")
-    crlf = plain.replace("\n", "\r\n")
-    counts = {form: text.count(form) for form in ([crlf] if has_crlf else [plain, crlf])}
-    found = next((form for form, count in counts.items() if count), None)
-    if found is None:
-        is_mixed = plain in text.replace("\r\n", "\n")
-        raise Failed(f"old_text not found in {path}.\n\n{MIXED_ENDS if is_mixed else _suggest_match(text, old)}")
-    start = text.find(found)
-    overlaps = text.find(found, start + 1) >= 0  # as `aa` in `aaa`
-    if overlaps or sum(counts.values()) > 1:
-        count = max(sum(counts.values()), 2)
+    if has_crlf:
+        old, new = (each.replace("\r\n", "\n").replace("\n", "\r\n") for each in (old, new))
+    start = text.find(old)
+    if start < 0:
+        raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
+    if text.find(old, start + 1) >= 0:  # also where two overlap, as `aa` in `aaa`
+        count = max(text.count(old), 2)
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
         )
-    if has_crlf or "\r\n" in found:
-        new = new.replace("\r\n", "\n").replace("\n", "\r\n")
-    return text[:start] + new + text[start + len(found) :]
+    return text[:start] + new + text[start + len(old) :]
 
 
 def _suggest_match(text: str, old: str) -> str:
     """Quote the lines that begin like the wanted text except for white space, and one more."""
-    wanted = split_lines(old.strip())
-    lines = split_lines(text)
+    wanted = list(iter_lines(old.strip()))
+    lines = list(iter_lines(text))
     start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
     if start is None:
         return TIP
@@ -292,12 +285,12 @@ def _suggest_match(text: str, old: str) -> str:
 
 def summarize_edit(old: str, new: str, path: str) -> str:
     """Describe a replacement."""
-    return f"Replaced {_count_lines(old)} with {_count_lines(new)} in {path}"
+    counts = [f"{count} line{'' if count == 1 else 's'}" for count in (_count_lines(old), _count_lines(new))]
+    return f"Replaced {counts[0]} with {counts[1]} in {path}"
 
 
-def _count_lines(text: str) -> str:
-    lines = len(split_lines(text))
-    return f"{lines} line{'' if lines == 1 else 's'}"
+def _count_lines(text: str) -> int:
+    return sum(1 for _ in iter_lines(text))
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import codecs
 import errno
-import io
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_LINE = re.compile(r"[^\n]+\n?|\n")
 
 
 class TooLarge(OSError):
@@ -75,46 +76,20 @@ def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
     Raises:
         NotText: They are not text.
     """
-    mark, encoding = _detect_mark(data)
-    with _report_binary():
-        text = _check_text(codecs.getincrementaldecoder(encoding)().decode(data[len(mark) :], final=not is_cut))
+    mark, encoding = next((each for each in BYTE_ORDER_MARKS if data.startswith(each[0])), (b"", "utf-8"))
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data[len(mark) :], final=not is_cut)
+    except UnicodeDecodeError as error:
+        raise NotText("it is binary, or text that is not UTF-8") from error
+    if "\0" in text:
+        raise NotText("it is binary")
     return text, TextFormat(encoding, mark, _is_all_crlf(text.removesuffix("\r") if is_cut else text))
 
 
-def read_lines(data: bytes) -> Iterator[str]:
-    """Yield the lines of a text file as `split_lines` does, decoding it bit by bit.
-
-    Raises:
-        NotText: The bytes are not text.
-    """
-    mark, encoding = _detect_mark(data)
-    with io.TextIOWrapper(io.BytesIO(data[len(mark) :]), encoding, newline="\n") as lines, _report_binary():
-        for line in lines:
-            yield _check_text(line).removesuffix("\n").removesuffix("\r")
-
-
-def split_lines(text: str) -> list[str]:
-    """Split a text as editors count lines: the last line end begins a line only if text follows."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def _detect_mark(data: bytes) -> tuple[bytes, str]:
-    return next(((mark, name) for mark, name in BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
-
-
-@contextmanager
-def _report_binary() -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise NotText("it is binary, or text that is not UTF-8") from error
-
-
-def _check_text(text: str) -> str:
-    if "\0" in text:
-        raise NotText("it is binary")
-    return text
+def iter_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text as editors count them: the last line end begins a line only if text follows."""
+    for line in _LINE.finditer(text):
+        yield line[0].removesuffix("\n").removesuffix("\r")
 
 
 def _is_all_crlf(text: str) -> bool:
