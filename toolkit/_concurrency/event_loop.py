@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit._concurrency.tasks import GRACE
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
@@ -90,19 +90,28 @@ class PrivateLoop:
             raise RuntimeError(
                 "an async tool called a sync method of this library: await the async method, such as arun() for run()"
             )
-        watched = _LoopJob(job)
+        has_ended, future = threading.Event(), None
+
+        async def watched() -> T:
+            try:
+                return await job()
+            finally:
+                has_ended.set()
+
+        def start() -> Future[T]:
+            return asyncio.run_coroutine_threadsafe(watched(), loop)
+
         try:
-            start = partial(_submit, watched, loop)
             waits = loop_waits.get()
-            return _get_result(waits.add(start) if waits else start())
+            future = waits.add(start) if waits else start()
+            return _get_result(future)
         except CancelledError as error:
             if self._loop is loop:
                 raise  # the coroutine cancelled itself, or its batch has ended
             raise asyncio.CancelledError from error  # the loop was closed
         except BaseException:
-            if not watched.has_ended.is_set():  # Ctrl-C, which may come before there is a future
-                loop.call_soon_threadsafe(watched.cancel)
-                watched.has_ended.wait(GRACE)  # let its `finally` blocks run
+            if future and future.cancel():  # Ctrl-C
+                has_ended.wait(GRACE)  # let its `finally` blocks run
             raise
 
     async def arun(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -149,12 +158,6 @@ def _get_result(future: Future[T]) -> T:
     return future.result()
 
 
-def _submit(job: _LoopJob[T], loop: asyncio.AbstractEventLoop) -> Future[T]:
-    import asyncio
-
-    return asyncio.run_coroutine_threadsafe(job.run(), loop)
-
-
 # One for the process, since an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
 
@@ -174,31 +177,3 @@ async def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     await asyncio.gather(*left, return_exceptions=True)
     await loop.shutdown_asyncgens()
     loop.stop()
-
-
-class _LoopJob(Generic[T]):
-    """A coroutine in the private loop whose end other threads can wait for."""
-
-    def __init__(self, job: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self.has_ended = threading.Event()
-        self._job = job
-        self._task: asyncio.Task[Any] | None = None
-
-    async def run(self) -> T:
-        """Run it, unless it was cancelled before."""
-        import asyncio
-
-        if self.has_ended.is_set():
-            raise asyncio.CancelledError
-        self._task = asyncio.current_task()
-        try:
-            return await self._job()
-        finally:
-            self.has_ended.set()
-
-    def cancel(self) -> None:
-        """Cancel it; called in the loop."""
-        if self._task is not None:
-            self._task.cancel()
-        else:
-            self.has_ended.set()
