@@ -22,7 +22,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +132,7 @@ class Database:
 
     @contextmanager
     def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock, _translate_errors(Path(self.path), self._timeout):
+        with self._lock, _translate_errors(Path(self.path).name):
             if not self._connections:
                 self._connections.append(_open_file(self.path, self._layout, self._timeout))
             connection = self._connections[0]
@@ -286,7 +286,7 @@ def _check_integrity(connection: sqlite3.Connection) -> None:
     """Read the whole file, as fast as the disk permits."""
     (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if report != "ok":
-        raise connection.DatabaseError(f"malformed: {report}")
+        raise connection.DatabaseError("database disk image is malformed")
 
 
 def _use_log(connection: sqlite3.Connection, deadline: float, path: str) -> bool:
@@ -315,35 +315,18 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
     connection.execute("COMMIT")
 
 
-_DAMAGED = (
-    "it is damaged. Keep it, and {name}-wal if that is there; put a copy back in its place. "
-    "Without a copy, the command .recover of sqlite3 may save what can be read"
+_ADVICE = (
+    "See whether its directory is there, has room and may be written to, and whether another process holds the file; "
+    "put a copy in the place of a damaged one"
 )
-_CLOSED = "it cannot be opened or written to: see whether it is a file, its directory is there, and both are permitted"
-
-# Parts of SQLite's messages, and what to do about them.
-_ADVICE: Mapping[str, str] = {
-    "locked": "another process locked it for {timeout:g} seconds: try again, or check whether that process hangs",
-    "is full": "its disk is full: make room, and try again",
-    "readonly": _CLOSED,
-    "unable to open": _CLOSED,
-    "disk I/O": "its disk failed, or is full: see to it, and try again",
-    "malformed": _DAMAGED,
-    "not a database": f"{_DAMAGED}. Or it is another kind of file: then choose another name",
-    "too big": "something is too long for it: save it in parts",
-}
 
 
 @contextmanager
-def _translate_errors(path: Path, timeout: float) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     """Translate SQLite's errors, and those of values that SQLite cannot store."""
     import sqlite3
 
     try:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
-        if "unable to open" in str(error) and not path.parent.is_dir():
-            raise StoreError(f"{path.name} cannot be made: there is no directory {path.parent}. Make it.") from error
-        template = next((advice for part, advice in _ADVICE.items() if part in str(error)), "{error}")
-        advice = template.format(name=path.name, timeout=timeout, error=error)
-        raise StoreError(f"{path.name} cannot be used: {advice}.") from error
+        raise StoreError(f"{name} cannot be used: {error}. {_ADVICE}.") from error
