@@ -10,7 +10,6 @@ Files, each importing only those below it:
     local/       the embedded model, which needs no key
     connections  clients that are made here
     responses    OpenAI's Responses
-    items        the items of a response, event by event
     openai       OpenAI's Chat Completions, which most servers understand
     streaming    the calls of a streamed completion, fragment by fragment
     wire         the types of what a server sends

@@ -1,18 +1,30 @@
 """OpenAI's Responses through the openai package.
 
 The server stores nothing: each request has the whole conversation, and the model's items go back as they came, its
-reasoning encrypted. An answer is a list of items; in a stream they arrive in pieces.
+reasoning encrypted. An answer is a list of items. In a stream the pieces of an item are for listeners alone; an item
+counts as its last event has it, and as the end of the response lists it. Where both come, they have the same calls, or
+the answer is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, get_member
-from toolkit._dialects.responses import Responses, is_call, output_text, parse_call, reasoning_text
+from toolkit._dialects.base import RunDialect, canonical_text, drop_repeated, get_member
+from toolkit._dialects.responses import (
+    Item,
+    Responses,
+    is_call,
+    output_text,
+    parse_call,
+    reasoning_text,
+    to_plain_item,
+)
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
 from toolkit.errors import ModelError
@@ -20,13 +32,24 @@ from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece
 from toolkit.models.client import ResponseBuilder, ServerModel, read_usage
 from toolkit.models.errors import excerpt
-from toolkit.models.items import UNFINISHED, OpenItem, OpenItems, read_item, read_items
-from toolkit.models.wire import read_arguments, read_object, read_text
+from toolkit.models.streaming import check_count
+from toolkit.models.wire import (
+    malformed,
+    read_arguments,
+    read_content,
+    read_identity,
+    read_index,
+    read_object,
+    read_objects,
+    read_text,
+)
 
 # Reason why a response is incomplete -> finish reason; any other reason counts as "length".
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 # Status of a response that is not an answer.
 FAILED = ("failed", "cancelled", "queued", "in_progress")
+# Status of an item that was cut.
+UNFINISHED = ("incomplete", "in_progress")
 
 
 class _ItemsBuilder(ResponseBuilder):
@@ -34,10 +57,13 @@ class _ItemsBuilder(ResponseBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.open = OpenItems()
-        self.has_streamed_text = False
-        self._ready: dict[int, OpenItem] = {}
-        self._listed: set[int] = set()
+        self.has_pieces = False
+        # By place and content, so that an event that comes twice counts once.
+        self.started: dict[str, Item] = {}
+        self.done: dict[str, Item] = {}
+        self._numbers: dict[object, int] = {}  # positions of calls, by `call_id`
+        self._calls: dict[object, tuple[int, str]] = {}  # positions and names of calls, by the index and id of an item
+        self._ready: list[tuple[ToolCall, int]] = []
 
     @classmethod
     @override
@@ -55,92 +81,103 @@ class _ItemsBuilder(ResponseBuilder):
             raise ModelError(
                 f"The server broke off its answer: {excerpt(_error_text(get_member(chunk, 'error') or chunk))}"
             )
-        if kind in _HANDLERS:
-            yield from _HANDLERS[kind](self, chunk)
+        if kind.endswith(".delta"):
+            yield from self._report_piece(kind, chunk)
+        elif kind == "response.reasoning_summary_part.added" and get_member(chunk, "summary_index"):
+            yield ReasoningDelta("\n\n")
+        elif kind == "response.output_item.added":
+            self._start_item(chunk)
+        elif kind == "response.output_item.done":
+            self._finish_item(chunk)
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            yield from self._complete(kind, get_member(chunk, "response"))
 
     @override
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they stand."""
-        return tuple(map(parse_call, filter(is_call, self.items)))
+        return _list_calls(self.items)
 
     @override
-    def take_ready(self) -> Iterator[tuple[ToolCall, int]]:
+    def take_ready(self) -> Iterable[tuple[ToolCall, int]]:
         """List the calls completed since the last time, with their positions."""
-        ready, self._ready = self._ready, {}
-        calls = ((parse_call(item.last), number) for number, item in ready.items())
-        return ((call, number) for call, number in calls if call.name and is_object(call.arguments))
+        ready, self._ready = self._ready, []
+        return ready
 
-    def start_item(self, event: Any) -> Iterator[Piece]:
-        item = read_item(get_member(event, "item"))
-        if item is not None and not self.open.is_added(event, item):
-            self.open.start(event, item)
-        return iter(())
+    def _report_piece(self, kind: str, event: Any) -> Iterator[Piece]:
+        if kind.startswith("response.reasoning_"):
+            if delta := _read_delta(event):
+                yield ReasoningDelta(replace_surrogates(delta))
+        elif kind in ("response.output_text.delta", "response.refusal.delta"):
+            if delta := _read_delta(event):
+                self.has_pieces = True
+                yield TextDelta(replace_surrogates(delta))
+        elif kind == "response.function_call_arguments.delta" and (delta := _read_delta(event)):
+            places = (_read_place(event), get_member(event, "item_id"))
+            number, name = next((self._calls[place] for place in places if place in self._calls), (0, ""))
+            yield ToolArgumentsDelta(index=number, name=name, text=replace_surrogates(delta))
 
-    def finish_item(self, event: Any) -> Iterator[Piece]:
-        item = read_item(get_member(event, "item"))
-        if item is None or self.open.is_final(event, item):
-            return iter(())
-        open_item = self.open.find_or_start(event, item)
-        open_item.last = item
-        if open_item.call is not None and open_item.call not in self._listed and item.get("status") not in UNFINISHED:
-            self._ready[open_item.call] = open_item
-            self._listed.add(open_item.call)
-        return iter(())
+    def _start_item(self, event: Any) -> None:
+        item, place = _read_item(get_member(event, "item")), _read_place(event)
+        if item is None:
+            return
+        self.started[f"{place} {json.dumps(item, sort_keys=True)}"] = item
+        check_count(len(self.started), "items")
+        if is_call(item):
+            call = self._number_call(item), parse_call(item).name
+            self._calls.update({place: call, item.get("id"): call})
 
-    def add_text(self, event: Any) -> Iterator[Piece]:
-        if (delta := _delta(event)) and (item := self.open.find_for_piece(event, "message")):
-            item.parts.append(delta)
-            self.has_streamed_text = True
-            yield TextDelta(replace_surrogates(delta))
+    def _finish_item(self, event: Any) -> None:
+        item, place = _read_item(get_member(event, "item")), _read_place(event)
+        if item is None:
+            return
+        self.done[f"{place} {json.dumps(item, sort_keys=True)}"] = item
+        check_count(len(self.done), "items")
+        if is_call(item):
+            call, number = parse_call(item), self._number_call(item)
+            if call.name and is_object(call.arguments) and item.get("status") not in UNFINISHED:
+                self._ready.append((call, number))
 
-    def report_reasoning(self, event: Any) -> Iterator[Piece]:
-        """Report a piece of reasoning, which the final item has whole."""
-        if delta := _delta(event):
-            yield ReasoningDelta(replace_surrogates(delta))
+    def _number_call(self, item: Item) -> int:
+        """Return the position of a call among the answer's calls, from 0; the same if its `call_id` comes again."""
+        return self._numbers.setdefault(item.get("call_id") or object(), len(self._numbers))
 
-    def separate_reasoning(self, event: Any) -> Iterator[Piece]:
-        if get_member(event, "summary_index"):
-            yield ReasoningDelta("\n\n")
-
-    def add_arguments(self, event: Any) -> Iterator[Piece]:
-        if (delta := _delta(event)) and (item := self.open.find_for_piece(event, "function_call")):
-            item.parts.append(delta)
-            yield ToolArgumentsDelta(
-                index=item.call or 0, name=parse_call(item.first).name, text=replace_surrogates(delta)
-            )
-
-    def replace_arguments(self, event: Any) -> Iterator[Piece]:
-        arguments = get_member(event, "arguments")
-        text = read_arguments(arguments)
-        if arguments is not None and (item := self.open.find_for_piece(event, "function_call")):
-            item.parts[:] = [text]
-        return iter(())
-
-    def complete(self, event: Any) -> Iterator[Piece]:
-        self._finish(read_object(get_member(event, "response"), "the response"))
+    def _complete(self, kind: str, response: Any) -> Iterator[Piece]:
+        if kind == "response.failed":
+            error = _error_text(get_member(response, "error")) or "the response failed"
+            raise ModelError(f"The model's server reports an error: {excerpt(error)}")
+        self._finish(read_object(response, "the response"))
         self.is_complete = True  # some servers keep the connection open after this event
-        text = "".join(self.text)
-        if text and not self.has_streamed_text:
+        if (text := "".join(self.text)) and not self.has_pieces:
             yield TextDelta(replace_surrogates(text))
-
-    def complete_cut(self, event: Any) -> Iterator[Piece]:
-        yield from self.complete(event)
-        if self.finish_reason not in REASONS.values():
+        if kind == "response.incomplete" and self.finish_reason not in REASONS.values():
             self.finish_reason = "length"
-
-    def fail(self, event: Any) -> Iterator[Piece]:
-        error = get_member(get_member(event, "response"), "error")
-        raise ModelError(f"The model's server reports an error: {excerpt(_error_text(error) or 'the response failed')}")
 
     def _finish(self, response: Any) -> None:
         """Read the final response; the items of a streamed one may have come before it."""
         status, error, output = (get_member(response, name) for name in ("status", "error", "output"))
         if read_text(status, "the status") in FAILED or error:
             raise ModelError(f"The model's server reports an error: {excerpt(_error_text(error) or status)}")
-        if output is None and not self.open.items:
+        if output is None and not self.started and not self.done:
             raise ModelError(f"The server's answer is not a response: {excerpt(response)}")
-        self.items = self.open.merge(read_items(output))
+        self.items = self._choose_items(_read_items(output))
         self._read_metadata(response, status)
+
+    def _choose_items(self, listed: Sequence[Item]) -> tuple[Item, ...]:
+        """Return the items that the end lists, or else those that have ended.
+
+        Raises:
+            ModelError: An item that is not listed has not ended, or both have different calls.
+        """
+        done = tuple(self.done.values())
+        if not listed:
+            if len(done) < max(len(self.started), self.has_pieces):
+                raise ModelError("The model's answer lacks the end of an item. Its calls are discarded.")
+            return done
+        if done and _count_calls(done) != _count_calls(listed):
+            raise ModelError(
+                "The model's answer has other calls at its end than in its stream. Its calls are discarded."
+            )
+        return tuple(listed)
 
     def _read_metadata(self, response: Any, status: Any) -> None:
         self.text.append(output_text(self.items))
@@ -154,22 +191,6 @@ class _ItemsBuilder(ResponseBuilder):
             self.finish_reason = REASONS.get(reason, "length") if isinstance(reason, str) else "length"
         else:
             self.finish_reason = "tool_calls" if any(map(is_call, self.items)) else "stop"
-
-
-_HANDLERS: Mapping[str, Callable[[_ItemsBuilder, Any], Iterator[Piece]]] = {
-    "response.output_item.added": _ItemsBuilder.start_item,
-    "response.output_item.done": _ItemsBuilder.finish_item,
-    "response.output_text.delta": _ItemsBuilder.add_text,
-    "response.refusal.delta": _ItemsBuilder.add_text,
-    "response.reasoning_summary_text.delta": _ItemsBuilder.report_reasoning,
-    "response.reasoning_text.delta": _ItemsBuilder.report_reasoning,
-    "response.reasoning_summary_part.added": _ItemsBuilder.separate_reasoning,
-    "response.function_call_arguments.delta": _ItemsBuilder.add_arguments,
-    "response.function_call_arguments.done": _ItemsBuilder.replace_arguments,
-    "response.completed": _ItemsBuilder.complete,
-    "response.incomplete": _ItemsBuilder.complete_cut,
-    "response.failed": _ItemsBuilder.fail,
-}
 
 
 class ResponsesModel(ServerModel):
@@ -198,7 +219,65 @@ class ResponsesModel(ServerModel):
         return {**body, **self.options, **joined}
 
 
-def _delta(event: Any) -> str:
+def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
+    """List the calls among items; one that repeats an earlier one counts once.
+
+    Raises:
+        ModelError: Calls with one id are different.
+    """
+    calls = drop_repeated(tuple(map(parse_call, filter(is_call, items))))
+    counts = Counter(call.provider_call_id for call in calls if call.provider_call_id)
+    if repeated := next((call_id for call_id, count in counts.items() if count > 1), ""):
+        raise ModelError(
+            f"The model's answer has different calls with the id {excerpt(repeated)!r}. Its calls are discarded."
+        )
+    return calls
+
+
+def _count_calls(items: Iterable[Item]) -> Counter[tuple[str, str, str]]:
+    """Count what the calls say; some gateways give them other ids in each event."""
+    return Counter((call.name, call.namespace, canonical_text(call.arguments)) for call in _list_calls(items))
+
+
+def _read_items(output: Any) -> list[Item]:
+    """Read the items of a response.
+
+    Raises:
+        ModelError: As `_read_item`, or there are more than MAX_CALLS.
+    """
+    items = [item for item in map(_read_item, read_objects(output, "the output")) if item is not None]
+    check_count(len(items), "items")
+    return items
+
+
+def _read_item(value: Any) -> Item | None:
+    """Read an item as plain data.
+
+    Raises:
+        ModelError: It is not an item, or a member of a call or a message has a wrong type.
+    """
+    if read_object(value, "an item") is None:
+        return None
+    item = to_plain_item(value)
+    if item is None:
+        raise malformed("an item", value)
+    if is_call(item):
+        for member in ("call_id", "id"):
+            read_identity(item.get(member), f"the {member} of a call")
+        for member in ("name", "namespace", "status"):
+            read_text(item.get(member), f"the {member} of a call")
+        read_arguments(item.get("input" if item["type"] == "custom_tool_call" else "arguments"))
+    elif item["type"] == "message":
+        read_content(item.get("content"), "the content of a message")
+        read_text(item.get("status"), "the status of a message")
+    return item
+
+
+def _read_place(event: Any) -> int | None:
+    return read_index(get_member(event, "output_index"), "the index of an item")
+
+
+def _read_delta(event: Any) -> str:
     return read_text(get_member(event, "delta"), "a delta")
 
 
