@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import time
+import traceback
 import tracemalloc
 import weakref
 import zlib
@@ -164,7 +165,7 @@ def test_lasting_fault_of_the_request(status: int, streamed: bool) -> None:
 
 @pytest.mark.parametrize(("status", "streamed"), [(400, False), (401, True), (401, False), (403, True)])
 def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
-    """F4: a key that the server repeats is in no part of the error: not its text, and not what it comes from."""
+    """F4: a key that the server repeats is not in the error, which then has no cause."""
     with (
         FakeServer([reply.error(status, "Incorrect API key provided: sk-canary-1234")]) as server,
         clients_own(server, key="sk-canary-1234") as runner,
@@ -172,11 +173,8 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
     ):
         ran(runner, streamed=streamed)
 
-    cause = caught.value.cause
-    assert isinstance(cause, openai.APIStatusError)
-    assert (status, status) == (cause.status_code, cause.response.status_code)
-    assert "canary" not in f"{caught.value!r} {caught.value.__context__!r} {cause!r} {cause} {cause.body}"
-    assert "canary" not in f"{cause.response.text} {cause.response.headers}"
+    assert (status, None) == (caught.value.status, caught.value.cause)
+    assert "canary" not in "".join([repr(caught.value), *traceback.format_exception(caught.value)])
 
 
 @pytest.mark.parametrize("max_seconds", [None, 60])

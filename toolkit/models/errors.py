@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,11 +23,11 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
     """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
 
     The client's traceback has ten times the lines of the reason, so the client's error is `cause`, and not printed.
-    Where the server repeats the API key, its texts are changed. A ModelError that is raised inside gets the model's
-    name and address, too.
+    Where that shows the API key, as the server repeats it, there is no cause. A ModelError that is raised inside gets
+    the model's name and address, too.
 
     Args:
-        client: The message names its address. Its API key is removed, should the server repeat it.
+        client: The message names its address, and does not have its API key.
         model: The model's name, for the message.
 
     Raises:
@@ -38,19 +39,22 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
         _add_place(error, client, model)
         raise
     except Exception as error:  # noqa: BLE001  it is the cause of the error that is raised
-        import openai
+        raise _translate(error, client, model) from None
 
-        status = getattr(error, "status_code", None)
-        advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
-        _hide_key(error, _find_key(client))
-        public = _without_key(_read_message(error), _find_key(client))
-        if status == 400 and re.search(r"not support (tool|function)", public):
-            advice += ' dialect="calls" is for models without tool calling.'
-        shown = f"{error} {error!r}"
-        cause = error if shown == _without_key(shown, _find_key(client)) else None
-        what = f"status {status}" if status else type(error).__name__
-        origin = ", ".join(filter(None, (_describe_place(client, model), what)))
-        raise ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause) from None
+
+def _translate(error: Exception, client: Any, model: str) -> ModelError:
+    import openai
+
+    status, key = getattr(error, "status_code", None), _find_key(client)
+    advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
+    public = _without_key(_read_message(error), key)
+    if status == 400 and re.search(r"not support (tool|function)", public):
+        advice += ' dialect="calls" is for models without tool calling.'
+    shown = "".join(traceback.format_exception(error)) + _read_error(error)
+    cause = error if shown == _without_key(shown, key) else None
+    what = f"status {status}" if status else type(error).__name__
+    origin = ", ".join(filter(None, (_describe_place(client, model), what)))
+    return ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause)
 
 
 def _describe_place(client: Any, model: str) -> str:
@@ -134,36 +138,3 @@ def _find_key(client: Any) -> str:
 def _without_key(text: str, key: str) -> str:
     # The message of an HTTP client has a key with a line end as repr() writes it.
     return text.replace(key, "[key]").replace(repr(key)[1:-1], "[key]") if key else text
-
-
-def _hide_key(error: BaseException, key: str) -> None:
-    """Remove the key from the texts of an exception, of those that led to it, and of their responses."""
-    if not key:
-        return
-    chain: list[BaseException] = [error]
-    for one in chain:
-        chain += [other for other in (one.__cause__, one.__context__) if other is not None and other not in chain]
-        one.args = tuple(_replace_key(part, key) for part in one.args)
-        own = vars(one)
-        own.update({name: _replace_key(own[name], key) for name in ("message", "body") if name in own})
-        if "response" in own:
-            own["response"] = _replace_response(own["response"], key)
-
-
-def _replace_key(value: Any, key: str) -> Any:
-    """Return plain data without the key."""
-    if isinstance(value, str):
-        return _without_key(value, key)
-    if isinstance(value, dict):
-        return {_replace_key(name, key): _replace_key(inner, key) for name, inner in value.items()}
-    return [_replace_key(inner, key) for inner in value] if isinstance(value, list) else value
-
-
-def _replace_response(response: Any, key: str) -> Any:
-    """Return a response, or a copy without the key in its headers and its body."""
-    headers = {name: _without_key(value, key) for name, value in response.headers.items()}
-    text = _without_key(response.text, key) if response.is_stream_consumed else ""
-    if headers == dict(response.headers) and (not text or text == response.text):
-        return response
-    headers = {name: value for name, value in headers.items() if not name.lower().startswith(("content-", "transfer-"))}
-    return type(response)(response.status_code, headers=headers, content=text.encode(), request=response.request)
