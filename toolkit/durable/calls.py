@@ -11,7 +11,7 @@ from temporalio import activity
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.ledger import Ledger, LedgerEntry, RecentLedger
+from toolkit._execution.ledger import Ledger, LedgerEntry, MemoryLedger
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_to_dict
 from toolkit._runner.output import read_answer
 from toolkit._runner.result import RunResult
@@ -178,7 +178,7 @@ class StepLedger:
 def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
     """Return the ledger of a run for one step; None where it is in the memory of this worker alone."""
     ledger = dispatcher.undo_ledger
-    return None if ledger is None or isinstance(ledger, RecentLedger) else StepLedger(ledger)
+    return None if ledger is None or isinstance(ledger, MemoryLedger) else StepLedger(ledger)
 
 
 def subtract(after: Usage, before: Usage) -> dict[str, int]:
