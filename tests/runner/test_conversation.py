@@ -107,7 +107,7 @@ def test_results_stand_in_call_order() -> None:
     """Results may arrive in any order; they are in the history in call order, under the provider's ids."""
     conversation = calling("a", "b")
     first, second = open_calls(conversation)
-    conversation.add_results([answered(second, "second"), answered(first, "first")])
+    conversation.end_turn([answered(second, "second"), answered(first, "first")])
 
     assert [("a", "first"), ("b", "second")] == [
         (m.provider_call_id, m.text) for m in conversation.state.messages if isinstance(m, ToolMessage)
@@ -117,7 +117,7 @@ def test_results_stand_in_call_order() -> None:
 def test_results_are_followed_by_the_model() -> None:
     """When every call has its result, the model is called again."""
     conversation = calling()
-    conversation.add_results([answered(call) for call in open_calls(conversation)])
+    conversation.end_turn([answered(call) for call in open_calls(conversation)])
 
     assert CallModel(conversation.state.messages, 1, True) == conversation.next()
 
@@ -146,7 +146,7 @@ def test_calls_between_empty_answers() -> None:
     conversation = start_conversation()
     conversation.add_response(respond())
     conversation.add_response(respond("", make_call()))
-    conversation.add_results([answered(call) for call in open_calls(conversation)])
+    conversation.end_turn([answered(call) for call in open_calls(conversation)])
     conversation.add_response(respond())
 
     assert isinstance(conversation.next(), CallModel)
@@ -216,7 +216,7 @@ def test_cut_at_every_byte(size: int) -> None:
 def used_up(**limits: Any) -> Conversation:
     conversation = start_conversation(max_turns=1, **limits)
     conversation.add_response(respond("Let me see.", make_call()))
-    conversation.add_results([answered(call) for call in open_calls(conversation)])
+    conversation.end_turn([answered(call) for call in open_calls(conversation)])
     return conversation
 
 
@@ -399,7 +399,7 @@ def test_ids_are_unique_whatever_the_provider_sends(turns: list[list[str]]) -> N
         conversation.add_response(
             respond("", *(make_call(provider_call_id=provider_call_id) for provider_call_id in sent))
         )
-        conversation.add_results([answered(call) for call in open_calls(conversation)])
+        conversation.end_turn([answered(call) for call in open_calls(conversation)])
 
     own = [m.call_id for m in conversation.state.messages if isinstance(m, ToolMessage)]
     assert [len(own)] * 3 == [len(set(own)), len(set(provider_call_ids(conversation))), sum(map(len, turns))]
@@ -426,7 +426,7 @@ def say_nothing(conversation: Conversation) -> None:
 
 def use_up(conversation: Conversation) -> None:
     make_calls(conversation)
-    conversation.add_results([answered(call, "é \x00 \U0001f600") for call in open_calls(conversation)])
+    conversation.end_turn([answered(call, "é \x00 \U0001f600") for call in open_calls(conversation)])
     conversation.next()
 
 
@@ -457,7 +457,7 @@ def test_restored_conversation_goes_on() -> None:
     conversation = calling("a")
     restored = Conversation.restore(conversation.state)
     for each in (conversation, restored):
-        each.add_results([answered(call) for call in open_calls(each)])
+        each.end_turn([answered(call) for call in open_calls(each)])
         each.add_response(respond("", make_call(provider_call_id="a")))
 
     assert conversation.state == restored.state
@@ -620,7 +620,7 @@ def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], l
     with pytest.raises(
         ConversationError, match=r"\['run12345_0', 'run12345_1'\] needs one result; there are results for"
     ):
-        conversation.add_results(results(*map(answered, open_calls(conversation))))
+        conversation.end_turn(results(*map(answered, open_calls(conversation))))
 
     assert before == conversation.state
 
@@ -640,7 +640,7 @@ def test_response_out_of_turn(doing: Callable[[Conversation], None]) -> None:
 def test_results_out_of_turn() -> None:
     """Results while no call is open are refused."""
     with pytest.raises(ConversationError, match=r"is asking, not calling: do the step of next\(\)"):
-        start_conversation().add_results([])
+        start_conversation().end_turn([])
 
 
 @pytest.mark.parametrize("turns", [0, -1])

@@ -204,7 +204,7 @@ class Conversation:
             LimitError: A limit is reached, and `on_limit="raise"`.
         """
         may_end = self._state.phase == "asking" and not self._state.is_last_turn
-        if may_end and (reached := self._find_reached_limit(seconds)):
+        if may_end and (reached := self.find_reached_limit(seconds)):
             self.reach_limit(*reached)
         state = self._state
         if state.phase == "asking":
@@ -215,31 +215,29 @@ class Conversation:
             return Paused(state.pending)
         return Finished(self.text if state.output is None else state.output, state.finish_reason or "stop")
 
-    def _find_reached_limit(self, seconds: float) -> tuple[LimitName, float, float] | None:
-        """Return the first limit that is reached: its name, how much is used, and the limit itself."""
-        used: dict[LimitName, float] = {"max_turns": self._state.turns, "max_seconds": seconds}
-        return self._find_first(used) or self.find_spent_limit()
+    def find_reached_limit(self, seconds: float | None = None) -> tuple[LimitName, float, float] | None:
+        """Return the first limit that is reached: its name, how much is used, and the limit itself.
 
-    def find_spent_limit(self) -> tuple[LimitName, float, float] | None:
-        """Return the first limit on calls, tokens or cost that is reached, here or in a run above."""
+        Args:
+            seconds: How long the run has taken. None asks only for calls, tokens and cost, which count in runs above.
+        """
         limits, usage = self._limits, self._usage
+        used: dict[LimitName, float] = {}
+        if seconds is not None:
+            used = {"max_turns": self._state.turns, "max_seconds": seconds}
         with self._lock:
-            calls = self._calls_by_tool.total()
-        used: dict[LimitName, float] = {
-            "max_calls": calls,
+            used["max_calls"] = self._calls_by_tool.total()
+        used |= {
             "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
             "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
         }
-        return self._find_first(used) or (self._parent.find_spent_limit() if self._parent else None)
-
-    def _find_first(self, used: Mapping[LimitName, float]) -> tuple[LimitName, float, float] | None:
         for name, amount in used.items():
-            limit = getattr(self._limits, name)
+            limit = getattr(limits, name)
             if limit is not None and amount >= limit:
                 return name, amount, limit
-        return None
+        return self._parent.find_reached_limit() if self._parent else None
 
     def add_usage(self, usage: Usage) -> None:
         """Count what a response used, whatever becomes of it; in the runs above, too. Thread-safe."""
@@ -365,10 +363,21 @@ class Conversation:
         self._reserved_ids[own] = key, call.name, call.arguments
         return call.replace(id=own)
 
-    def add_results(
-        self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()
+    def end_turn(
+        self,
+        results: Sequence[ToolMessage],
+        pending: Sequence[PendingApproval] = (),
+        *,
+        is_stopped: bool = False,
+        find_answer: Callable[[Sequence[ToolMessage]], str | None] = lambda _: None,
     ) -> Sequence[ToolMessage]:
-        """Add the results of the open calls, in any order. With `pending`, further calls may be left out.
+        """Add the results of the open calls; end the run where an approver has ended it, or where one is the answer.
+
+        Args:
+            results: The results, in any order.
+            pending: Calls that wait for approval. With these, further calls may be left out.
+            is_stopped: Whether an approver has ended the run.
+            find_answer: Finds the answer among the results of the whole response; None if there is none.
 
         Returns:
             The results of all calls of the response, in call order; none while some are pending.
@@ -382,29 +391,12 @@ class Conversation:
         expected = sorted({*given}.intersection(due)) if pending else due
         if given != expected:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
+        messages: Sequence[ToolMessage] = ()
         results = (*self._state.results, *results)
         if pending:
             self._state = self._state.replace(phase="paused", results=results, pending=tuple(pending))
-            return ()
-        return self._close_calls(results)
-
-    def end_turn(
-        self,
-        results: Sequence[ToolMessage],
-        pending: Sequence[PendingApproval] = (),
-        *,
-        is_stopped: bool,
-        find_answer: Callable[[Sequence[ToolMessage]], str | None],
-    ) -> Sequence[ToolMessage]:
-        """Add the results of a turn, and end the run where an approver has ended it, or where one is the answer.
-
-        Args:
-            results: As for `add_results`.
-            pending: As for `add_results`.
-            is_stopped: Whether an approver has ended the run.
-            find_answer: Finds the answer among the results of the whole response; None if there is none.
-        """
-        messages = self.add_results(results, pending)
+        else:
+            messages = self._close_calls(results)
         if is_stopped:
             self.end("stopped", text=STOPPED_TEXT)
         elif (answer := find_answer(messages)) is not None:
@@ -447,7 +439,7 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
-        is_over = limits.on_limit == "stop" and (self.limit or self._find_reached_limit(0.0))
+        is_over = limits.on_limit == "stop" and (self.limit or self.find_reached_limit(0.0))
         if is_over or state.output_retries >= limits.max_output_retries:
             raise RunError(f"The run has no answer of its output_type after {state.turns} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
