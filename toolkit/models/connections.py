@@ -35,11 +35,9 @@ def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     import openai
 
     http = _make_http_client(openai.DefaultHttpxClient, event_hooks={"response": [limit_response]})
-    client = openai.OpenAI(
-        base_url=base_url, api_key=api_key, http_client=http, default_headers=_omit_headers(base_url)
-    )
+    client = _make_client(openai.OpenAI, base_url, api_key, http)
     weakref.finalize(client, http.close)
-    return _forget_account(client)
+    return client
 
 
 def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
@@ -55,10 +53,20 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
         event_hooks={"response": [limit]},
         limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=2 * MAX_OPEN),
     )
-    headers = _omit_headers(base_url)
-    return _forget_account(
-        openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http, default_headers=headers)
-    )
+    return _make_client(openai.AsyncOpenAI, base_url, api_key, http)
+
+
+def _make_client(kind: Callable[..., ClientT], base_url: Any, api_key: str, http: Any) -> ClientT:
+    """Make a client; what the environment has for OpenAI's server goes to no other: account and additional headers."""
+    import openai
+
+    if not base_url or urlsplit(str(base_url)).hostname == "api.openai.com":
+        return kind(base_url=base_url, api_key=api_key, http_client=http)
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
+    omitted = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
+    client = kind(base_url=base_url, api_key=api_key, http_client=http, default_headers=omitted)
+    client.organization = client.project = None
+    return client
 
 
 def _make_http_client(kind: Callable[..., Any], **options: Any) -> Any:
@@ -135,22 +143,3 @@ def _load_certificates() -> ssl.SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()
-
-
-def _is_openai(base_url: Any) -> bool:
-    return not base_url or urlsplit(str(base_url)).hostname == "api.openai.com"
-
-
-def _omit_headers(base_url: Any) -> dict[str, Any]:
-    """Omit the headers that the environment sets for OpenAI (OPENAI_CUSTOM_HEADERS) from requests to another server."""
-    import openai
-
-    lines = [] if _is_openai(base_url) else os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
-    return {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
-
-
-def _forget_account(client: ClientT) -> ClientT:
-    """Forget OPENAI_ORG_ID and OPENAI_PROJECT_ID, unless the server is OpenAI."""
-    if not _is_openai(client.base_url):
-        client.organization = client.project = None
-    return client
