@@ -126,14 +126,22 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
     assert [("GET", "/models", None), ("POST", CHAT, "listed")] == list_requests(server)
 
 
-@pytest.mark.parametrize("address", ["http://", "https:///v1", "http://:8080/v1", "http://[::1", "http://host:x/v1"])
-def test_address_without_a_host(address: str, environment: Callable[[str, str], None]) -> None:
-    """An address that leads nowhere is refused where it is given, with what to write."""
-    with pytest.raises(ValueError, match=r"^base_url has no host.*: write 'http://localhost:11434/v1'\.$"):
-        Runner(base_url=address)
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://", "https:///v1", "http://:8080/v1", "http://[::1", "http://host:x/v1", "localhost:1/v1"),
+        *("http://user:secret@localhost:1/v1/chat/completions", "http://user:secret@localhost:1/v1/responses/"),
+    ],
+)
+def test_address_that_is_no_servers(address: str, environment: Callable[[str, str], None]) -> None:
+    """An address that is not a server's is refused where it is given, a variable when it is used; it is not shown."""
+    with pytest.raises(ValueError, match="^base_url takes the address of a server, such as 'http://") as error:
+        Runner(base_url=address, model="m")
     environment("OPENAI_BASE_URL", address)
-    with pytest.raises(NoModelError, match="^OPENAI_BASE_URL has no host"):
-        Runner().run("x")
+    with pytest.raises(NoModelError, match="^OPENAI_BASE_URL takes the address of a server"):
+        Runner(model="m").run("x")
+
+    assert "secret" not in str(error.value)
 
 
 def test_options_reach_the_server(server: FakeServer) -> None:
@@ -319,24 +327,6 @@ def test_blank_key(environment: Callable[[str, str], None]) -> None:
 def test_address_in_capitals() -> None:
     """The scheme of an address may be in capitals."""
     assert "at http://localhost:1/v1" in repr(Runner(base_url="HTTP://localhost:1/v1", model="m").model)
-
-
-def test_address_without_http(environment: Callable[[str, str], None]) -> None:
-    """An address without its scheme is refused with the way to write it: an argument at once, a variable when used."""
-    with pytest.raises(ValueError, match="base_url='localhost:1/v1' does not begin with http:// or https://: write"):
-        Runner(base_url="localhost:1/v1", model="m")
-    environment("OPENAI_BASE_URL", "localhost:1/v1")
-    with pytest.raises(NoModelError, match="OPENAI_BASE_URL='localhost:1/v1' does not begin with http"):
-        Runner(model="m").run("x")
-
-
-@pytest.mark.parametrize("path", ["/chat/completions", "/responses/"])
-def test_address_of_a_request(path: str) -> None:
-    """The address of one request is refused, since each request adds its path; the message has no password."""
-    with pytest.raises(ValueError, match=f"leave out '{path}'") as error:
-        Runner(base_url=f"http://user:secret@localhost:1/v1{path}", model="m")
-
-    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["sk-canary\nand-more", "\u201csk-canary\u201d"], ids=["line end", "quotes"])

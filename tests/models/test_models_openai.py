@@ -4,7 +4,6 @@ import asyncio
 import functools
 import json
 import pickle
-import re
 import traceback
 import types
 from collections.abc import Callable
@@ -253,18 +252,10 @@ def test_client_behind_create() -> None:
             assert "Hi." == completed(OpenAIModel(client, "fake")).text
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("timeout", "with_options(timeout="),
-        ("extra_headers", "default_headers"),
-        ("extra_query", "default_query"),
-        ("extra_body", "write the keys in it beside the others"),
-    ],
-)
-def test_option_of_the_client(name: str, advice: str) -> None:
-    """What is an argument of `create`, and no key of a body, is refused with what to write."""
-    with pytest.raises(TypeError, match=rf"{name}.* is not a key of a request's body: .*{re.escape(advice)}"):
+@pytest.mark.parametrize("name", ["timeout", "extra_headers", "extra_query", "extra_body"])
+def test_option_of_the_client(name: str) -> None:
+    """What is an argument of `create`, and no key of a body, is refused with what to do."""
+    with pytest.raises(TypeError, match=rf"{name}.* is not a key of a request's body: set it on the client\."):
         OpenAIModel(Recorder(HI), "fake", options={name: {}})
 
 

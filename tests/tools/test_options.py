@@ -270,15 +270,6 @@ def test_no_list_of_tools(make: Callable[..., Any], given: object) -> None:
         make(given)
 
 
-@pytest.mark.parametrize("name", ["embeded", "Embedded", "embedder"])
-def test_misspelt_embedded_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name like that of the embedded model is refused, but where a server may have a model of that name."""
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(ValueError, match=f"^model='{name}': did you mean 'embedded'\\?$"):
-        Runner([echo], model=name)
-    assert Runner([echo], model=name, base_url="http://127.0.0.1:9/v1")
-
-
 @tool(approve=True, effect="write", exclusive=True, idempotent=False)
 def delete(name: str) -> str:
     """Delete."""

@@ -187,7 +187,7 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
     Raises:
         TypeError: There is one.
     """
-    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS.keys()
+    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS
     if ours:
         raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
     if clients:

@@ -29,14 +29,8 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
-# Arguments of the package's `create` that are not keys of a body -> what to write.
-CLIENT_OPTIONS = {
-    "extra_body": "write the keys in it beside the others.",
-    "extra_headers": "set them on the client, client.with_options(default_headers=...).",
-    "max_retries": "set it on the client, client.with_options(max_retries=...).",
-    "extra_query": "set it on the client, client.with_options(default_query=...).",
-    "timeout": "set it on the client, client.with_options(timeout=...).",
-}
+# Arguments of the package's `create` that are not keys of a body.
+CLIENT_OPTIONS = frozenset({"extra_body", "extra_headers", "extra_query", "max_retries", "timeout"})
 # Options that servers refuse where a request has no tools.
 TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
 # Hosts that understand a list of allowed tools beside the tools on offer; others are offered only what is allowed.
@@ -242,8 +236,8 @@ def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError: One is an argument of the package's `create`, and no key of a request's body.
     """
-    for name in options.keys() & CLIENT_OPTIONS.keys():
-        raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: {CLIENT_OPTIONS[name]}")
+    for name in options.keys() & CLIENT_OPTIONS:
+        raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: set it on the client.")
     return dict(options)
 
 

@@ -92,28 +92,13 @@ class ModelChoice:
 
     def __post_init__(self) -> None:
         _ = APIS[self.api]  # refuses any other name
-        if ismodule(self.client):
-            raise TypeError(f"client={self.client!r} is a module: write client={self.client.__name__}.OpenAI().")
-        if isinstance(self.client, Model):
-            raise TypeError(f"client={self.client!r:.100} is a Model: write model=..., without client=.")
-        if isinstance(self.client, (str, type)):
+        if ismodule(self.client) or isinstance(self.client, (Model, str, type)):
             raise TypeError(
-                f"client={self.client!r} is not a client: write client=OpenAI(...), or base_url= and api_key=."
+                f"client={self.client!r:.100} is not a client: write client=OpenAI(...), base_url= and api_key=, or "
+                "for a Model, model=."
             )
-        if self._is_misspelt:
-            raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
         if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
             raise ValueError(fault)
-
-    @property
-    def _is_misspelt(self) -> bool:
-        """Whether the name is nearly that of the embedded model, and no server may have one of this name."""
-        if not self.name or self.name == EMBEDDED or self.name[:2].lower() != EMBEDDED[:2]:
-            return False
-        import difflib  # few names are alike
-
-        has_server = self.client or self.base_url or os.environ.get("OPENAI_BASE_URL")
-        return not has_server and bool(difflib.get_close_matches(self.name.lower(), [EMBEDDED], cutoff=0.8))
 
     @property
     def is_fallback(self) -> bool:
@@ -233,17 +218,15 @@ def _announce(name: str) -> None:
 
 
 def _find_address_fault(name: str, address: Any) -> str:
-    """Describe an address that no HTTP client takes; empty if it is one."""
-    if not str(address).lower().startswith(("http://", "https://")):
-        return f"{name}={str(address)!r} does not begin with http:// or https://: write 'http://{address}'."
-    if path := re.search("/(chat/completions|completions|responses)/*$", str(address)):
-        return f"{name} is the address of a server, not of one request: leave out {path[0]!r}."
+    """Describe an address that is not a server's; empty if it is one."""
     try:
         parts = urlsplit(str(address))
-        is_complete = bool(parts.hostname) and parts.port != 0
+        is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_complete = False
-    return "" if is_complete else f"{name} has no host, or no port that can be: write 'http://localhost:11434/v1'."
+        is_server = False
+    if is_server and not re.search("/(chat/completions|completions|responses)/*$", parts.path):
+        return ""
+    return f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without the path of a request."
 
 
 async def _open_in_loop(model: ServerModel) -> Model:
