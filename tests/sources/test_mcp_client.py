@@ -378,9 +378,9 @@ def test_unknown_option() -> None:
 @pytest.mark.parametrize(
     ("server", "text"),
     [
-        (MCP("no-such-program-here", name="m"), "'m' cannot be reached: there is no program 'no-such-program-here'"),
-        (MCP([sys.executable, "server.py"], cwd=Path("/no/such"), name="m"), "there is no directory cwd='/no/such'"),
-        (MCP([sys.executable, "-c", "print(1)"], name="m"), f"'m' cannot be reached: .*'{sys.executable}'"),
+        (MCP("no-such-program-here", name="m"), "'m' cannot be reached: there is no 'no-such-program-here'"),
+        (MCP([sys.executable, "server.py"], cwd=Path("/no/such"), name="m"), "there is no '/no/such'"),
+        (MCP([sys.executable, "-c", "print(1)"], name="m"), "'m' cannot be reached: "),
         (MCP("http://127.0.0.1:9/mcp?key=x", name="m"), "Connection refused. Its URL is http://127.0.0.1:9/mcp.$"),
         (MCP("http://127.0.0.1:9/mcp", name="m", timeout=1.4), "Connection refused"),  # it ends before the third try
         (liar("initialize", timeout=1), "'liar' cannot be reached: it did not answer within 1 s"),

@@ -282,7 +282,7 @@ class RemoteSource:
             "effect": declaration.get("effect"),
             "trust": "foreign",
             "title": title[:MAX_TITLE],
-            "_description": shorten_description(description),
+            "_description": shorten(description, MAX_DESCRIPTION),
             **self._options,
         }
         is_hint = self._options.get("effect") is None
@@ -419,11 +419,6 @@ def _escape_texts(schema: Any) -> Any:
         _escape_texts(key): escape_hidden(part) if key in TEXTS and isinstance(part, str) else _escape_texts(part)
         for key, part in schema.items()
     }
-
-
-def shorten_description(text: str) -> str:
-    """Cut a description to MAX_DESCRIPTION characters."""
-    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
 
 
 def find_reason(error: BaseException | None) -> str:

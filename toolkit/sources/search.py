@@ -21,7 +21,7 @@ from pydantic import StringConstraints
 
 from toolkit._guards.options import check_texts, check_whole
 from toolkit._messages import Message, ModelRequest, ToolMessage
-from toolkit._schema.error_messages import suggest
+from toolkit._schema.error_messages import shorten, suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
@@ -122,7 +122,8 @@ class ToolSearch:
         found = self.search(query)
         if not found:
             raise ToolError("No tool was found. Try other words, or answer without one.")
-        lines = [f"- {name}: {_shorten(self._tools[name].description)}" for name in found]
+        firsts = {name: self._tools[name].description.partition("\n\n")[0].replace("\n", " ") for name in found}
+        lines = [f"- {name}: {shorten(first, MAX_DESCRIPTION)}" for name, first in firsts.items()]
         return "\n".join(["These tools can be called now:", *lines])
 
     def before_model(self, request: ModelRequest) -> ModelRequest:
@@ -195,8 +196,3 @@ def _list_found(messages: Iterable[Message], searches: Collection[str]) -> Itera
     """Give the names in the results of searches, in order, each once."""
     results = (message.text for message in messages if isinstance(message, ToolMessage) and message.name in searches)
     return iter(dict.fromkeys(name for text in results for name in _FOUND.findall(text)))
-
-
-def _shorten(description: str) -> str:
-    first = description.partition("\n\n")[0].replace("\n", " ")
-    return first if len(first) <= MAX_DESCRIPTION else f"{first[: MAX_DESCRIPTION - 1]}…"

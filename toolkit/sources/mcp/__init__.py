@@ -293,15 +293,19 @@ class MCP(RemoteSource):
             TimedOut: It did not answer in time.
         """
 
-        async def ask() -> T:
-            session = await self._get_session()
-            try:
-                with anyio.fail_after(self._timeout):
-                    return await request(session)
-            except (MCPError, ValueError, TimeoutError) as error:
-                raise self._explain(error, session) from error
+        async def ask(session: Session) -> T:
+            with anyio.fail_after(self._timeout):
+                return await request(session)
 
-        return await private_loop.arun(ask)
+        return await private_loop.arun(lambda: self._request(ask))
+
+    async def _request(self, request: Callable[[Session], Awaitable[T]]) -> T:
+        """Make a request, in the private loop."""
+        session = await self._get_session()
+        try:
+            return await request(session)
+        except (MCPError, ValueError, TimeoutError) as error:
+            raise self._explain(error, session) from error
 
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
@@ -354,22 +358,16 @@ class MCP(RemoteSource):
 
     @property
     def _place(self) -> str:
-        """A sentence about its URL, or the program of its command."""
-        if self._address.is_url:
-            return f"Its URL is {self._address}."
-        return f"Its command begins with {str(self._address)!r}." if self._address.is_command else ""
+        """A sentence about its URL; the name of a command is enough."""
+        return f"Its URL is {self._address}." if self._address.is_url else ""
 
     def _describe(self, error: BaseException) -> str:
         """Describe an error of a transport: its class, and only such messages as have no address in them."""
         if isinstance(error, FileNotFoundError):
-            place = self._address.cwd
-            is_place = place is not None and str(place) == str(error.filename)
-            return f"there is no {'directory cwd=' if is_place else 'program '}{str(error.filename)!r}."
-        return (
-            escape_hidden(shorten(f"{error.message}", MAX_ERROR))
-            if isinstance(error, MCPError)
-            else super()._describe(error)
-        )
+            return f"there is no {str(error.filename)!r}."  # the program, or cwd=
+        if isinstance(error, MCPError):
+            return escape_hidden(shorten(f"{error.message}", MAX_ERROR))
+        return super()._describe(error)
 
     async def _call(
         self, tool: AnyTool, name: str, arguments: dict[str, Any], context: ToolContext, requests: ServerRequests | None
@@ -381,17 +379,17 @@ class MCP(RemoteSource):
             Denied: The tool is no longer that of the lock.
             TimedOut: It did not answer in time.
         """
-        try:
-            session = await self._get_session()
-        except Unreachable as error:
-            raise Failed(error.brief) from error
-        if self._lock_file is not None and all(each.name != tool.name for each in self._tools or ()):
-            raise Denied(CHANGED.format(name=tool.name))
-        try:
+
+        async def call(session: Session) -> ToolResult:
+            if self._lock_file is not None and all(each.name != tool.name for each in self._tools or ()):
+                raise Denied(CHANGED.format(name=tool.name))
             answer = await session.call(name, arguments, context, requests)
             return await anyio.to_thread.run_sync(make_result, tool, answer)  # it may take long to check
-        except (MCPError, ValueError) as error:
-            raise self._explain(error, session) from error
+
+        try:
+            return await self._request(call)
+        except Unreachable as error:
+            raise Failed(error.brief) from error
 
 
 # Its options besides those of `@tool`.

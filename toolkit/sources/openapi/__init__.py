@@ -26,6 +26,7 @@ from typing_extensions import Unpack
 from toolkit._guards.options import check_type
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
+from toolkit._schema.error_messages import shorten
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit._tools.options import ToolOptions
 from toolkit._tools.tool import Tool, with_origin
@@ -45,7 +46,7 @@ from toolkit.sources.openapi.exchange import MAX_BYTES, TOKEN, RequestBuilder, S
 from toolkit.sources.openapi.inputs import make_inputs
 from toolkit.sources.openapi.schema import Root, Source
 from toolkit.sources.openapi.styles import HEADER_VALUE
-from toolkit.sources.remote import MAX_TITLE, check_options, shorten_description
+from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE, check_options
 
 __all__ = ["openapi_tools"]
 
@@ -184,4 +185,4 @@ def _describe(operation: Operation) -> str:
     spec = operation.spec
     mark = "Deprecated." if spec.deprecated else ""
     texts = [mark, spec.summary.strip(), "" if spec.description == spec.summary else spec.description.strip()]
-    return shorten_description("\n\n".join(filter(None, texts)) or operation.label)
+    return shorten("\n\n".join(filter(None, texts)) or operation.label, MAX_DESCRIPTION)
