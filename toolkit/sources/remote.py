@@ -210,7 +210,7 @@ class RemoteSource:
                         break
         is_late = isinstance(fault, TimeoutError)
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
-        text = f"The {self._kind} {self.name!r} cannot be reached: {reason}"
+        text = f"The {self._kind} {self.name!r} cannot be reached: {reason.rstrip('.')}."
         raise Unreachable(f"{text} {self._place}".rstrip(), text, fault) from None
 
     def _take(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
