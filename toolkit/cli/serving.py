@@ -66,7 +66,7 @@ def serve(
         return
     try:
         from toolkit.serve import mcp
-        from toolkit.serve.prompts import Prompt, Resource
+        from toolkit.serve.mcp import Prompt, Resource
     except ImportError as error:
         fail(error)
     with redirect_stdout(sys.stderr):  # standard output is the client's

@@ -8,8 +8,7 @@ Files, each importing only those below it:
     agui     the events of a run in AG-UI, and the decisions of its clients
     vercel   the same for the AI SDK of Vercel
     streams  the events of a run in the form of another protocol
-    mcp      a toolbox for clients of the Model Context Protocol
-    prompts  prompts and resources beside the tools, for the same clients
+    mcp      a toolbox for clients of the Model Context Protocol, with prompts and resources
     local    addresses of this machine
 """
 
