@@ -30,7 +30,6 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 import toolkit
-from toolkit._execution.approval import Decision
 from toolkit._guards.options import check_choice, check_type, check_whole
 from toolkit._lazy import needs_extra
 from toolkit._messages import Message
@@ -65,8 +64,8 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
         TaskStatus,
     )
     from a2a.types import Message as WireMessage
-    from a2a.types import Part as WirePart
     from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+    from google.protobuf.json_format import MessageToDict
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
@@ -393,28 +392,19 @@ def _describe_call(pending: PendingApproval) -> str:
     return f"{pending.call.name}({pending.arguments}){imports}"
 
 
-def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, Decision]:
+def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, bool]:
     """Read the decisions on pending calls; whatever is not one decides nothing."""
     ids = [each.call.id for each in pending]
     for part in message.parts:
-        given = _read_data(part)
-        if given is not None:
-            return {each: _decide(is_approved=given[each]) for each in ids if isinstance(given.get(each), bool)}
+        if part.HasField("data"):
+            data = MessageToDict(part.data)
+            given = data.get("decisions") if isinstance(data, dict) else None
+            found = given if isinstance(given, dict) else {}
+            return {each: found[each] for each in ids if isinstance(found.get(each), bool)}
         word = WORDS.get(part.text.strip().rstrip(".!").lower())
         if word is not None:
-            return {each: _decide(is_approved=word) for each in ids}
+            return dict.fromkeys(ids, word)
     return {}
-
-
-def _read_data(part: WirePart) -> Mapping[str, Any] | None:
-    if not part.HasField("data") or not part.data.HasField("struct_value"):
-        return None
-    given = part.data.struct_value.fields["decisions"].struct_value.fields
-    return {key: value.bool_value for key, value in given.items() if value.HasField("bool_value")}
-
-
-def _decide(*, is_approved: bool) -> Decision:
-    return Decision.approve() if is_approved else Decision.reject()
 
 
 def _say(updater: TaskUpdater, text: str) -> WireMessage:
