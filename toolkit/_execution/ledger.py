@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from pydantic_core import to_json
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._messages import ToolCall, ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit._options import find_cutoff
 from toolkit._tools.tool import Tool, name_function
@@ -257,7 +257,7 @@ class CallRecord:
             Failed: It has started and not finished, or was another call, and may not be repeated; or the ledger cannot
                 be read.
         """
-        entries = await self._attempt("be read", lambda: self.ledger.read(self.run_id, self.call_id))
+        entries = await self._attempt("be read", self.ledger.read, self.run_id, self.call_id)
         stages = {entry.stage: entry for entry in entries}
         started, finished = stages.get("started"), stages.get("finished")
         if finished is not None and finished.digest == self.digest:
@@ -304,17 +304,15 @@ class CallRecord:
 
     async def _write_entry(self, stage: Stage, digest: str, text: str = "") -> bool:
         entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
-        return await self._attempt(f"keep {stage!r}", lambda: self.ledger.write(entry))
+        return await self._attempt(f"keep {stage!r}", self.ledger.write, entry)
 
-    async def _attempt(self, what: str, work: Callable[[], T]) -> T:
-        async def attempt() -> T:
-            try:
-                return work()
-            except Exception as error:
-                logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
-                raise Failed(UNRECORDED) from error
-
-        return await self.backend.call(attempt, is_async=False)
+    async def _attempt(self, what: str, method: Callable[..., T], *arguments: Any) -> T:
+        try:
+            value: T = await call_function(method, arguments, self.backend)
+        except Exception as error:
+            logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
+            raise Failed(UNRECORDED) from error
+        return value
 
 
 def dump_result(result: ToolResult, more: Mapping[str, Any] = MappingProxyType({})) -> str:

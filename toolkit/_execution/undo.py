@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.invoke import Attempts
@@ -25,7 +25,6 @@ from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolEr
 
 logger = logging.getLogger("toolkit")
 
-T = TypeVar("T")
 Outcome: TypeAlias = Literal["undone", "failed", "unknown"]
 
 UNFINISHED = "The call was started and has no result: it may have taken effect, and was not undone."
@@ -99,7 +98,7 @@ class Undoer:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
         await self._record(name_undo(self.run_id), "started")
-        entries = await self._call_ledger(lambda: self.ledger.read(self._recorded_as))
+        entries = await call_function(self.ledger.read, (self._recorded_as,), self.backend)
         found = _list_undoable(entries, self.run_id)
         for each in found:
             for made in self._find(each):
@@ -177,13 +176,7 @@ class Undoer:
 
     async def _record(self, call_id: str, stage: Stage, digest: str = "", result: str = "") -> bool:
         entry = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage=stage, digest=digest, result=result)
-        return await self._call_ledger(lambda: self.ledger.write(entry))
-
-    async def _call_ledger(self, work: Callable[[], T]) -> T:
-        async def call() -> T:
-            return work()
-
-        return await self.backend.call(call, is_async=False)
+        return bool(await call_function(self.ledger.write, (entry,), self.backend))
 
 
 def take_undo(made: Tool[..., Any]) -> Tool[..., Any]:
