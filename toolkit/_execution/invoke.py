@@ -19,7 +19,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watch_loop
 from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
@@ -139,7 +139,7 @@ class Attempts:
         """Start the handler where it belongs: in a process, in an executor, in an event loop, or on a thread."""
         settings, is_async = self.tool.settings, self.tool._invocation.is_async
         if settings.isolate is not None:
-            return self._receive(self._run_in_process(context))
+            return self._receive(call_function(run_in_process, (self.tool, self.arguments, context), self.backend))
         if settings.executor is not None:
             return self._receive(self._run_in_executor(settings.executor, context))
 
@@ -180,12 +180,6 @@ class Attempts:
             )
         invocation = self.tool._invocation
         return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
-
-    async def _run_in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
-        async def wait() -> Outcome[Any]:
-            return run_in_process(self.tool, self.arguments, context)
-
-        return await self.backend.call(wait, is_async=False)
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
         """Submit the call to an executor and wait; its time in the queue counts."""
