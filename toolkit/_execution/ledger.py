@@ -18,7 +18,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args, runtime_checkable
 
 from pydantic_core import to_json
 
@@ -59,6 +59,7 @@ class LedgerEntry:
     at: float = field(default_factory=time.time, compare=False)
 
 
+@runtime_checkable
 class Ledger(Protocol):
     """Storage of entries. It is used from any thread."""
 
@@ -214,7 +215,8 @@ class CallNote:
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
         """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
         if result.is_error:
-            return {"may_have_run": _may_have_run(result)}
+            is_unknown = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))  # it was cut off
+            return {"may_have_run": is_unknown}
         if not self.tool._undo_plan.result:
             return {"value": "null"}
         returns = self.tool.handler.interface.returns
@@ -227,11 +229,6 @@ class CallNote:
             pass
         logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
         return {"value": ""}
-
-
-def _may_have_run(result: ToolResult) -> bool:
-    """Return whether a call that failed may still have its effect: it was cut off, and its end is unknown."""
-    return isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
     Raises:
         InvalidArguments: There is no such value.
     """
-    document = _load_document(arguments)
+    is_marked = (MARK in arguments or _ESCAPED in arguments) and len(arguments) <= MAX_TEXT
+    document = load_object(arguments) if is_marked else None  # None too where the tool will reject the text
     if document is None:
         return arguments
     own = {name: value if name == OUTPUT else _fill(value, value_of) for name, value in document.items()}
@@ -101,12 +102,6 @@ def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
         except ValueError:
             continue  # refused when the turn of the call comes
         yield from ((owner, *steps) for owner in {call.instance, ""})
-
-
-def _load_document(arguments: str) -> dict[str, Any] | None:
-    """Parse arguments that may hold references; None where there are none, or the tool will reject the text."""
-    may_refer = (MARK in arguments or _ESCAPED in arguments) and len(arguments) <= MAX_TEXT
-    return load_object(arguments) if may_refer else None
 
 
 def _fill(value: Any, value_of: Callable[[Sequence[str]], Any]) -> Any:

@@ -169,8 +169,11 @@ class Undoer:
             except Exception as error:  # noqa: BLE001  one that ends a run does not stop the other undos
                 result = ToolResult.from_error(Failed(str(error)), error)
         if result.error is not None:
-            outcome: Outcome = "unknown" if isinstance(result.exception, (Cancelled, TimedOut)) else "failed"
-            return Undo(call=call, outcome=outcome, error=_explain_failure(result), exception=result.exception)
+            failure = result.exception
+            outcome: Outcome = "unknown" if isinstance(failure, (Cancelled, TimedOut)) else "failed"
+            is_explained = failure is None or isinstance(failure, ToolError)
+            why = result.error if is_explained else f"{type(failure).__name__}: {failure}"
+            return Undo(call=call, outcome=outcome, error=why, exception=failure)
         await self._record(call_id, "finished", digest, dump_result(result))
         return Undo(call=call, outcome="undone")
 
@@ -209,8 +212,3 @@ def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_Undoabl
             undo_stages = by_call.get(name_undo(entry.call_id), {})
             done.append(_UndoableCall(call, noted["function"], noted["turn"], stages, undo_stages))
     return done
-
-
-def _explain_failure(result: ToolResult) -> str:
-    error = result.exception
-    return str(result.error) if error is None or isinstance(error, ToolError) else f"{type(error).__name__}: {error}"

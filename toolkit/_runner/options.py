@@ -199,10 +199,6 @@ def _optional(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or is_fit(value)
 
 
-def _is_ledger(value: object) -> bool:
-    return all(callable(getattr(value, name, None)) for name in ("write", "read"))
-
-
 def _is_function(value: object) -> bool:
     return callable(value) and not isclass(value)  # `Console` instead of `Console()`
 
@@ -222,10 +218,6 @@ def _takes(count: int) -> Callable[[Any], bool]:
         return True
 
     return _optional(is_fit)
-
-
-def _are_functions(value: object) -> bool:
-    return isinstance(value, Sequence) and all(map(_is_function, value))
 
 
 class _Rule(NamedTuple):
@@ -264,9 +256,12 @@ _RULES: Mapping[str, _Rule] = {
         _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
     ),
-    "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", _is_ledger),
+    "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", lambda value: isinstance(value, Ledger)),
     "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
-    "middleware": _Rule("a list of functions or instances: write middleware=[...]", _are_functions),
+    "middleware": _Rule(
+        "a list of functions or instances: write middleware=[...]",
+        lambda value: isinstance(value, Sequence) and all(map(_is_function, value)),
+    ),
     "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Iterable)),
     "early": _TRUTH,
     "max_runs": _Rule("a whole number of runs, at least 1", is_in_range=lambda value: is_whole(value, 1)),

@@ -57,7 +57,10 @@ def _read_part(part: Any) -> str | Image | File:
     if isinstance(part, dict):
         raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
     if is_table(part):
-        return _write_table(part)
+        text = write_table(part)
+        if len(text) > MAX_TEXT:
+            raise ValueError(f"The prompt's table is longer than {MAX_TEXT:,} characters as CSV: send a part of it.")
+        return text
     image = to_image(part)
     if isinstance(image, (str, Image, File)):
         return image
@@ -66,13 +69,6 @@ def _read_part(part: Any) -> str | Image | File:
         "Image(data, media_type), File(data, media_type, name), images of PIL, figures of Matplotlib or Plotly, and "
         "tables of pandas or polars."
     )
-
-
-def _write_table(table: Any) -> str:
-    text = write_table(table)
-    if len(text) > MAX_TEXT:
-        raise ValueError(f"The prompt's table is longer than {MAX_TEXT:,} characters as CSV: send a part of it.")
-    return text
 
 
 def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File:

@@ -265,7 +265,8 @@ class Run(Generic[T]):
         try:
             with self._limit_time(step, deadline) as cancellation:
                 request = await self._make_model_request(step, backend, cancellation)
-                _log_request(request, model)
+                names = [spec.name for spec in request.tools]
+                logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
                 async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, ModelResponse):
@@ -448,7 +449,6 @@ class Run(Generic[T]):
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
                         if (recorded := turn.record(event)) is not None:
-                            _log_call(recorded)
                             yield recorded
         except BaseException:
             turn.break_off(backend)
@@ -505,15 +505,3 @@ class Run(Generic[T]):
             unread=self.caller.queue.close(),
             abandoned=len(self._abandoned),
         )
-
-
-def _log_request(request: ModelRequest, model: Model) -> None:
-    if logger.isEnabledFor(logging.DEBUG):
-        names = [spec.name for spec in request.tools]
-        logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
-
-
-def _log_call(event: Event) -> None:
-    if isinstance(event, ToolCallFinished):
-        call = event.ran or event.call
-        logger.debug("Call %s(%s) gave %r in %.3f s", call.name, call.arguments, event.result.text, event.seconds)

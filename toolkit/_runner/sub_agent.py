@@ -120,11 +120,6 @@ class SubAgent:
         )
         return with_origin(made, f"the sub-agent {self.name!r}")
 
-    @property
-    def may_delegate(self) -> bool:
-        """Whether it may run elsewhere: it needs no conversation but its own."""
-        return not self.handoff
-
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
         parent = parent_call.get()

@@ -35,7 +35,7 @@ from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
-from toolkit.errors import Cancelled, RunError, TimedOut, ToolError
+from toolkit.errors import Cancelled, RunError, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, PendingApproval, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
@@ -378,7 +378,10 @@ class TurnCalls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)
                 if result is None:
-                    result = ToolResult.from_error(self._unfinished_error(call, backend))
+                    has_started = call.id in self._caller.dispatcher.started
+                    error = Cancelled(STARTED_TEXT) if has_started else Cancelled()
+                    is_running = call.id in backend.running
+                    result = ToolResult.from_error(note_still_running(Cancelled()) if is_running else error)
                 self._finish_call(self._caller.make_end(call, result))
 
     @property
@@ -413,8 +416,9 @@ class TurnCalls:
         return self._caller.end(call, await dependencies.execute(call, dispatch, backend), start)
 
     def _finish_call(self, event: ToolCallFinished) -> None:
-        call, result = event.call, event.result
-        shown = self._caller.dispatcher.truncate(event.ran or call, result)
+        call, result, ran = event.call, event.result, event.ran or event.call
+        logger.debug("Call %s(%s) gave %r in %.3f s", ran.name, ran.arguments, result.text, event.seconds)
+        shown = self._caller.dispatcher.truncate(ran, result)
         self.finished[call.id] = event
         self.messages.append(
             ToolMessage(
@@ -429,11 +433,6 @@ class TurnCalls:
                 is_cut=shown is not result,
             )
         )
-
-    def _unfinished_error(self, call: ToolCall, backend: Backend) -> Cancelled | TimedOut:
-        if call.id in backend.running:
-            return note_still_running(Cancelled())
-        return Cancelled(STARTED_TEXT) if call.id in self._caller.dispatcher.started else Cancelled()
 
     def _runs_alone(self, call: ToolCall) -> bool:
         tool = self._caller.tools.get(call.name)

@@ -75,7 +75,7 @@ class Hold:
 def find_agent(made: AnyTool) -> SubAgent | None:
     """Return the sub-agent that a tool runs, if that may be a workflow of its own."""
     agent = find_instance(made)
-    return agent if isinstance(agent, SubAgent) and agent.may_delegate else None
+    return agent if isinstance(agent, SubAgent) and not agent.handoff else None
 
 
 def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) -> Any:
