@@ -231,18 +231,6 @@ def test_timeout(kind: str) -> None:
     assert ("timed_out", "Nobody is there.") == (result.calls[0].result.kind, result.output)
 
 
-def test_too_many_open() -> None:
-    """Handlers that never end hold 64 threads, and no more."""
-    person = Person()
-    tool = ask_user_tool(person.sync, timeout=0.001)
-    answers = (ask(tool, question="?") for _ in range(10_000))
-    text = next(text for text, kind in answers if kind == "failed")
-    person.gone.set()
-
-    assert "Too many earlier questions still wait for an answer. Continue without one." == text
-    assert 64 == person.started
-
-
 def test_one_at_a_time() -> None:
     """Two questions of one turn are asked one after the other."""
     at_once, most = threading.Semaphore(1), list[bool]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
@@ -12,7 +11,7 @@ from annotated_types import MaxLen
 from pydantic import StringConstraints
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import call_function, is_async
+from toolkit._concurrency.backend import call_function
 from toolkit._context import ToolContext
 from toolkit._options import check_options
 from toolkit._schema.json_text import escape_confusable
@@ -23,11 +22,8 @@ from toolkit.errors import DefinitionError, Failed
 logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_OPTIONS = 50
-# Sync handlers that may run at a time: each of them holds a thread, even after its question was abandoned.
-MAX_RUNNING = 64
 NO_ANSWER = "No answer was given."
 NO_USER = "No user is there to answer. Continue without an answer."
-BUSY = "Too many earlier questions still wait for an answer. Continue without one."
 
 QuestionText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -86,21 +82,16 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
     if not callable(handler):
         raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
 
-    question_tool = tool(UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
+    question_tool = tool(UserPrompt(handler, agent).ask_user, max_parallel=1)
     return question_tool if timeout is None else tool(question_tool, timeout=timeout)
 
 
 @dataclass(frozen=True)
 class UserPrompt:
-    """The handler of one user.
-
-    Attributes:
-        slots: Sync handlers that may still be called.
-    """
+    """The handler of one user."""
 
     handler: Handler
     agent: str
-    slots: threading.Semaphore
 
     @tool(title="Ask User", effect="read", exclusive=True)
     async def ask_user(
@@ -126,24 +117,12 @@ class UserPrompt:
             metadata={"agent": self.agent, "source": "llm"},
             context=context,
         )
-        return _validate_answer(await self._ask(prompt), prompt)
-
-    async def _ask(self, question: Question) -> object:
-        handler = self.handler if is_async(self.handler) else self._call_handler
         try:
-            return await call_function(handler, (question,), AsyncBackend(), question.context.cancellation)
+            answer = await call_function(self.handler, (prompt,), AsyncBackend(), context.cancellation)
         except EOFError:
-            logger.warning("No user is there to answer %r", question)
+            logger.warning("No user is there to answer %r", prompt)
             raise Failed(NO_USER) from None
-
-    def _call_handler(self, question: Question) -> Any:
-        """Call a sync handler on this thread, which cannot be stopped when the question is abandoned."""
-        if not self.slots.acquire(blocking=False):
-            raise Failed(BUSY)
-        try:
-            return self.handler(question)
-        finally:
-            self.slots.release()
+        return _validate_answer(answer, prompt)
 
 
 def _validate_answer(answer: object, question: Question) -> str | list[str]:
