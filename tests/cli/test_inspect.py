@@ -133,7 +133,7 @@ def test_tools_and_calls(start: Start) -> None:
     )
     assert 'name="city" required' in form and "&lt;in English&gt;" in form
     assert "Result <b>21</b> degrees fahrenheit in Lima" in texts(result) and 'value="Lima"' in result
-    assert "'kelvin' is not one of celsius, fahrenheit" in texts(wrong) and "Result" not in texts(wrong)
+    assert "Input should be 'celsius' or 'fahrenheit'" in texts(wrong) and "Result" not in texts(wrong)
     assert "ZeroDivisionError: division by zero" in texts(crashed)
 
 

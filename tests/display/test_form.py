@@ -253,7 +253,7 @@ READ: dict[str, tuple[Any, Any, Any]] = {
     "text that looks like a number": (str, "007", "007"),
     "whole number": (int, "5", 5),
     "a number too large for others": (int, "9" * 30, int("9" * 30)),
-    "number": (float, " .5 ", 0.5),
+    "number": (float, " 0.5 ", 0.5),
     "ticked": (bool, "true", True),
     "not ticked": (bool, [], False),
     "ticked as some frameworks say it": (bool, "on", True),
@@ -333,12 +333,12 @@ def test_invoke() -> None:
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "nothing": (str, {}, {"value": "required"}),
-    "no number": (int, {"value": "five"}, {"value": "'five' is not a number"}),
-    "not finite": (float, {"value": "1e999"}, {"value": "'1e999' is not a number"}),
+    "no number": (int, {"value": "five"}, {"value": "Input should be a valid integer, unable to parse "
+                                                     "string as an integer"}),
+    "not finite": (float, {"value": "1e999"}, {"value": "Input should be a finite number"}),
     "too large": (Annotated[int, Field(lt=3)], {"value": "3"}, {"value": "Input should be less than 3"}),
-    "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "'c' is not one of a, b"}),
-    "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
-                                                     "column 2"}),
+    "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "Input should be 'a' or 'b'"}),
+    "no JSON": (list[int], {"value": "[1"}, {"value": "Input should be a valid array"}),
     "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "
                                                                    "parse string as an integer"}),
     "inside of objects": (Place, {"value": '{"street": {"name": "A"}}'}, {"value": "city: required"}),

@@ -1,26 +1,23 @@
 """A tool's parameters as an HTML form, and a browser's post as arguments.
 
-Each parameter has one control, which renders itself as HTML and parses what a browser posts for it. Lists, objects and
-unions are entered as JSON. Every text in the form is escaped.
+Each parameter has one field, which renders its control as HTML and parses what a browser posts for it. Lists, objects
+and unions are entered as JSON. Every text in the form is escaped.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any
 
 from pydantic_core import ValidationError, from_json
-from typing_extensions import override
 
 from toolkit._messages import replace_surrogates
-from toolkit._schema.error_messages import format_path, outline_json, shorten
+from toolkit._schema.error_messages import format_path, outline_json
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference, without_null
 from toolkit._tools.tool import Tool
@@ -89,7 +86,7 @@ class Form:
         self.tool = tool
         self.action = action
         filled_in = values or {}
-        self._texts = {each.name: each.format(filled_in.get(each.name, NOTHING)) for each in self._controls}
+        self._texts = {each.name: each.format(filled_in.get(each.name, NOTHING)) for each in self._fields}
         self._errors: dict[str, str] = {}
 
     def read(self, posted: Mapping[str, Any]) -> str:
@@ -102,16 +99,9 @@ class Form:
             InvalidForm: It does not fit; the exception has the errors by control, and the form to show again.
         """
         form = Form(self.tool, action=self.action)
-        values: dict[str, Any] = {}
-        for control in self._controls:
-            form._texts[control.name] = text = _get_text(posted, control.name)
-            try:
-                value = control.parse(text)
-            except ValueError as error:
-                form._errors[control.name] = str(error)
-                continue
-            values |= {} if value is NOTHING else {control.name: value}
-        arguments = to_json(values)
+        form._texts = {each.name: _get_text(posted, each.name) for each in self._fields}
+        values = {each.name: each.parse(form._texts[each.name]) for each in self._fields}
+        arguments = to_json({name: value for name, value in values.items() if value is not NOTHING})
         for name, message in self._find_errors(arguments):
             form._errors.setdefault(name, message)
         if form._errors:
@@ -134,7 +124,7 @@ class Form:
         about, error = self.tool.description, self._errors.get("", "")
         description = f'<p style="white-space:pre-wrap">{escape_text(about, MAX_HELP)}</p>' if about else ""
         alert = f'<p><strong role="alert">{escape_text(error, MAX_HELP)}</strong></p>' if error else ""
-        controls = (each.render(self._texts[each.name], self._errors.get(each.name, "")) for each in self._controls)
+        controls = (each.render(self._texts[each.name], self._errors.get(each.name, "")) for each in self._fields)
         return description + alert + "".join(controls)
 
     @property
@@ -142,8 +132,8 @@ class Form:
         return self.tool.handler.interface.argument_schema
 
     @cached_property
-    def _controls(self) -> tuple[Control, ...]:
-        return make_controls(self._schema.schema)
+    def _fields(self) -> tuple[Field, ...]:
+        return make_fields(self._schema.schema)
 
     def _find_errors(self, text: str) -> Iterator[tuple[str, str]]:
         """Yield the errors of the tool's own validation, by control."""
@@ -157,7 +147,7 @@ class Form:
 
     def _locate_error(self, location: tuple[int | str, ...], message: str) -> tuple[str, str]:
         """Find the control of an error; a deeper location becomes part of the message."""
-        depth = 1 if location[:1] in {(each.name,) for each in self._controls} else 0
+        depth = 1 if location[:1] in {(each.name,) for each in self._fields} else 0
         rest = format_path(location[depth:])
         return "".join(map(str, location[:depth])), f"{rest}: {message}" if rest else message
 
@@ -174,227 +164,127 @@ def _get_text(posted: Mapping[str, Any], name: str) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Control(ABC):
-    """A control for one value.
+class Field:
+    """A parameter as a field of a form.
 
     Attributes:
         label: Visible name, not escaped.
+        kind: Its control: a text, a number, a checkbox, a choice, or a text with JSON.
         schema: Schema of the value, without null.
+        outline: That schema in short, such as `{"name": string}`, for a text with JSON.
+        options: The values to choose from, by their texts.
         is_required: Whether the schema requires a value.
         is_nullable: Whether it may be null.
     """
 
     name: str
     label: str
+    kind: str
     schema: Mapping[str, Any]
+    outline: str
+    options: Mapping[str, Any]
     is_required: bool
     is_nullable: bool
 
     def render(self, text: str | None, error: str) -> str:
-        """Render label, control, description and error."""
+        """Render label, control, description and error; an empty checkbox is a value, so it is never required."""
         description = str(self.schema.get("description", ""))
         about = f"<br><small>{escape_text(description, MAX_HELP)}</small>" if description else ""
         alert = f'<br><strong role="alert">{escape_text(error, MAX_HELP)}</strong>' if error else ""
         invalid = {"aria-invalid": "true"} if error else {}
-        inner = self.add_label(self._render_control(text or "", {"name": self.name, **invalid}))
-        return f'<div style="margin:.6em 0">{inner}{about}{alert}</div>'
-
-    def add_label(self, control: str) -> str:
-        """Put the label above the control."""
-        return f"<label>{render_title(self.label, is_required=self.is_required)}<br>{control}</label>"
+        control = self._render_control(text or "", {"name": self.name, **invalid})
+        is_box = self.kind == "checkbox"
+        title = render_title(self.label, is_required=self.is_required and not is_box)
+        label = f"{control} {title}" if is_box else f"{title}<br>{control}"
+        return f'<div style="margin:.6em 0"><label>{label}</label>{about}{alert}</div>'
 
     def parse(self, text: str | None) -> Any:
-        """Parse what was posted: nothing is null, if null is allowed and leaving it out would mean something else.
+        """Parse what was posted, as far as it can be: the tool's own validation finds what is wrong.
 
-        Raises:
-            ValueError: The text cannot be parsed.
+        Nothing is null, if null is allowed and leaving it out would mean something else.
         """
-        value = self._parse_value(text)
-        is_emptied = text is not None and self.schema.get("default") is not None
-        is_null = self.is_nullable and (self.is_required or is_emptied)
-        return None if value is NOTHING and is_null else value
+        if self.kind == "checkbox":
+            return (text or "").strip().lower() not in _OFF
+        if self.kind == "text" and text:
+            return text
+        if text and text.strip():
+            return self.options.get(text, text) if self.kind == "choice" else _parse_json(text)
+        default = self.schema.get("default")
+        is_emptied = text is not None and default is not None
+        if self.is_nullable and (self.is_required or is_emptied):
+            return None
+        return "" if self.kind == "text" and is_emptied and default else NOTHING
 
     def format(self, value: Any) -> str | None:
         """Return the text that a browser would post for a value; for NOTHING that of the default."""
-        own = self.schema.get("default") if value is NOTHING else value
-        return None if own is None else self._format_value(own)
+        default = self.schema.get("default")
+        own = default if value is NOTHING else value
+        if own is None:
+            return None
+        if self.kind == "choice":
+            return next((text for text, option in self.options.items() if to_json(option) == to_json(own)), "")
+        if self.kind == "json":  # an empty default is left out; the placeholder says what may be written
+            return "" if own in ([], {}) and own == default and not self.is_nullable else to_json(own, indent=2)
+        return own if isinstance(own, str) else to_json(own)
 
-    @property
-    def _required(self) -> Mapping[str, Any]:
-        return {"required": self.is_required and not self.is_nullable}
-
-    @abstractmethod
-    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str: ...
-
-    @abstractmethod
-    def _parse_value(self, text: str | None) -> Any: ...
-
-    def _format_value(self, value: Any) -> str:
-        return value if isinstance(value, str) else to_json(value)
-
-
-class Text(Control):
-    """A line of text, of a kind that browsers know; several lines where it may be long."""
-
-    @override
     def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
+        required = {"required": self.is_required and not self.is_nullable}
+        match self.kind:
+            case "checkbox":
+                return render_input({"type": "checkbox", "value": "true", **attributes, "checked": self.parse(text)})
+            case "number":
+                step = 1 if self.schema.get("type") == "integer" else "any"
+                limits = {"step": step, "min": self.schema.get("minimum"), "max": self.schema.get("maximum")}
+                return render_input({"type": "number", "value": text, **attributes, **limits, **required})
+            case "choice":
+                options = (_render_option(option, is_chosen=option == text) for option in ("", *self.options))
+                return f"<select{render_attributes({**attributes, **required})}>{''.join(options)}</select>"
+            case "json":
+                hint = {"placeholder": self.outline or "JSON", "spellcheck": "false"}
+                return render_textarea(
+                    text, {**attributes, **hint, "style": f"{_WIDE};font-family:monospace", **required}
+                )
+        return self._render_text(text, {**attributes, **required, "style": _WIDE})
+
+    def _render_text(self, text: str, attributes: Mapping[str, Any]) -> str:
+        """Render a line of text, of a kind that browsers know; several lines where it may be long."""
         limits = {"minlength": self.schema.get("minLength"), "maxlength": self.schema.get("maxLength")}
-        attributes = {**attributes, **limits, **self._required, "style": _WIDE}
         kind = "password" if is_secret(self.schema) else _INPUTS.get(str(self.schema.get("format")), "text")
         if kind == "text" and ("\n" in text or (limits["maxlength"] or 0) > LONG):
-            return render_textarea(text, attributes)
+            return render_textarea(text, {**attributes, **limits})
         is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
-        return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes})
-
-    @override
-    def _parse_value(self, text: str | None) -> Any:
-        is_emptied = text is not None and self.schema.get("default") and not self.is_nullable
-        return text if text or is_emptied else NOTHING
+        return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes, **limits})
 
 
-class Number(Control):
-    """A number."""
-
-    @override
-    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
-        step = 1 if self.schema.get("type") == "integer" else "any"
-        limits = {"step": step, "min": self.schema.get("minimum"), "max": self.schema.get("maximum")}
-        return render_input({"type": "number", "value": text, **attributes, **limits, **self._required})
-
-    @override
-    def _parse_value(self, text: str | None) -> Any:
-        written = (text or "").strip()
-        if not written:
-            return NOTHING
-        try:
-            number = float(written)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"{shorten(written, MAX_LABEL)!r} is not a number")
-        return int(written) if written.lstrip("+-").isdigit() else number
-
-
-class Check(Control):
-    """A truth value."""
-
-    @override
-    def add_label(self, control: str) -> str:
-        """Put the label behind the box; an empty box is a value, so it is never required."""
-        return f"<label>{control} {render_title(self.label, is_required=False)}</label>"
-
-    @override
-    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
-        return render_input({"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(text)})
-
-    @override
-    def _parse_value(self, text: str | None) -> Any:
-        return (text or "").strip().lower() not in _OFF
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice(Control):
-    """One of a few values.
-
-    Attributes:
-        options: The values.
-    """
-
-    options: Sequence[Any]
-
-    @override
-    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
-        labels = ((key, value if isinstance(value, str) else key) for key, value in self._options_by_key.items())
-        options = "".join(self._render_option(key, str(label), is_chosen=key == text) for key, label in labels)
-        attributes = {**attributes, **self._required}
-        return f'<select{render_attributes(attributes)}><option value=""></option>{options}</select>'
-
-    @override
-    def _parse_value(self, text: str | None) -> Any:
-        if not text:
-            return NOTHING
-        if text not in self._options_by_key:
-            raise ValueError(f"{shorten(text, MAX_LABEL)!r} is not one of {', '.join(self._options_by_key)}")
-        return self._options_by_key[text]
-
-    @override
-    def _format_value(self, value: Any) -> str:
-        keys = {to_json(option): key for key, option in self._options_by_key.items()}
-        return keys.get(to_json(value), "")
-
-    @property
-    def _options_by_key(self) -> Mapping[str, Any]:
-        """The options by posted text: themselves, or JSON if they are not all texts."""
-        are_texts = all(isinstance(option, str) and option for option in self.options)
-        return {option if are_texts else to_json(option): option for option in self.options}
-
-    @staticmethod
-    def _render_option(key: str, label: str, *, is_chosen: bool) -> str:
-        attributes = render_attributes({"value": key, "selected": is_chosen})
-        return f"<option{attributes}>{escape_text(label, MAX_LABEL)}</option>"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Document(Control):
-    """Any value, as JSON.
-
-    Attributes:
-        outline: The JSON in short, such as `{"name": string}`.
-    """
-
-    outline: str
-
-    @override
-    def _render_control(self, text: str, attributes: Mapping[str, Any]) -> str:
-        hint = {"placeholder": self.outline or "JSON", "spellcheck": "false", "style": f"{_WIDE};font-family:monospace"}
-        return render_textarea(text, {**attributes, **hint, **self._required})
-
-    @override
-    def _parse_value(self, text: str | None) -> Any:
-        written = (text or "").strip()
-        if not written:
-            return NOTHING
-        try:
-            return from_json(written, allow_inf_nan=False)
-        except ValueError as error:
-            raise ValueError(f"this is not valid JSON: {error}") from None
-
-    @override
-    def _format_value(self, value: Any) -> str:
-        if value in ([], {}) and value == self.schema.get("default") and not self.is_nullable:
-            return ""  # which leaves it out; the placeholder says what may be written
-        return to_json(value, indent=2)
-
-
-_KINDS: Mapping[str, type[Control]] = {"string": Text, "integer": Number, "number": Number, "boolean": Check}
+_KINDS: Mapping[str, str] = {"string": "text", "integer": "number", "number": "number", "boolean": "checkbox"}
 # Keywords that constrain a value beyond its type.
 _COMPOSED = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "$ref"})
 
 
-def make_controls(schema: Mapping[str, Any]) -> tuple[Control, ...]:
-    """Make a control for each property of a schema."""
+def make_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Make a field for each property of a schema."""
     required = schema.get("required", ())
     properties = schema["properties"].items()
-    return tuple(
-        _make_control(name, as_mapping(part), schema, is_required=name in required) for name, part in properties
-    )
+    return tuple(_make_field(name, as_mapping(part), schema, is_required=name in required) for name, part in properties)
 
 
-def _make_control(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], *, is_required: bool) -> Control:
+def _make_field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], *, is_required: bool) -> Field:
     whole = resolve_reference(schema, root)
     some = without_null(whole)
     bare = whole if some is None else _unwrap_single(some, root)
-    common: dict[str, Any] = {
-        "name": name,
-        "label": str(bare.get("title") or name.replace("_", " ")),
-        "schema": bare,
-        "is_required": is_required,
-        "is_nullable": some is not whole,
-    }
-    if options := _list_options(bare, is_nullable=some is not whole):
-        return Choice(**common, options=options)
-    kind = _KINDS.get(str(bare.get("type"))) if _COMPOSED.isdisjoint(bare) else None
-    return kind(**common) if kind else Document(**common, outline=outline_json(bare, root))
+    values = _list_options(bare, is_nullable=some is not whole)
+    are_texts = all(isinstance(value, str) and value for value in values)
+    simple = _KINDS.get(str(bare.get("type"))) if _COMPOSED.isdisjoint(bare) else None
+    return Field(
+        name=name,
+        label=str(bare.get("title") or name.replace("_", " ")),
+        kind="choice" if values else simple or "json",
+        schema=bare,
+        outline=outline_json(bare, root),
+        options={value if are_texts else to_json(value): value for value in values},
+        is_required=is_required,
+        is_nullable=some is not whole,
+    )
 
 
 def _unwrap_single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -412,6 +302,19 @@ def _list_options(schema: Mapping[str, Any], *, is_nullable: bool) -> list[Any]:
         return [True, False]
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return [value for value in values if value is not None]
+
+
+def _parse_json(text: str) -> Any:
+    """Parse JSON; a text that is none stays as it is."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return text
+
+
+def _render_option(text: str, *, is_chosen: bool) -> str:
+    attributes = render_attributes({"value": text, "selected": is_chosen and text != ""})
+    return f"<option{attributes}>{escape_text(text, MAX_LABEL)}</option>"
 
 
 def render_textarea(text: str, attributes: Mapping[str, Any]) -> str:
