@@ -393,12 +393,6 @@ class TestTools:
         assert not path.exists()
 
 
-def test_scrub_returns_text(path: Path) -> None:
-    """A scrub function that forgets its return is named."""
-    with pytest.raises(TypeError, match=re.escape("scrub= returned None, and not a text")):
-        record(path, scrub=lambda text: None)
-
-
 GOOD = {"version": 1, "model": "m", "records": [{"request": {"messages": []}, "response": {"text": "x"}}]}
 
 
@@ -407,15 +401,7 @@ GOOD = {"version": 1, "model": "m", "records": [{"request": {"messages": []}, "r
     [
         "",
         "[]",
-        json.dumps({**GOOD, "version": 2}),
-        json.dumps({**GOOD, "records": [{}]}),
         json.dumps({**GOOD, "records": 1}),
-        json.dumps({**GOOD, "records": [{"request": [], "response": {"text": "x"}}]}),
-        json.dumps({**GOOD, "records": [{"request": {}, "response": {"text": "x"}}]}),
-        json.dumps({**GOOD, "records": [{"request": {"messages": []}, "response": {"text": 1}}]}),
-        json.dumps({**GOOD, "records": [{"request": {"messages": []}, "response": {"txt": "x"}}]}),
-        json.dumps({**GOOD, "calls": [{"call": {"name": "add", "arguments": {}}, "result": {"text": 1}}]}),
-        json.dumps({**GOOD, "calls": [{"call": {"name": "add"}, "result": {"text": "3"}}]}),
     ],
 )
 def test_other_files(tmp_path: Path, content: str) -> None:
@@ -424,4 +410,13 @@ def test_other_files(tmp_path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
     with pytest.raises(ValueError, match=re.escape(f"{path} is not a cassette: ")):
+        Cassette(path)
+
+
+def test_later_version(tmp_path: Path) -> None:
+    """A cassette of a later version is refused by name."""
+    path = tmp_path / "later.json"
+    path.write_text(json.dumps({**GOOD, "version": 2}), encoding="utf-8")
+
+    with pytest.raises(ValueError, match="is a cassette of version 2, and this library reads 1"):
         Cassette(path)
