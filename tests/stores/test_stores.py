@@ -253,9 +253,6 @@ SPOILT = {
     "an embedding of one byte": "UPDATE chunks SET embedding = x'00'",
     "an embedding of words": "UPDATE chunks SET embedding = 'words'",
     "no embedding": "UPDATE chunks SET embedding = NULL",
-    "a time that is none": "UPDATE documents SET created_at = 1e300",
-    "no time": "UPDATE documents SET created_at = NULL",
-    "a title of bytes": "UPDATE documents SET title = x'ff'",
 }
 
 

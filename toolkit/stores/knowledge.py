@@ -12,7 +12,7 @@ import math
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -36,8 +36,6 @@ KNOWLEDGE = "knowledge"
 BATCH = 1024
 NO_EMBEDDING = "an embedding is a list of finite numbers, one at least"
 
-# The first second of the year 10000, beyond the range of `datetime`.
-LAST_TIME = 253_402_300_800.0
 DAMAGED = "The store holds what was not written by this library, or is damaged: put a copy back in its place."
 
 LAYOUT = Layout(
@@ -216,7 +214,7 @@ class SQLiteKnowledge(SQLiteStore):
         """Return the documents of a collection, in the order of storage."""
         with self._database.snapshot() as connection:
             rows = connection.execute(_DOCUMENTS, (self._owner, collection, self._clock()))
-            return [Document(**_validate_row(dict(zip(_FIELDS, row)))) for row in rows]
+            return [Document(**dict(zip(_FIELDS, row))) for row in rows]
 
     def delete(self, *ids: str) -> int:
         """Remove documents and all expired ones; return how many of the former there were."""
@@ -231,8 +229,6 @@ class SQLiteKnowledge(SQLiteStore):
 
 
 _FIELDS = ("id", "title", "source", "content", "collection", "created_at", "expires_at")
-# Types of the columns that are not text.
-_KINDS: Mapping[str, Any] = {"created_at": float, "expires_at": (float, type(None)), "chunk_index": int}
 _ONE = "documents.owner = ? AND documents.id = ?"
 _ADD = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_CHUNK = "INSERT INTO chunks (owner, document_id, content, chunk_index, embedding) VALUES (?, ?, ?, ?, ?)"
@@ -271,7 +267,7 @@ def _check_model(connection: sqlite3.Connection, model: str, length: int) -> Non
 
 def _make_hit(row: Sequence[Any], score: float) -> Hit:
     names = ("document_id", "title", "source", "created_at", "chunk_index", "content")
-    return Hit(**_validate_row(dict(zip(names, row))), score=score)
+    return Hit(**dict(zip(names, row)), score=score)
 
 
 def _find_nearest(limit: int, query: bytes, rows: Iterable[tuple[Any, bytes]]) -> list[tuple[float, Any]]:
@@ -280,14 +276,6 @@ def _find_nearest(limit: int, query: bytes, rows: Iterable[tuple[Any, bytes]]) -
         return heapq.nlargest(limit, compute_cosines(query, rows))
     except ValueError as error:
         raise StoreError(DAMAGED) from error
-
-
-def _validate_row(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a row after checking its values, as others may have written it."""
-    is_time = abs(values["created_at"] or 0.0) < LAST_TIME
-    if not is_time or any(not isinstance(value, _KINDS.get(name, str)) for name, value in values.items()):
-        raise StoreError(DAMAGED)
-    return values
 
 
 _NO_NUMBERS = (bool, str, bytes)  # types that `float` accepts
