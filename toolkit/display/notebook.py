@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
+from typing_extensions import override
+
 from toolkit._messages import (
     FILES_TEXT,
     IMAGES_TEXT,
@@ -243,16 +245,11 @@ class Story:
         return render_card(self.body if self._end else self._render(_list_latest(self._turns)))
 
 
-class LiveStory:
-    """The one display of a cell that shows a run so far, and changes as its events come in.
-
-    Args:
-        question: Shown above it.
-    """
+class LiveStory(Story):
+    """The one display of a cell that shows a run so far, and changes as its events come in."""
 
     def __init__(self, question: str = "") -> None:
-        self._story = Story(question=question)
-        self._has_ended = False
+        super().__init__(question=question)
         self._updated = monotonic()
         if is_in_marimo():
             self._update = sys.modules["marimo"].output.replace
@@ -261,23 +258,18 @@ class LiveStory:
 
             self._update = display(self, display_id=True).update  # type: ignore[no-untyped-call]
 
+    @override
     def add(self, event: Event) -> None:
         """Add an event; parts of texts are shown together, a few times a second."""
-        self._story.add(event)
+        super().add(event)
         if not isinstance(event, PARTS) or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
             self._update(self)
             self._updated = monotonic()
 
     def end_line(self) -> None:
         """Show all, after the last event or an exception."""
-        self._has_ended = True
+        self._end = self._end or "not ended"
         self._update(self)
-
-    def __repr__(self) -> str:
-        return repr(self._story)
-
-    def _repr_html_(self) -> str:
-        return render_card(self._story.body) if self._has_ended else self._story._repr_html_()
 
 
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
