@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from enum import Enum
 from inspect import Parameter, Signature
 from types import GenericAlias
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 
@@ -26,9 +25,9 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
     """Make a function for Typer with an option for each parameter of a tool.
 
     Texts, numbers, booleans, enumerations and lists of them are options of these types. All else is an option that
-    takes JSON, or a text, which may not begin as a JSON object or array does. Options that are not given are left to
-    the tool's defaults; the tool itself finds what is missing. `--arguments` takes a JSON object of all of them. With
-    `--yes` a call is approved. A parameter of one of these names has the option for itself.
+    takes JSON, or a text. Options that are not given are left to the tool's defaults; the tool itself finds what is
+    missing or wrong. `--arguments` takes a JSON object of all of them. With `--yes` a call is approved. A parameter of
+    one of these names has the option for itself.
 
     Args:
         tool: The tool.
@@ -41,16 +40,13 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
 
     def command(**given: Any) -> None:
         is_approved = bool(given.pop(YES, False))
-        arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
+        arguments = _parse(given.pop(WHOLE, None) or "{}")
         if not isinstance(arguments, dict):
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
-            if _holds_json_lists(value):
-                remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
-                raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
-                arguments[name] = _parse(value, name) if types[name] is None else _to_plain(value)
+                arguments[name] = _parse(value) if types[name] is None else value
         run(json.dumps(arguments), is_approved)
 
     required = schema.get("required", ())
@@ -77,7 +73,7 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
         return _find_type(choices[0], root)
     values = schema.get("enum", ())
     if values and all(isinstance(value, str) for value in values):
-        return Enum("Choice", {f"choice_{number}": value for number, value in enumerate(values)})
+        return Literal[tuple(values)]
     if schema.get("type") == "array":
         item = _find_type(schema.get("items"), root)
         return None if item is None or get_origin(item) is list else GenericAlias(list, item)
@@ -99,28 +95,9 @@ def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
     return Parameter(option, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parse(text: str, name: str) -> Any:
+def _parse(text: str) -> Any:
+    """Parse JSON; a text that is none stays as it is."""
     try:
         return json.loads(text)
-    except ValueError as error:
-        if name != WHOLE and not text.lstrip().startswith(("{", "[")):
-            return text
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name}") from None
-
-
-def _holds_json_lists(value: Any) -> bool:
-    """Return whether an item of a list was written as a list in JSON."""
-    return isinstance(value, list) and any(map(_is_json_list, value))
-
-
-def _is_json_list(item: object) -> bool:
-    try:
-        return isinstance(item, str) and isinstance(json.loads(item), list)
     except ValueError:
-        return False
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
+        return text
