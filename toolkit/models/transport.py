@@ -6,7 +6,6 @@ the bytes after decompression, where the client reads them, so nothing above the
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import socket
@@ -51,7 +50,6 @@ def find_client(create: Any) -> Any:
 async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
     """Send a body as it is, and return the stream, or the text, as often as the client itself would send it."""
     import httpx2
-    from openai._models import FinalRequestOptions
 
     is_async, is_streamed = hasattr(client, "__aenter__"), body["stream"]
     send = partial(client.post, path, body=body, stream=True)
@@ -68,14 +66,9 @@ async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Ca
         try:
             return await _read_text(reply, cancellation, is_async=is_async)
         except _list_transport_errors() as error:
-            retries -= int(reply.request.headers.get("x-stainless-retry-count", 0))  # what the client used for it
-            if retries > 0 and not cancellation:
-                sent = FinalRequestOptions.construct(method="post", url=path, max_retries=client.max_retries)
-                pause = client._calculate_retry_timeout(retries, sent, reply.headers)  # noqa: SLF001  it has no public name
-                await asyncio.sleep(pause) if is_async else time.sleep(pause)  # noqa: ASYNC251  a sync client has no loop
-            if retries <= 0 or cancellation:
+            retries -= 1 + int(reply.request.headers.get("x-stainless-retry-count", 0))  # what the client used for it
+            if retries < 0 or cancellation:
                 raise _make_connection_error(error, reply.request) from error
-        retries -= 1
 
 
 @cache
