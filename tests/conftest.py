@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.properties import examples
+from toolkit.models.local import get_weights
 from toolkit.models.local.fetch import fetch_file
-from toolkit.models.local.weights import get_weights
 from toolkit.stores import embeddings
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")

