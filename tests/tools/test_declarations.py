@@ -42,10 +42,6 @@ def declared(properties: dict[str, Any], **keywords: Any) -> Tool[..., Any]:
     return Tool.from_schema("x", {"type": "object", "properties": properties, **keywords})
 
 
-class Open(BaseModel, extra="allow"):
-    pass
-
-
 class Mood(Enum):
     GOOD = "good"
     BAD = "bad"
@@ -338,30 +334,6 @@ def test_other_keywords(keywords: dict[str, Any]) -> None:
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda a: a)
 
     assert 1 == made.invoke('{"a": 1}').value
-
-
-@pytest.mark.parametrize(
-    "keywords",
-    [
-        {"propertyNames": {"pattern": "^[a-z]+$"}},
-        {"maxProperties": 1},
-        {"additionalProperties": {"type": "integer"}},
-        {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}]},
-    ],
-    ids=lambda keywords: ", ".join(keywords),
-)
-def test_rules_for_keys(keywords: dict[str, Any]) -> None:
-    """Rules of a schema about its keys do not apply to meta fields, which the function does not get."""
-    made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda **values: values)
-
-    assert {"a": 1} == made.invoke('{"a": 1, "_output": "a thought"}').value
-
-
-def test_meta_fields_in_an_open_model() -> None:
-    """A model that allows extra fields does not get the meta fields."""
-    made = Tool.from_models("x", Open, function=lambda whole: [whole])
-
-    assert [Open.model_validate({"a": 1})] == made.invoke('{"a": 1, "_output": "a thought"}').value
 
 
 def test_schema_that_refers_to_itself() -> None:

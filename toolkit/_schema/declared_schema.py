@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 from pydantic_core import to_json
 from typing_extensions import get_type_hints, is_typeddict
 
-from toolkit._messages import META, OUTPUT
+from toolkit._messages import OUTPUT
 from toolkit._schema.core_schema import describe_object
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
 from toolkit._schema.json_mode import build_json_validator
@@ -174,31 +174,6 @@ class JoinedSchema(ArgumentSchema):
             return {**self.first.validator(_dump_keys(document, keys & document.keys())), **values}
 
         return validate
-
-
-@dataclass(frozen=True, eq=False)
-class LenientSchema(ArgumentSchema):
-    """Argument schema that accepts what another does, and ignores keys about the call (`META`)."""
-
-    inner: ArgumentSchema
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the other."""
-        return self.inner.schema
-
-    @cached_property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into values by name."""
-        validate, ignored = self.inner.validator, {*META} - self.schema["properties"].keys()
-
-        def validate_leniently(text: str) -> dict[str, Any]:
-            document = load_object(text) if '"_' in text else None
-            if document is None or ignored.isdisjoint(document):
-                return validate(text)
-            return validate(_dump_keys(document, document.keys() - ignored))
-
-        return validate_leniently
 
 
 def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:

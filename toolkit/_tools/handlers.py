@@ -24,7 +24,6 @@ from toolkit._schema.arguments import ArgumentParser
 from toolkit._schema.declared_schema import (
     DocumentSchema,
     JoinedSchema,
-    LenientSchema,
     ModelArguments,
     ReturnDocument,
 )
@@ -134,10 +133,10 @@ class DeclaredHandler(Uncached):
         """The name of the function or schema that declares it, for error messages."""
         return self.interface.origin
 
-    @cached_property
+    @property
     def argument_schema(self) -> ArgumentSchema:
-        """The schema of its arguments; other fields, such as an output that a model made up, are ignored."""
-        return LenientSchema(self.interface.argument_schema)
+        """The schema of its arguments."""
+        return self.interface.argument_schema
 
     @property
     def is_async(self) -> bool:
@@ -170,7 +169,7 @@ class LatentHandler(DeclaredHandler):
             DefinitionError: A parameter begins with an underscore, as the output does.
         """
         refuse_private(self.origin, self.interface.argument_schema.schema["properties"])
-        return LenientSchema(JoinedSchema(self.interface.returns.argument_schema, self.interface.argument_schema))
+        return JoinedSchema(self.interface.returns.argument_schema, self.interface.argument_schema)
 
     def make_action(self, tool: Any) -> Action:  # noqa: ARG002  as for every handler
         """Return a function that takes the output, which was validated with the arguments."""
