@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,19 +46,18 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
         DefinitionError: It is invalid, or of a version that is not supported.
         OSError: Its file cannot be read.
     """
-    root = _copy(document) if isinstance(document, Mapping) else _parse(_read_text(document))
+    try:
+        if isinstance(document, Mapping):  # copied, so that later changes have no effect
+            root = from_json(to_json(document, inf_nan_mode="constants"), allow_inf_nan=False)
+        else:
+            root = from_json(_read_text(document))
+    except (PydanticSerializationError, ValueError, TypeError) as error:
+        remedy = "YAML is loaded by you: openapi_tools(yaml.safe_load(text))."
+        raise DefinitionError(f"The OpenAPI document is not JSON: {error}. {remedy}") from error
     if not isinstance(root, dict):
         raise DefinitionError("An OpenAPI document is an object with the keys 'openapi', 'info' and 'paths'.")
     _check_version(root)
     return root
-
-
-def _copy(document: Mapping[str, Any]) -> Any:
-    """Copy it, so that later changes have no effect; keys that YAML has as numbers become texts."""
-    try:
-        return from_json(to_json(document, inf_nan_mode="constants"), allow_inf_nan=False)
-    except (PydanticSerializationError, ValueError, TypeError) as error:
-        raise DefinitionError(f"The OpenAPI document is not JSON ({error}). Build it of plain values.") from error
 
 
 def _read_text(document: str | os.PathLike[str]) -> str:
@@ -73,14 +72,6 @@ def _read_text(document: str | os.PathLike[str]) -> str:
                 f"{document!r} is an address, and nothing is fetched here. Pass its text: httpx2.get(...).text."
             )
     return Path(document).read_text(encoding="utf-8-sig")
-
-
-def _parse(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError as error:
-        remedy = "" if text.lstrip()[:1] == "{" else " YAML is loaded by you: openapi_tools(yaml.safe_load(text))."
-        raise DefinitionError(f"The OpenAPI document is not JSON: {error}.{remedy}") from error
 
 
 def _check_version(root: Mapping[str, Any]) -> None:
@@ -125,41 +116,37 @@ class Operation:
 
 
 def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
-    """List all operations, faulty ones too; their names do not depend on which of them are selected."""
-    taken = set[str]()
-    named = []
-    for each in _iterate_operations(source, root):
-        name = each.path
-        if each.method:
-            default = re.sub(r"[^A-Za-z0-9]+", "_", f"{each.method.lower()}{each.path}").strip("_")
-            own = each.spec.operation_id or default
-            name = choose_name([safe_name(f"{prefix}__{own}" if prefix else own)], each.label, taken)
-        named.append(replace(each, name=name))
-    return named
+    """List all operations, faulty ones too; their names do not depend on which of them are selected.
 
-
-def _iterate_operations(source: Source, root: Root) -> Iterator[Operation]:
-    """Yield the operations without names; a path that cannot be parsed is one without a method."""
-    paths = {path: part for path, part in root.paths.items() if path[:2] != "x-" and part is not None}
-    for path, part in paths.items():
+    A path that cannot be parsed is an operation without a method.
+    """
+    listed, taken = list[Operation](), set[str]()
+    for path, part in root.paths.items():
+        if path[:2] == "x-" or part is None:
+            continue
         try:
             methods: Any = source.resolve(part, "path")
             item = source.parse(PathItem, methods, "path")
         except DefinitionError as error:
             nothing = OperationObject.model_validate({}), PathItem.model_validate({})
-            yield Operation("", path, "", *nothing, str(error))
+            listed.append(Operation("", path, path, *nothing, str(error)))
             continue
         for method in EFFECTS:
             if methods.get(method.lower()) is not None:
-                yield _parse_operation(source, method, path, item, methods[method.lower()])
+                spec, fault = _parse_operation(source, methods[method.lower()])
+                own = spec.operation_id or re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{path}").strip("_")
+                name = choose_name([safe_name(f"{prefix}__{own}" if prefix else own)], f"{method} {path}", taken)
+                listed.append(Operation(method, path, name, spec, item, fault))
+    return listed
 
 
-def _parse_operation(source: Source, method: str, path: str, item: PathItem, part: Any) -> Operation:
+def _parse_operation(source: Source, part: Any) -> tuple[OperationObject, str]:
+    """Parse an operation, or else its id, by which it can be excluded, and say what is wrong."""
     try:
-        return Operation(method, path, "", source.parse(OperationObject, part, "operation"), item)
+        return source.parse(OperationObject, part, "operation"), ""
     except DefinitionError as error:
         known = {"operationId": part["operationId"]} if isinstance(part, dict) and "operationId" in part else {}
-        return Operation(method, path, "", OperationObject.model_validate(known), item, str(error))
+        return OperationObject.model_validate(known), str(error)
 
 
 def choose_name(names: Sequence[str], label: str, taken: set[str]) -> str:
