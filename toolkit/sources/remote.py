@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import anyio
-from typing_extensions import Self, override
+from typing_extensions import Self
 
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_texts, check_type
 from toolkit._messages import File, Image, ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import hide_frames, refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
@@ -58,13 +58,9 @@ class Unreachable(Failed):
         cause: The exception of the transport, which is not part of the traceback; lost in a pickle.
     """
 
-    def __init__(self, message: str, brief: str, cause: BaseException | None = None) -> None:
+    def __init__(self, message: str, brief: str = "", cause: BaseException | None = None) -> None:
         super().__init__(message)
         self.brief, self.cause = brief, cause
-
-    @override
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.brief)
 
 
 class RemoteSource:
@@ -119,23 +115,19 @@ class RemoteSource:
         """Return `tools`: a toolbox asks for them at each run."""
         return self.tools
 
+    @hide_frames
     def connect(self) -> Self:
         """Connect and list the tools, unless that is done.
 
         Raises:
             Failed: It cannot be reached, and is not optional.
         """
-        try:
-            return private_loop.run(self._connect)
-        except Unreachable as error:
-            raise error.with_traceback(None) from None  # the way through the loop says nothing
+        return private_loop.run(self._connect)
 
+    @hide_frames
     async def aconnect(self) -> Self:
         """Do what `connect` does, in the running event loop."""
-        try:
-            return await private_loop.arun(self._connect)
-        except Unreachable as error:
-            raise error.with_traceback(None) from None
+        return await private_loop.arun(self._connect)
 
     def close(self) -> None:
         """End the connection, and what it has started; calls of the tools fail from now on."""

@@ -76,7 +76,7 @@ class Session:
         self._client: asyncio.Future[Client] = self._loop.create_future()
         self._closing, self._changed, self._scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
-        self._server: object = None
+        self._streams: Streams | None = None
         self._process = os.getpid()
 
     @property
@@ -88,12 +88,12 @@ class Session:
     def has_ended(self) -> bool:
         """Whether no call can be made any more."""
         is_over = self._closing.is_set() or self._owner is None or self._owner.done()
-        return is_over or (isinstance(self._server, Streams) and self._server.has_ended)
+        return is_over or (self._streams is not None and self._streams.has_ended)
 
     @property
     def fault(self) -> str:
         """Why the connection was ended here; empty where it was not."""
-        return self._server.fault if isinstance(self._server, Streams) else ""
+        return self._streams.fault if self._streams else ""
 
     async def start(self) -> None:
         """Connect and list the tools.
@@ -103,15 +103,15 @@ class Session:
         """
         self._owner = contextvars.Context().run(self._loop.create_task, self._own())  # not in one call's context
         atexit.register(self._close_at_exit)
-        self._on_tools(await self._list(await asyncio.shield(self._client), "tools"))
+        await asyncio.shield(self._client)
+        self._on_tools(await self.list_all("tools"))
 
     async def _own(self) -> None:
         try:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
-                    self._server = server
                     if isinstance(server, Streams):
-                        server.on_result = self._drop_malformed
+                        self._streams, server.on_result = server, self._drop_malformed
                     client = Client(
                         server,
                         read_timeout_seconds=self._timeout,
@@ -126,7 +126,7 @@ class Session:
                     async with client, anyio.create_task_group() as group:
                         self._client.set_result(client)
                         group.start_soon(self._subscribe, client)
-                        group.start_soon(self._list_again, client)
+                        group.start_soon(self._list_again)
                         await self._closing.wait()
                         group.cancel_scope.cancel()
         except Exception as error:
@@ -140,8 +140,8 @@ class Session:
 
     def _explain(self, error: Exception) -> BaseException:
         """Return the error of a connection that failed; where the streams know more of it, with that."""
-        leaf, streams = find_leaf(error), self._server
-        if not isinstance(leaf, MCPError) or not isinstance(streams, Streams):
+        leaf, streams = find_leaf(error), self._streams
+        if not isinstance(leaf, MCPError) or streams is None:
             return leaf
         if streams.status is not None and leaf.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
             return MCPError(leaf.code, f"its last answer had the HTTP status {streams.status}.", leaf.data)
@@ -151,33 +151,31 @@ class Session:
 
     def _drop_malformed(self, result: dict[str, Any]) -> None:
         """Leave the malformed tools out of a listing, which the mcp package would refuse as a whole."""
-        tools, client = result.get("tools"), self._client.result() if self._client.done() else None
-        if client is None or not isinstance(tools, list):
-            return
-        result["tools"] = [each for each in tools if not self._report_fault(client, result, each)]
+        if self._client.done() and isinstance(tools := result.get("tools"), list):
+            result["tools"] = [each for each in tools if not self._report_fault(result, each)]
 
-    def _report_fault(self, client: Client, result: Mapping[str, Any], listed: Any) -> str:
-        """Report what is wrong with a listed tool; returns it, or an empty text."""
+    def _report_fault(self, result: Mapping[str, Any], listed: Any) -> bool:
+        """Return whether something is wrong with a listed tool, and report it."""
         try:
-            methods.parse_server_result("tools/list", client.protocol_version, {**result, "tools": [listed]})
+            methods.parse_server_result("tools/list", self.client.protocol_version, {**result, "tools": [listed]})
         except ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
                 if "tools" in each["loc"]:
                     place = ".".join(map(str, each["loc"][each["loc"].index("tools") + 2 :]))
-                    fault = f"{place or 'the tool'}: {each['msg']}."
-                    self._on_fault(listed.get("name") if isinstance(listed, dict) else listed, fault)
-                    return fault
-        return ""
+                    name = listed.get("name") if isinstance(listed, dict) else listed
+                    self._on_fault(name, f"{place or 'the tool'}: {each['msg']}.")
+                    return True
+        return False
 
     async def list_all(self, *kinds: str) -> list[Any]:
         """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number.
 
         A server that has none of a kind may not know the method.
         """
-        return [each for kind in kinds for each in await self._list(self.client, kind)]
+        return [each for kind in kinds for each in await self._list(kind)]
 
-    async def _list(self, client: Client, kind: str) -> list[Any]:
-        listed, cursor = list[Any](), None
+    async def _list(self, kind: str) -> list[Any]:
+        client, listed, cursor = self.client, list[Any](), None
         for _ in range(MAX_PAGES):
             try:
                 page = await getattr(client, f"list_{kind}")(cursor=cursor)
@@ -292,12 +290,12 @@ class Session:
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
 
-    async def _list_again(self, client: Client) -> None:
+    async def _list_again(self) -> None:
         while await self._changed.wait():
             await asyncio.sleep(DEBOUNCE)
             self._changed.clear()
             try:
-                self._on_tools(await self._list(client, "tools"))
+                self._on_tools(await self.list_all("tools"))
             except (MCPError, ValueError, ToolkitError, OSError):
                 logger.warning("The changed tools of the MCP server %s cannot be listed", self._address, exc_info=True)
 
