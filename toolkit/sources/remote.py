@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import logging
 import math
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import anyio
@@ -299,18 +299,15 @@ def check_options(caller: str, own: Collection[str], options: Mapping[str, Any])
     split_options(options, caller, ToolSettings())
 
 
-@dataclass(eq=False)
-class RunningCall:
-    """A call that is not answered yet; what the other program reports goes to the call's context."""
+def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:
+    """Make a function that reports progress of a call, up to a number of times."""
+    numbers = itertools.count(1)
 
-    context: ToolContext[Any]
-    left: int = MAX_UPDATES
+    def report(text: str) -> None:
+        if next(numbers) <= MAX_UPDATES:
+            context.progress(shorten(text, MAX_UPDATE))
 
-    def report(self, text: str) -> None:
-        """Report progress, up to a number of times."""
-        self.left -= 1
-        if self.left >= 0:
-            self.context.progress(shorten(text, MAX_UPDATE))
+    return report
 
 
 class BoundedStream:

@@ -42,7 +42,7 @@ with needs_extra("A2A", "a2a"):
     from toolkit.sources.a2a.agent import Address, AgentError, describe
     from toolkit.sources.a2a.exchange import Exchange, make_result
 
-from toolkit.sources.remote import RemoteSource, RunningCall, check_options
+from toolkit.sources.remote import RemoteSource, check_options, make_reporter
 
 __all__ = ["A2A"]
 
@@ -169,7 +169,7 @@ class A2A(RemoteSource):
         try:
             with anyio.fail_after(self._timeout):
                 async with self._address.open(card) as client:
-                    exchange = Exchange(client, RunningCall(context))
+                    exchange = Exchange(client, make_reporter(context))
                     try:
                         answer = await exchange.send(arguments["message"], skill, arguments.get("task_id", ""))
                         return await asyncio.to_thread(make_result, tool, answer)  # which takes long if it is large

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ from pydantic_core import to_json
 
 from toolkit._messages import ToolResult
 from toolkit.sources.a2a.agent import AgentError
-from toolkit.sources.remote import TRIES, Part, RunningCall, attach_parts, decode_file, join_parts
+from toolkit.sources.remote import TRIES, Part, attach_parts, decode_file, join_parts
 
 FIRST_PAUSE = 0.2  # seconds between two looks at a task
 LONGEST_PAUSE = 5.0  # the same, at most
@@ -68,12 +68,12 @@ class Exchange:
 
     Attributes:
         client: A client for the agent.
-        running: Receives what the agent reports.
+        report: Receives what the agent reports.
         task: The task, as far as it is known.
     """
 
     client: Client
-    running: RunningCall
+    report: Callable[[str], None]
     task: Task | None = None
     _pieces: dict[str, list[Artifact]] = field(default_factory=dict)  # of each artifact
 
@@ -188,7 +188,7 @@ class Exchange:
 
     def _report(self, status: TaskStatus) -> None:
         if text := "\n".join(part.text for part in status.message.parts if part.HasField("text")):
-            self.running.report(text)
+            self.report(text)
 
 
 def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:

@@ -28,7 +28,7 @@ from toolkit._context import ToolContext
 from toolkit.errors import Failed, ToolkitError
 from toolkit.sources.mcp.requests import ServerRequests
 from toolkit.sources.mcp.transport import Address, Streams
-from toolkit.sources.remote import RunningCall, find_leaf
+from toolkit.sources.remote import find_leaf, make_reporter
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
@@ -70,7 +70,7 @@ class Session:
     ) -> None:
         self._address, self._timeout, self._elicit = address, timeout, elicit
         self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
-        self._calls: dict[RunningCall, ServerRequests | None] = {}
+        self._calls: dict[Callable[[str], None], ServerRequests | None] = {}  # by what reports their progress
         self._questions = 0  # of a server of an older version of the protocol, since the last call began
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
@@ -203,12 +203,12 @@ class Session:
             ValueError: Its answer is not a result.
             Failed: It asks for something that it does not get, or without end.
         """
-        session, running = self.client.session, RunningCall(context)
+        session, report = self.client.session, make_reporter(context)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            running.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+            report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
-        self._calls[running] = requests
+        self._calls[report] = requests
         self._questions = 0
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         try:
@@ -223,7 +223,7 @@ class Session:
                     update={"input_responses": responses or None, "request_state": answer.request_state}
                 )
         finally:
-            del self._calls[running]
+            del self._calls[report]
         raise Failed(f"The MCP server asked {MAX_ROUNDS} times, and gave no result.")
 
     async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
@@ -283,8 +283,8 @@ class Session:
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         text = params.data if isinstance(params.data, str) else to_json(params.data, fallback=repr).decode()
-        for call in self._calls:
-            call.report(f"{params.level}: {text}")
+        for report in self._calls:
+            report(f"{params.level}: {text}")
 
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
