@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sized
@@ -224,8 +223,8 @@ def _get_outcome(handle: RunHandle[Any]) -> Outcome:
         return error
 
 
-def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model]:
-    """Return a function that wraps models so that all of them together keep one rate.
+def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model] | None:
+    """Return a function that wraps models so that all uses of one keep a rate together; None without a rate.
 
     Args:
         rpm: Requests per minute; None for any number.
@@ -237,17 +236,10 @@ def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model]:
     for name, rate in (("rpm", rpm), ("tpm", tpm)):
         if rate is not None and not is_whole(rate, 1):
             raise ValueError(f"{name}={rate!r} is not a whole number per minute, 1 or more.")
-    lock, limited = threading.Lock(), dict[int, RateLimitedModel]()
-
-    def limit(model: Model) -> Model:
-        if rpm is None and tpm is None:
-            return model
-        with lock:
-            if id(model) not in limited:
-                limited[id(model)] = RateLimitedModel(model, rpm, tpm)
-            return limited[id(model)]
-
-    return limit
+    if rpm is None and tpm is None:
+        return None
+    limited = dict[int, RateLimitedModel]()
+    return lambda model: limited.setdefault(id(model), RateLimitedModel(model, rpm, tpm))
 
 
 class Answers:
