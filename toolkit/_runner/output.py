@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, get_origin
+from typing import Any, Generic, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import TypedDict, TypeVar
@@ -132,12 +132,9 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     try:
         return _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
-        reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
-        if not (callable(kind) or get_origin(kind) or isinstance(kind, Mapping)):
-            reason = f"it is a value. {TYPES}"
-        elif "arbitrary_types_allowed" in reason:  # pydantic's advice, which would not help
-            reason = f"pydantic does not know it. {TYPES}"
-        raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {reason}") from error
+        why, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
+        why = why.partition(". ")[0].rstrip(".")  # without pydantic's advice, which would not help
+        raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {why}. {TYPES}") from error
 
 
 def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
