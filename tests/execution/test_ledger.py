@@ -260,8 +260,8 @@ def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> CallR
 
 def test_stages(ledger: Ledger) -> None:
     """A call that is executed leaves its start and its end."""
-    run_sync(record(ledger).write_stage("proposed"))
-    run_sync(record(ledger).write_stage("approved", "modified"))
+    run_sync(record(ledger).write("proposed"))
+    run_sync(record(ledger).write("approved", digest="modified"))
     result = run_sync(record(ledger).execute(Work()))
 
     assert ToolResult("paid", "paid") == result
@@ -275,8 +275,8 @@ def test_stages(ledger: Ledger) -> None:
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
     """A call that was proposed and approved, and never started, is executed."""
-    run_sync(record(ledger).write_stage("proposed"))
-    run_sync(record(ledger).write_stage("approved"))
+    run_sync(record(ledger).write("proposed"))
+    run_sync(record(ledger).write("approved"))
 
     assert None is run_sync(record(ledger).recall())
 

@@ -302,7 +302,7 @@ class _CallPipeline:
         if (known := await record.recall()) is not None:
             self.dispatcher.add_foreign(call.name)
             return known
-        await record.write_stage("proposed")
+        await record.write("proposed")
         try:
             if self.dispatcher.is_gated(tool):
                 arguments, call = await self._pass_gates(tool, arguments, call)
@@ -311,7 +311,7 @@ class _CallPipeline:
         except Denied as refusal:
             await record.finish(explain_exception(refusal, call.name))
             raise
-        await record.write_stage("approved", self._digest(tool, call))
+        await record.write("approved", digest=self._digest(tool, call))
         note = CallNote(tool, call, self.context.iteration, runs) if tool.settings.undo else None
         return await record.execute(lambda: self._invoke(tool, arguments, call), note)
 

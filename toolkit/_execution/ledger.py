@@ -263,13 +263,16 @@ class CallRecord:
             return None
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
-    async def write_stage(self, stage: Stage, digest: str = "") -> bool:
-        """Write a stage; False if it was written before.
+    async def write(self, stage: Stage, text: str = "", digest: str = "") -> bool:
+        """Write a stage, with a result or a note as its text; False if it was written before.
 
         Raises:
             Failed: It cannot be written.
         """
-        return await self._write_entry(stage, digest or self.digest)
+        entry = LedgerEntry(
+            run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest or self.digest, result=text
+        )
+        return await self._attempt(f"keep {stage!r}", self.ledger.write, entry)
 
     async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: CallNote | None = None) -> ToolResult:
         """Run the call, and record its start and its result.
@@ -281,7 +284,7 @@ class CallRecord:
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
         """
-        is_first = await self._write_entry("started", self.digest, note.describe_call() if note else "")
+        is_first = await self.write("started", note.describe_call() if note else "")
         if not is_first and (known := await self.recall()) is not None:
             return known
         try:
@@ -297,11 +300,7 @@ class CallRecord:
         """Record the call's result, a refusal included; a failure to do so is logged."""
         more = note.describe_result(result) if note else {}
         with suppress(Failed):
-            await self._write_entry("finished", self.digest, dump_result(result, more))
-
-    async def _write_entry(self, stage: Stage, digest: str, text: str = "") -> bool:
-        entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
-        return await self._attempt(f"keep {stage!r}", self.ledger.write, entry)
+            await self.write("finished", dump_result(result, more))
 
     async def _attempt(self, what: str, method: Callable[..., T], *arguments: Any) -> T:
         try:
