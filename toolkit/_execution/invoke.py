@@ -125,7 +125,7 @@ class Attempts:
             finish = partial(self._wait_for, result)  # a sync function returned a coroutine
             return await self.backend.call(finish, is_async=True, cancellation=context.cancellation)
         except (Cancelled, TimedOut) as end:
-            return self._abandon(self._describe_timeout(end))
+            return self._abandon(end)
         finally:
             is_over = True
 
@@ -214,15 +214,11 @@ class Attempts:
         )
 
     def _abandon(self, end: Cancelled | TimedOut) -> ToolResult:
-        """Make the result of a call that is no longer waited for; it says whether the function still runs."""
-        return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
-
-    def _describe_timeout(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:
-        """Add the number of seconds if it was the tool's own timeout that passed."""
+        """Make the result of a call that is no longer waited for: how much time it had, and whether it still runs."""
         seconds = self.tool.settings.timeout
-        if isinstance(end, Cancelled) or seconds is None or self.cancellation:
-            return end
-        return TimedOut.after(seconds)
+        if isinstance(end, TimedOut) and seconds is not None and not self.cancellation:
+            end = TimedOut.after(seconds)
+        return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
