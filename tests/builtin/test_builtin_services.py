@@ -15,7 +15,7 @@ import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, __version__
 from toolkit.builtin import weather_tool, wikipedia_tool
-from toolkit.builtin.weather import FORECAST, GEOCODING
+from toolkit.builtin.services import FORECAST, GEOCODING
 from toolkit.testing import ScriptedModel, call
 
 JAKARTA = {"results": [{"id": 1, "name": "Jakarta", "latitude": -6.2, "longitude": 106.8, "country": "Indonesia"}]}

@@ -2,7 +2,6 @@
 
 Files, each importing only those below it:
 
-    service      a JSON service at an address that the application knows
     http_client  URLs, and the HTTP client: bounded time and bytes, redirects
     network      connections to public addresses and to what is allowed besides
     redaction    secrets in texts, escaped or encoded

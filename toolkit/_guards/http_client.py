@@ -21,7 +21,7 @@ import httpcore2
 import httpx2
 
 from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, GuardedNetwork, RefusedConnection
-from toolkit.errors import Failed
+from toolkit.errors import DefinitionError, Failed
 
 T = TypeVar("T")
 
@@ -259,3 +259,20 @@ def check_url(url: httpx2.URL) -> None:
         raise ValueError(f"{host[:MAX_SHOWN]!r} is not a host name")
     if url.port is not None and not 0 < url.port <= MAX_PORT:
         raise ValueError(f"{url.port} is not a port")
+
+
+def check_base_url(parameter: str, url: str) -> str:
+    """Check the address of a service, and return it without a slash at its end.
+
+    Raises:
+        DefinitionError: It is not an HTTP address, or a path cannot follow it; the message names the parameter.
+    """
+    if isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url):  # a user may be a secret, so it is not repeated
+        raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
+    try:
+        parse_url(url)
+    except (ValueError, TypeError):
+        raise DefinitionError(
+            f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'."
+        ) from None
+    return url.strip().rstrip("/")

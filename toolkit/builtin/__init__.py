@@ -25,8 +25,7 @@ Files, each importing only those below it:
     shared_state     texts that several agents share
     time_and_random  the current time, random integers
     todo             a model's list of tasks
-    weather          Open-Meteo
-    wikipedia        Wikipedia
+    services         the weather and Wikipedia, and what asks such services
 """
 
 from __future__ import annotations
@@ -67,6 +66,8 @@ if TYPE_CHECKING:
     from toolkit.builtin.schedule.store import Firing as Firing
     from toolkit.builtin.schedule.store import SQLiteSchedule as SQLiteSchedule
     from toolkit.builtin.schedule.tools import schedule_tools as schedule_tools
+    from toolkit.builtin.services import weather_tool as weather_tool
+    from toolkit.builtin.services import wikipedia_tool as wikipedia_tool
     from toolkit.builtin.shared_state import SharedState as SharedState
     from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
     from toolkit.builtin.shell import bash_tool as bash_tool
@@ -80,13 +81,11 @@ if TYPE_CHECKING:
     from toolkit.builtin.time_and_random import random_tool as random_tool
     from toolkit.builtin.todo import Todos as Todos
     from toolkit.builtin.todo import todo_tool as todo_tool
-    from toolkit.builtin.weather import weather_tool as weather_tool
     from toolkit.builtin.web_search import Brave as Brave
     from toolkit.builtin.web_search import Result as Result
     from toolkit.builtin.web_search import Serper as Serper
     from toolkit.builtin.web_search import search_tool as search_tool
     from toolkit.builtin.web_search import web_search_tool as web_search_tool
-    from toolkit.builtin.wikipedia import wikipedia_tool as wikipedia_tool
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
@@ -113,14 +112,13 @@ _HOMES = {
     "toolkit.builtin.schedule.scheduler": ("FiringOutcome", "Scheduler", "planned_only"),
     "toolkit.builtin.schedule.store": ("Action", "Firing", "SQLiteSchedule"),
     "toolkit.builtin.schedule.tools": ("schedule_tools",),
+    "toolkit.builtin.services": ("weather_tool", "wikipedia_tool"),
     "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
     "toolkit.builtin.time_and_random": ("current_time", "current_time_tool", "random_tool"),
     "toolkit.builtin.todo": ("Todos", "todo_tool"),
-    "toolkit.builtin.weather": ("weather_tool",),
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
-    "toolkit.builtin.wikipedia": ("wikipedia_tool",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

@@ -26,13 +26,13 @@ from typing_extensions import NotRequired, TypedDict, Unpack
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
-from toolkit._guards.http_client import HttpClient
-from toolkit._guards.service import JsonService, check_base_url, strip_markup
+from toolkit._guards.http_client import HttpClient, check_base_url
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.http import DEFAULTS, WebOptions, fetch_page, make_client
+from toolkit.builtin.services import JsonService, strip_markup
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores.knowledge import compute_cosines, pack_embedding
 

@@ -14,7 +14,7 @@ from a2a.client import A2ACardResolver, AgentCardResolutionError, Client, Client
 from a2a.types import AgentCard
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
-from toolkit._guards.service import check_base_url
+from toolkit._guards.http_client import check_base_url
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream, find_reason
 
