@@ -10,7 +10,7 @@ import pytest
 
 from toolkit import DefinitionError, Runner, Toolbox
 from toolkit.builtin import Todos, todo_tool
-from toolkit.builtin.todo import Todo
+from toolkit.builtin.notes import Todo
 from toolkit.testing import ScriptedModel, call
 
 Items = list[dict[str, Any]]

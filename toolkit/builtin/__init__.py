@@ -22,9 +22,8 @@ Files, each importing only those below it:
     http             web pages
     samples          small tools for examples and tests
     data             tables: parse, filter, aggregate
-    shared_state     texts that several agents share
+    notes            a model's list of tasks, and texts that several agents share
     time_and_random  the current time, random integers
-    todo             a model's list of tasks
     services         the weather and Wikipedia, and what asks such services
 """
 
@@ -56,6 +55,10 @@ if TYPE_CHECKING:
     from toolkit.builtin.knowledge import ingest_url as ingest_url
     from toolkit.builtin.knowledge import knowledge_tools as knowledge_tools
     from toolkit.builtin.knowledge import memory_tool as memory_tool
+    from toolkit.builtin.notes import SharedState as SharedState
+    from toolkit.builtin.notes import Todos as Todos
+    from toolkit.builtin.notes import shared_state_tool as shared_state_tool
+    from toolkit.builtin.notes import todo_tool as todo_tool
     from toolkit.builtin.plan import plan_tool as plan_tool
     from toolkit.builtin.provider import provider_tool as provider_tool
     from toolkit.builtin.schedule.recurrence import next_run as next_run
@@ -68,8 +71,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.schedule.tools import schedule_tools as schedule_tools
     from toolkit.builtin.services import weather_tool as weather_tool
     from toolkit.builtin.services import wikipedia_tool as wikipedia_tool
-    from toolkit.builtin.shared_state import SharedState as SharedState
-    from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
     from toolkit.builtin.shell import bash_tool as bash_tool
     from toolkit.builtin.shell import default_tools as default_tools
     from toolkit.builtin.shell import shell_tool as shell_tool
@@ -79,8 +80,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.time_and_random import current_time as current_time
     from toolkit.builtin.time_and_random import current_time_tool as current_time_tool
     from toolkit.builtin.time_and_random import random_tool as random_tool
-    from toolkit.builtin.todo import Todos as Todos
-    from toolkit.builtin.todo import todo_tool as todo_tool
     from toolkit.builtin.web_search import Brave as Brave
     from toolkit.builtin.web_search import Result as Result
     from toolkit.builtin.web_search import Serper as Serper
@@ -106,6 +105,7 @@ _HOMES = {
         "knowledge_tools",
         "memory_tool",
     ),
+    "toolkit.builtin.notes": ("SharedState", "Todos", "shared_state_tool", "todo_tool"),
     "toolkit.builtin.plan": ("plan_tool",),
     "toolkit.builtin.provider": ("provider_tool",),
     "toolkit.builtin.schedule.recurrence": ("next_run",),
@@ -113,11 +113,9 @@ _HOMES = {
     "toolkit.builtin.schedule.store": ("Action", "Firing", "SQLiteSchedule"),
     "toolkit.builtin.schedule.tools": ("schedule_tools",),
     "toolkit.builtin.services": ("weather_tool", "wikipedia_tool"),
-    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
     "toolkit.builtin.time_and_random": ("current_time", "current_time_tool", "random_tool"),
-    "toolkit.builtin.todo": ("Todos", "todo_tool"),
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
 }
 

@@ -1,11 +1,15 @@
-"""`shared_state`: named texts that several agents share."""
+"""`todo_write` and `shared_state`: what models write down, for themselves and for each other."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from annotated_types import MaxLen
 from pydantic import StringConstraints
+from typing_extensions import TypedDict
 
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
@@ -13,11 +17,76 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed, InvalidArguments
 
+MAX_ITEMS = 50
 MAX_BYTES = 10 * 1024 * 1024
 MAX_KEYS = 10_000
 MAX_LISTED = 200
 
+Status = Literal["pending", "in_progress", "completed"]
 Key = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+
+
+class Todo(TypedDict):
+    """One task.
+
+    Attributes:
+        content: The task as an order: "Run the tests".
+        activeForm: The same in the present continuous: "Running the tests".
+        status: State of the task.
+    """
+
+    content: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    activeForm: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+    status: Status
+
+
+@dataclass
+class Todos:
+    """The list of one conversation, for display; a model replaces the whole list.
+
+    Attributes:
+        items: The tasks in the model's order; empty when all are completed.
+    """
+
+    items: tuple[Todo, ...] = ()
+
+
+def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
+    """Make `todo_write`.
+
+    Args:
+        todos: Holds the list; a new one by default. Each conversation needs its own.
+
+    Raises:
+        DefinitionError: `todos` is not a `Todos`.
+    """
+    current = Todos() if todos is None else check_type("todos", todos, Todos)
+
+    @tool(title="Todo List", effect="write", idempotent=True)
+    def todo_write(todos: Annotated[list[Todo], MaxLen(MAX_ITEMS)]) -> ToolResult:
+        """Write your task list, replacing the old one.
+
+        Use it for work of three steps and more, and when the user asks for a list or for several things. Mark a task
+        as in_progress before you start it, one at a time, and as completed as soon as it is done, not before. Leave out
+        what is no longer needed. When all tasks are completed, the list is cleared.
+
+        Args:
+            todos: All tasks, with the completed ones. content is an order ("Run the tests"), activeForm the same in
+                the present continuous ("Running the tests").
+        """
+        is_completed = all(item["status"] == "completed" for item in todos)
+        current.items = () if is_completed else tuple(todos)
+        return ToolResult(_summarize(todos), details={"todos": list(current.items)})
+
+    return todo_write
+
+
+def _summarize(todos: list[Todo]) -> str:
+    counts = Counter(item["status"] for item in todos)
+    if counts["completed"] == len(todos):
+        return "All tasks are completed; the list is cleared." if todos else "The list is empty."
+    summary = ", ".join(f"{counts[status]} {status}" for status in ("in_progress", "pending", "completed"))
+    return f"The list has {len(todos)} tasks: {summary}. Continue, and keep it up to date."
 
 
 class SharedState:
@@ -34,7 +103,6 @@ class SharedState:
         self._max_bytes = check_whole("max_bytes", max_bytes)
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
-        self._used = 0
 
     def get(self, key: str) -> str | None:
         """Return a text; None if there is none of this name."""
@@ -48,20 +116,19 @@ class SharedState:
             Failed: There is no room; nothing was changed.
         """
         with self._lock:
-            total = self._used - self._size(key) + _count_bytes(key) + _count_bytes(value)
-            if total > self._max_bytes or (key not in self._texts and len(self._texts) >= MAX_KEYS):
+            texts = {**self._texts, key: value}
+            total = sum(map(_count_bytes, (*texts, *texts.values())))
+            if total > self._max_bytes or len(texts) > MAX_KEYS:
                 size = _count_bytes(value)
                 raise Failed(
                     f"SharedState capacity exceeded: storing '{key}' ({size} bytes) would bring total to "
                     f"{total} / {self._max_bytes} bytes, {len(self._texts)} of {MAX_KEYS} keys. Remove some first."
                 )
-            self._texts[key] = value
-            self._used = total
+            self._texts = texts
 
     def remove(self, key: str) -> bool:
         """Remove a text; False if there was none of this name."""
         with self._lock:
-            self._used -= self._size(key)
             return self._texts.pop(key, None) is not None
 
     def sizes(self) -> dict[str, int]:
@@ -69,9 +136,6 @@ class SharedState:
         with self._lock:
             texts = dict(self._texts)
         return {key: _count_bytes(texts[key]) for key in sorted(texts)}
-
-    def _size(self, key: str) -> int:
-        return _count_bytes(key) + _count_bytes(self._texts[key]) if key in self._texts else 0
 
 
 def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
