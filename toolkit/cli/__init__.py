@@ -11,7 +11,7 @@ Files, each importing only those below it:
     targets          the Runner or the tools that a command works on
     options          options and errors of commands
     arguments        a command whose options are the parameters of a tool
-    conversations    the saved conversations
+    conversations    the saved conversations, and the command that shows them
     files            the tools of a file or module
     hints            what users of other commands may type, and what it is here
 """

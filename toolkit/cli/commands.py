@@ -11,9 +11,10 @@ import typer
 
 from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
+from toolkit.cli.conversations import logs
 from toolkit.cli.demonstration import demo
 from toolkit.cli.options import HELP, Command, Group, report_errors
-from toolkit.cli.running import chat, logs, resume, run
+from toolkit.cli.running import chat, resume, run
 from toolkit.cli.serving import inspect, serve, worker
 
 app: typer.Typer = typer.Typer(

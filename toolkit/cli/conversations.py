@@ -1,4 +1,4 @@
-"""The conversations that `run` and `chat` save for a user, in one file."""
+"""The conversations that `run` and `chat` save for a user, in one file, and the command that shows them: logs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from toolkit import Session, SQLiteSession
 from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
@@ -51,16 +54,16 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
     return SQLiteSession(path, name or (names[0] if continues else _make_name(target, names)))
 
 
-def print_conversations(name: str | None, *, as_json: bool) -> None:
-    """Print one conversation as a transcript, or the names of all, the latest first; each as JSON if asked for.
-
-    Args:
-        name: The conversation; None for all.
-        as_json: Print the messages as JSON.
-
-    Raises:
-        ToolkitError: There is no such conversation, or none is saved.
-    """
+def logs(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
+    ] = None,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each with its messages as JSON, one per line.")
+    ] = False,
+) -> None:
+    """Show the conversations of `run` and `chat`, the latest first."""
     path = _find_file()
     if path is None:
         raise ToolkitError(NO_FILE)

@@ -66,12 +66,6 @@ def _find_only(kind: type[T], values: Mapping[str, object], place: str) -> T | N
     return next(iter(found.values()), None)
 
 
-def find_toolbox(target: str) -> str:
-    """Find the name of the first toolbox of a file or module that is imported: `tools.py:box`; "" without one."""
-    place, _ = _split_name(target)
-    return next((f"{place}:{name}" for name in find_values(target, Toolbox)), "")
-
-
 def find_values(target: str, kind: type[T]) -> dict[str, T]:
     """Find the values of a kind in a file or module that is imported, by their public names."""
     place, _ = _split_name(target)

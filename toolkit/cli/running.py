@@ -1,4 +1,4 @@
-"""Commands that ask a model: run, chat, resume; and the conversations that they keep."""
+"""Commands that ask a model: run, chat, resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit._runner.output import build_output
 from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
 from toolkit._schema.json_text import dump_json
-from toolkit.cli.conversations import open_session, print_conversations
+from toolkit.cli.conversations import open_session
 from toolkit.cli.options import AsJson, Continue, Quiet, SessionName, ShowUsage, Target, Tools, fail
 from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
 from toolkit.display import follow
@@ -138,19 +138,6 @@ def resume(
     state = saved.load(run_id)
     stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
-
-
-def logs(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One conversation; otherwise all are listed.")
-    ] = None,
-    *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print each with its messages as JSON, one per line.")
-    ] = False,
-) -> None:
-    """Show the conversations of `run` and `chat`, the latest first."""
-    print_conversations(name, as_json=as_json)
 
 
 def _complete_prompt(prompt: str | None) -> str:

@@ -19,7 +19,7 @@ from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._runner.options import RESERVED
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when, has_terminal
-from toolkit.cli.files import find_toolbox, load_tools
+from toolkit.cli.files import find_values, load_tools
 from toolkit.cli.options import (
     AllFunctions,
     Approval,
@@ -130,8 +130,8 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 def suggest_toolbox(file: str) -> str:
     """Suggest what to name in place of a file with a Runner."""
-    if named := find_toolbox(file):
-        return f"Or name its toolbox: {named}."
+    if named := find_values(file, Toolbox):
+        return f"Or name its toolbox: add :{next(iter(named))} to the file's name here."
     return "Or write box = Toolbox([...]) there, and add :box to the file's name here."
 
 
