@@ -207,7 +207,10 @@ class SQLiteKnowledge(SQLiteStore):
         with self._database.snapshot() as connection:
             _check_model(connection, model, len(query))
             rows = connection.execute(_EMBEDDINGS, (self._owner, collection, self._clock()))
-            nearest = _find_nearest(limit, query, rows)
+            try:  # of equally near ones, the one that was stored first comes first
+                nearest = heapq.nlargest(limit, compute_cosines(query, rows))
+            except ValueError as error:
+                raise StoreError(DAMAGED) from error
             return [_make_hit(connection.execute(_CHUNK, (-key,)).fetchone(), score) for score, key in nearest]
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
@@ -270,17 +273,6 @@ def _make_hit(row: Sequence[Any], score: float) -> Hit:
     return Hit(**dict(zip(names, row)), score=score)
 
 
-def _find_nearest(limit: int, query: bytes, rows: Iterable[tuple[Any, bytes]]) -> list[tuple[float, Any]]:
-    """Return the nearest chunks; of equally near ones, the one that was stored first comes first."""
-    try:
-        return heapq.nlargest(limit, compute_cosines(query, rows))
-    except ValueError as error:
-        raise StoreError(DAMAGED) from error
-
-
-_NO_NUMBERS = (bool, str, bytes)  # types that `float` accepts
-
-
 def pack_embedding(embedding: Sequence[float]) -> bytes:
     """Convert an embedding to bytes, scaled to length one; an embedding of zeros is not scaled.
 
@@ -288,19 +280,13 @@ def pack_embedding(embedding: Sequence[float]) -> bytes:
         ValueError: It is empty, or has a value that is not a finite number.
     """
     try:
-        numbers = [] if isinstance(embedding, _NO_NUMBERS) else [_to_float(each) for each in embedding]
+        numbers = [float(each) for each in embedding]
+        length = math.hypot(*numbers) or 1.0
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(NO_EMBEDDING) from error
-    largest = max(map(abs, numbers), default=math.nan)
-    if not all(map(math.isfinite, [largest, *numbers])):
+    if not numbers or not math.isfinite(length):
         raise ValueError(NO_EMBEDDING)
-    scaled = [number / largest for number in numbers] if largest else numbers  # so that their squares do not overflow
-    length = math.hypot(*scaled) or 1.0
-    return struct.pack(f"<{len(scaled)}f", *(number / length for number in scaled))
-
-
-def _to_float(value: Any) -> float:
-    return math.nan if isinstance(value, _NO_NUMBERS) else float(value)
+    return struct.pack(f"<{len(numbers)}f", *(number / length for number in numbers))
 
 
 def compute_cosines(query: bytes, rows: Iterable[tuple[Any, bytes]]) -> Iterator[tuple[float, Any]]:
