@@ -44,7 +44,6 @@ from toolkit.errors import ModelError
 OTHER = "For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=."
 TASK = "Answer each request with one JSON call of the right tool."
 
-
 ANSWER = "Answer the question with the given result, in one sentence."
 ANSWERS = (
     ("How tall is Mount Everest?", "8849 metres", "Mount Everest is 8849 metres tall."),
@@ -234,12 +233,12 @@ def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
 
     The request names the arguments. Metadata, and an output that the model makes itself, are in the call alone.
     """
-    schema, is_declared = Calls().render_tool(spec), spec.activity is not None
-    properties, sample = schema["properties"], _sample_deep if is_declared else _sample
+    schema = Calls().render_tool(spec)
+    properties = schema["properties"]
     names = [name for name in properties if name not in META]
-    needed = [name for name in names if name in schema["required"]] or (names if is_declared else [])
-    values = {name: sample(properties[name], schema, shift + place) for place, name in enumerate(needed)}
-    metadata = {name: sample(properties[name], schema, shift + 1) for name in schema["required"] if name in META}
+    needed = [name for name in names if name in schema["required"]] or ([] if spec.activity is None else names)
+    values = {name: _sample(properties[name], schema, shift + place) for place, name in enumerate(needed)}
+    metadata = {name: _sample(properties[name], schema, shift + 1) for name in schema["required"] if name in META}
     texts = {
         name.replace("_", " "): json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
         for name, value in values.items()
@@ -250,29 +249,23 @@ def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
     return f"{request}.", json.dumps({"calls": [{**metadata, **values}]}, ensure_ascii=False)
 
 
-def _sample_deep(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
+def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
     """Make a sample with its members: an object's required ones, or all if none is, and one item of a list."""
     schema = _resolve(schema, root)
     if depth and schema.get("properties"):
         known = schema["properties"]
         needed = [name for name in schema.get("required", ()) if name in known] or known
-        return {name: _sample_deep(known[name], root, shift + place, depth - 1) for place, name in enumerate(needed)}
+        return {name: _sample(known[name], root, shift + place, depth - 1) for place, name in enumerate(needed)}
     if depth and isinstance(schema.get("items"), dict):
-        return [_sample_deep(schema["items"], root, shift, depth - 1)]
-    value = _sample(schema, root, shift)
+        return [_sample(schema["items"], root, shift, depth - 1)]
+    if "const" in schema:
+        return schema["const"]
+    kind = schema.get("format") if schema.get("format") in SAMPLES else schema.get("type")
+    values = schema.get("examples") or schema.get("enum") or SAMPLES.get(str(kind), SAMPLES["string"])
+    value = values[shift % len(values)]
     if schema.get("type") not in ("integer", "number"):
         return value
     return max(min(value, schema.get("maximum", value)), schema.get("minimum", value))
-
-
-def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int) -> Any:
-    schema = _resolve(schema, root)
-    if "const" in schema:
-        return schema["const"]
-    own = schema.get("examples") or schema.get("enum")
-    kind = schema.get("format") if schema.get("format") in SAMPLES else schema.get("type")
-    values = own or SAMPLES.get(str(kind), SAMPLES["string"])
-    return values[shift % len(values)]
 
 
 def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
