@@ -1,49 +1,24 @@
 """Matching documents with schemas: which alternative of a union a document is of, and whether alternatives overlap.
 
-This does not validate: keywords that it does not know match everything. An object that lists properties and has no
-`additionalProperties` is taken as closed.
+This does not validate: types, values, properties and items are compared, and other keywords match everything. An object
+that lists properties and has no `additionalProperties` is taken as closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from toolkit._schema.json_schema import (
     TYPES,
     as_mapping,
-    is_number,
     list_allowed_values,
     resolve_reference,
     to_hashable,
 )
-from toolkit.errors import DefinitionError
 
 Schema: TypeAlias = Mapping[str, Any]
-
-
-@lru_cache(maxsize=256)
-def _get_matcher(pattern: str) -> Callable[[str], bool]:
-    from toolkit._schema.validation.patterns import build_matcher  # few unions have any
-
-    return build_matcher(pattern, "")
-
-
-_BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
-    "minLength": (str, lambda value, bound: len(value) >= bound),
-    "maxLength": (str, lambda value, bound: len(value) <= bound),
-    "pattern": (str, lambda value, bound: _get_matcher(bound)(value)),
-    "minItems": (list, lambda value, bound: len(value) >= bound),
-    "maxItems": (list, lambda value, bound: len(value) <= bound),
-    "minProperties": (dict, lambda value, bound: len(value) >= bound),
-    "maxProperties": (dict, lambda value, bound: len(value) <= bound),
-    "minimum": (float, lambda value, bound: value >= bound),
-    "maximum": (float, lambda value, bound: value <= bound),
-    "exclusiveMinimum": (float, lambda value, bound: value > bound),
-    "exclusiveMaximum": (float, lambda value, bound: value < bound),
-}
 
 
 def is_valid(schema: Any, document: Any, root: Any) -> bool:
@@ -99,8 +74,6 @@ class _Matcher:
             return False
         if to_hashable(document) not in map(to_hashable, list_allowed_values(schema, [document])):
             return False
-        if not all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys()):
-            return False
         if isinstance(document, dict):
             return self._object_fits(schema, document)
         return not isinstance(document, list) or self._array_fits(schema, document)
@@ -115,14 +88,6 @@ class _Matcher:
         first = schema.get("prefixItems", [])
         items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
         return all(self.is_valid(item, value) for item, value in zip(items, document))
-
-
-def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
-    concerns = is_number(document) if kind is float else isinstance(document, kind)
-    try:
-        return not concerns or test(document, bound)
-    except (TypeError, ValueError, DefinitionError):  # a bound that is not a number, an invalid pattern
-        return True
 
 
 def _list_types(schema: Schema) -> set[str]:
