@@ -6,12 +6,13 @@ tool's own validation. None stands in place of a decoder that would change nothi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+from pydantic_core import from_json
 
 from toolkit._dialects.strict.matching import is_type, is_valid
 from toolkit._schema.json_schema import resolve_reference
@@ -47,8 +48,8 @@ class TextDecoder:
         if not isinstance(document, str):
             return document
         try:
-            return _read_json(document)
-        except (ValueError, RecursionError):
+            return from_json(document, allow_inf_nan=False)
+        except ValueError:
             return document
 
 
@@ -210,24 +211,3 @@ class TupleDecoder:
         is_whole = not tail or len(filled) == len(self.places)
         is_known = values.keys() - {self.rest} == set(filled) and isinstance(tail, list)
         return [*map(values.__getitem__, filled), *tail] if is_known and is_whole else document
-
-
-def _read_json(text: str) -> Any:
-    """Parse JSON text as strictly as a tool parses its arguments.
-
-    Raises:
-        ValueError: The text is not JSON, or has a number that is not finite.
-        RecursionError: It is nested too deeply.
-    """
-    return json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_float)
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON.")
-
-
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text} is too big.")
-    return value
