@@ -637,12 +637,6 @@ REASONS: dict[str, tuple[Any, str]] = {
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
     "empty enum": (list[Nothing], r"its type is .*Nothing.* \(Nothing has no members\)"),
     "empty enum in a model": (create_model("Holder", nothing=(Nothing, ...)), r".* \(Nothing has no members\)"),
-    "length of a number": (Annotated[int, Field(max_length=3)], r".* \(max_length is no constraint of int\)"),
-    "bound of a list": (Annotated[list[int], Field(ge=3)], r".* \(ge is no constraint of list\)"),
-    "digits of a text": (Annotated[str, Field(max_digits=3)], r".* \(max_digits is no constraint of str\)"),
-    "pattern of a number": (dict[str, Annotated[int, Field(pattern="a")]], r".* \(pattern is no constraint of int\)"),
-    "no number": (Annotated[int, Field(gt=5, lt=3)], r"its type is int \(no value has gt=5 and lt=3\)"),
-    "no length": (Annotated[str, Field(min_length=2, max_length=1)], r".* \(no value has min_length=2 and .*\)"),
     "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
 }

@@ -395,7 +395,7 @@ def get_generator() -> type[GenerateJsonSchema]:
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
-            _check_values(schema)
+            _refuse_empty(schema.get("cls"))
             return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
@@ -423,45 +423,10 @@ def get_generator() -> type[GenerateJsonSchema]:
     return Generator
 
 
-class EmptyType(Exception):
-    """A type has no values, so a parameter of it can never be given; the message says why."""
-
-
-# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
-_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
-_BOUNDS = (("ge", "le"), ("ge", "lt"), ("gt", "le"), ("gt", "lt"), ("min_length", "max_length"))
-
-
-def _check_values(core: Mapping[str, Any]) -> None:
-    """Check that a type may have values, by its core schema.
-
-    Raises:
-        EmptyType: It has none.
-    """
-    kind = core.get("cls")
+def _refuse_empty(kind: Any) -> None:
+    """Refuse an enum without members: nothing can fill it, and a provider refuses its schema."""
     if isinstance(kind, EnumMeta) and not kind.__members__:
-        raise EmptyType(f"{kind.__qualname__} has no members")
-    for low, high in _BOUNDS:
-        if low in core and high in core and core[low] > core[high]:
-            raise EmptyType(f"no value has {low}={core[low]!r} and {high}={core[high]!r}")
-    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
-    if core["type"] in ("function-after", "chain") and inner["type"] in _SAMPLES:
-        for check in checks:
-            _try_constraint(check, inner["type"])
-
-
-def _try_constraint(check: Any, kind: str) -> None:
-    """Try a constraint of pydantic's: one that does not fit the type raises a TypeError for each value."""
-    from pydantic_core import SchemaValidator
-
-    if _is_constraint(check):
-        try:
-            SchemaValidator(check).validate_python(_SAMPLES[kind])
-        except TypeError as error:
-            name = str(error).partition("'")[2].partition("'")[0]
-            raise EmptyType(f"{name} is no constraint of {kind}") from error
-        except ValueError:  # it fits, and refuses this value
-            pass
+        raise TypeError(f"{kind.__qualname__} has no members")
 
 
 def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
