@@ -241,17 +241,6 @@ def test_connection(run: Any) -> None:
     assert (run["order"] == "sequential") is all(made.result.text == "(1,)" for made in result.calls)
 
 
-def test_connection_of_another_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """The error of SQLite and the log say what to do; the model is not told."""
-    model = ScriptedModel([call("query"), "Done."])
-    with closing(sqlite3.connect(":memory:")) as connection:
-        result = asyncio.run(Runner([query], model=model).arun("?", deps=connection)).calls[0].result
-
-    for text in (str(result.exception), caplog.text):
-        assert "connect in each call, or pass sqlite3.connect(..., check_same_thread=False)" in text
-    assert "check_same_thread" not in (result.text or "")
-
-
 @pytest.mark.parametrize("go", [run, arun, stream, astream])
 def test_refused_port(go: Callable[[Runner], Any]) -> None:
     """Where nobody listens, the traceback is short and ends with what to do; the client's error is the cause."""

@@ -187,7 +187,6 @@ class Invocation:
         for leaf in flatten(error):
             if isinstance(leaf, FatalError):  # it ends the run, in a group of errors too
                 raise leaf
-        _add_remedy(error)
         return explain_exception(error, self._tool.name, self._tool.handler.interface.raises, self._tool.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -246,17 +245,3 @@ class Invocation:
     def _action(self) -> Action:
         action: Action = self._tool.handler.make_action(self._tool)
         return action
-
-
-# What sqlite3 raises where a connection is used on another thread, and what to do about that.
-_OTHER_THREAD = "SQLite objects created in a thread can only be used in that same thread"
-_OTHER_THREAD_REMEDY = (
-    "A tool may run on any thread: connect in each call, or pass sqlite3.connect(..., check_same_thread=False), whose "
-    "tools must not write at the same time."
-)
-
-
-def _add_remedy(error: BaseException) -> None:
-    """Add to the message of sqlite3 about threads what to do, for the application and its log."""
-    if type(error).__module__ == "sqlite3" and error.args and str(error.args[0]).startswith(_OTHER_THREAD):
-        error.args = (f"{error.args[0]} {_OTHER_THREAD_REMEDY}",)
