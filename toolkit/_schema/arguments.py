@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
-# Values and the repairs they needed; or the reason why there are none.
-Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
+# Values, the repairs they needed, and the JSON text that they were read from; or the reason why there are none.
+Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...], str] | InvalidArguments
 
 # Arguments are read into memory whole, several times their size. No model writes so many characters.
 MAX_TEXT = 16 * 2**20
@@ -80,7 +80,19 @@ class ArgumentParser:
         outcome = self.try_parse(arguments)
         if isinstance(outcome, InvalidArguments):
             raise outcome
-        return outcome
+        return outcome[:2]
+
+    def parse_document(self, arguments: RawArguments | None) -> dict[str, Any]:
+        """Parse valid arguments to plain data, repaired as by `parse`, without defaults.
+
+        Raises:
+            InvalidArguments: They do not fit the schema.
+        """
+        outcome = self.try_parse(arguments)
+        if isinstance(outcome, InvalidArguments):
+            raise outcome
+        document: dict[str, Any] = from_json(outcome[2])
+        return document
 
     def try_parse(self, arguments: RawArguments | None) -> Outcome:
         """Parse as `parse` does, but return an error instead of raising it, which takes time."""
@@ -89,28 +101,9 @@ class ArgumentParser:
         except (RecursionError, ValueError):
             return InvalidArguments("they are nested too deep, or contain themselves.")
         try:
-            return self.validate_text(text), ()
+            return self.validate_text(text), (), text
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
             return self.repair(text, error)
-
-    def parse_document(self, arguments: RawArguments | None) -> dict[str, Any]:
-        """Parse valid arguments to plain data, repaired as by `parse`, without defaults.
-
-        Raises:
-            InvalidArguments: They do not fit the schema.
-        """
-        text = to_json_text(arguments)
-        while True:
-            try:
-                self.validate_text(text)
-                break
-            except ValidationError as error:
-                repaired = _repair_text(text, _list_faults(error), self.schema)
-                if repaired is None:
-                    raise InvalidArguments("they do not fit") from error
-                text = repaired[0]
-        document: dict[str, Any] = from_json(text)
-        return document
 
     def validate_text(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
@@ -139,7 +132,7 @@ class ArgumentParser:
                 break
             text, repairs = repaired[0], (*repairs, *repaired[1])
             try:
-                return self.validate_text(text), repairs
+                return self.validate_text(text), repairs, text
             except ValidationError as remaining:  # what was decoded may hold more of the same
                 faults = _list_faults(remaining)
             except Exception as raised:  # noqa: BLE001  as in `try_parse`

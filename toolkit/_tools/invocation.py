@@ -87,7 +87,7 @@ class Invocation:
                         return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
                     except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
                         return self._log(self._wait(self.settle(value)))
-                outcome = values, ()
+                outcome = values, (), ""
             return self._invoke_outcome(outcome, context)
 
         return invoke
@@ -115,7 +115,7 @@ class Invocation:
                     except Exception:  # noqa: BLE001  as above
                         settled = self.settle(value)
                         return self._log(settled if isinstance(settled, ToolResult) else await settled)
-                outcome = values, ()
+                outcome = values, (), ""
             return await self._ainvoke_outcome(outcome, context)
 
         return ainvoke
@@ -123,7 +123,7 @@ class Invocation:
     def _invoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
             return self._log(ToolResult.from_error(outcome))
-        values, repairs = outcome
+        values, repairs, _ = outcome
         self._tool._check_deps(context)
         result = self._wait(self.execute(values, context))
         return self._log(result.replace(repairs=repairs) if repairs else result)
@@ -131,7 +131,7 @@ class Invocation:
     async def _ainvoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
             return self._log(ToolResult.from_error(outcome))
-        values, repairs = outcome
+        values, repairs, _ = outcome
         self._tool._check_deps(context)
         result = self.execute(values, context) if self.is_async else await self._execute_in_thread(values, context)
         whole = result if isinstance(result, ToolResult) else await result
