@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from types import NoneType
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
@@ -336,18 +335,12 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
 
 def _write_parts(value: Any) -> str:
     """Write a value of which a part cannot be written, such as an unpaired surrogate or `pandas.NaT`, part by part."""
-    return json.dumps(_convert_parts(value), ensure_ascii=False, separators=(",", ":"))
+    plain = json.loads(json.dumps(value, default=_convert_part))
+    return json.dumps(clean_json(plain), ensure_ascii=False, separators=(",", ":"))
 
 
-def _convert_parts(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _convert_parts(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_convert_parts(part) for part in value]
-    if isinstance(value, (str, int, float, NoneType)):
-        return clean_json(value)
+def _convert_part(value: Any) -> Any:
     try:
         return from_json(_to_lenient_json(value))
     except Exception:  # noqa: BLE001  as in `make_writer`
-        plain = _to_plain(value)
-        return _convert_parts(plain) if isinstance(plain, (dict, list)) else plain
+        return _to_plain(value)
