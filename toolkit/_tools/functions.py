@@ -31,11 +31,13 @@ class FunctionHandler:
 
     Attributes:
         settings: Those of the tool that the function was taken from; the tool that it is bound to inherits its gates.
+        instance: The object whose method is called; None for a function.
     """
 
     activity: ClassVar[None] = None
     signature: Signature
     settings: ToolSettings = field(default=DEFAULT_SETTINGS, kw_only=True, compare=False)
+    instance: Any = field(default=None, kw_only=True)
 
     @property
     def interface(self) -> FunctionHandler:
@@ -55,7 +57,8 @@ class FunctionHandler:
     @property
     def function(self) -> Callable[..., Any]:
         """The function that is called."""
-        return self.signature.callable
+        written = self.signature.callable
+        return written if self.instance is None else written.__get__(self.instance)
 
     @property
     def description(self) -> str:
@@ -114,22 +117,9 @@ class FunctionHandler:
             return self
         return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
-    def bind(self, instance: Any) -> MethodHandler:
+    def bind(self, instance: Any) -> FunctionHandler:
         """Return the handler of the method on one instance; it shares schema and docstring."""
-        return MethodHandler(self.signature, instance, settings=self.settings)
-
-
-@dataclass(frozen=True)
-class MethodHandler(FunctionHandler):
-    """Executes a tool by calling a method of one instance."""
-
-    instance: Any
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function that is called."""
-        bound: Callable[..., Any] = self.signature.callable.__get__(self.instance)
-        return bound
+        return replace(self, instance=instance)
 
 
 def make_function_handler(function: Any) -> FunctionHandler:

@@ -16,7 +16,7 @@ from typing_extensions import Self, Unpack, is_protocol, is_typeddict
 from toolkit._lazy import render
 from toolkit._options import hide_frames, refuse_unknown_options, spell_options
 from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
-from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
+from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
     DEFAULT_SETTINGS,
     DEFAULTS,
@@ -384,9 +384,9 @@ class Tool(Generic[P, R]):
         if not isinstance(home, Tool):
             return partial(Tool, handler=self.handler, **values), ()
         function = self._function
-        bound = (function.instance,) if isinstance(function, MethodHandler) else ()
+        instance = None if function is None else function.instance
         carried = None if function is self.handler else cast("DeclaredHandler", self.handler).with_interface(None)
-        return _rebuild_from_home, (home, bound, carried, values)  # under the function's name stands the tool
+        return _rebuild_from_home, (home, instance, carried, values)  # under the function's name stands the tool
 
     def __eq__(self, other: object) -> bool:
         if not (
@@ -434,7 +434,7 @@ class Tool(Generic[P, R]):
     def _binds(self) -> bool:
         """True if it becomes a method in a class body, as a plain function does."""
         function = self._function
-        return type(function) is FunctionHandler and inspect.isfunction(function.function)
+        return function is not None and function.instance is None and inspect.isfunction(function.function)
 
     @cached_property
     def _deps_types(self) -> tuple[Any, ...]:
@@ -475,10 +475,10 @@ def _find_in_module(module: str | None, qualname: str) -> Any:
 
 
 def _rebuild_from_home(
-    home: Tool[Any, Any], bound: tuple[Any, ...], carried: DeclaredHandler | None, values: dict[str, Any]
+    home: Tool[Any, Any], instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
 ) -> Tool[Any, Any]:
     own = cast("FunctionHandler", home.handler.interface)
-    function = own.in_class().bind(*bound) if bound else own
+    function = own if instance is None else own.in_class().bind(instance)
     return replace(home, handler=carried.with_interface(function) if carried else function, **values)
 
 
