@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -131,29 +131,25 @@ def _compare_tool(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) 
         lines = [
             *(_describe_change(key, old.get(key), new.get(key), "reworded") for key in ("title", "description")),
             *_compare_schemas("parameters", old.get("parameters", {}), new.get("parameters", {})),
-            *_compare_outputs(old.get("output"), new.get("output")),
+            *_compare_schemas("output", old.get("output"), new.get("output")),
             *(_describe_change(key, old.get(key), new.get(key), "changed") for key in ("effect", "provider", "source")),
         ]
         yield from [*filter(None, lines)] or ["is written otherwise (changed)"]
 
 
-def _compare_outputs(old: Any, new: Any) -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        yield from _compare_schemas("output", old, new)
-    else:
-        yield _describe_change("output", old, new, "changed")
-
-
 def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
     """Compare two schemas, keyword by keyword."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        yield _describe_change(path, old, new, "broke")
+        yield _describe_change(path, old, new, "changed")
         return
     old, new = _write_constant(old), _write_constant(new)
     required, keywords = {*new.get("required", ())}, sorted({*old, *new})
     unions = [{*_UNIONS} & schema.keys() for schema in (old, new)]
     if any(unions):
-        yield from _compare_alternatives(path, _list_alternatives(old), _list_alternatives(new))
+        before, now = _list_alternatives(old), _list_alternatives(new)
+        lost, gained = [each for each in before if each not in now], [each for each in now if each not in before]
+        meaning = "broke" if lost and gained else "narrowed" if lost else "widened"
+        yield _describe_change(f"{path}.anyOf", lost or None, gained or None, meaning)
         # Where one has no union, the rest of it is its only alternative.
         keywords = [keyword for keyword in keywords if keyword in _TEXTS or (all(unions) and keyword not in _UNIONS)]
     for keyword in keywords:
@@ -191,32 +187,14 @@ def _compare_parts(
 def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: Mapping[str, str]) -> Iterator[str]:
     """List the choices that were added and removed; `wider` has those that another one includes."""
     before, now = ({json.dumps(each, sort_keys=True) for each in choices} for choices in (old, new))
-    gone = {each for each in before if now.isdisjoint((each, wider.get(each)))}
-    yield from _describe_choices(path, gone, {each for each in now if before.isdisjoint((each, wider.get(each)))})
-
-
-def _describe_choices(path: str, gone: Collection[str], added: Collection[str]) -> Iterator[str]:
-    if gone or added:
-        lost, gained = ([shorten(each, MAX_SHOWN) for each in sorted(side)] for side in (gone, added))
-        changes = " and ".join([*(f"lost {each}" for each in lost), *(f"gained {each}" for each in gained)])
-        yield f"{path} {changes} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
-
-
-def _compare_alternatives(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """Compare schemas of which one holds: those of the same type, and a single one that has another."""
-    before, now = ({_name_alternative(each): each for each in side} for side in (old, new))
-    gone, added = before.keys() - now.keys(), now.keys() - before.keys()
-    pairs = [(before[name], now[name]) for name in before if name in now]
-    if len(gone) == len(added) == 1:
-        pairs += [(before[gone.pop()], now[added.pop()])]
-    lost, gained = ([json.dumps(side[name]) for name in names] for side, names in ((before, gone), (now, added)))
-    yield from _describe_choices(path, lost, gained)
-    for old_each, new_each in pairs:
-        yield from _compare_schemas(path, old_each, new_each)
-
-
-def _name_alternative(schema: Any) -> str:
-    return json.dumps([schema.get("type"), schema.get("$ref")] if isinstance(schema, dict) else schema)
+    gone = sorted(each for each in before if now.isdisjoint((each, wider.get(each))))
+    added = sorted(each for each in now if before.isdisjoint((each, wider.get(each))))
+    changes = [
+        *(f"lost {shorten(each, MAX_SHOWN)}" for each in gone),
+        *(f"gained {shorten(each, MAX_SHOWN)}" for each in added),
+    ]
+    if changes:
+        yield f"{path} {' and '.join(changes)} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
 
 
 def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
