@@ -24,6 +24,7 @@ import httpx2
 from typing_extensions import Unpack
 
 from toolkit._guards.options import check_type
+from toolkit._guards.service import check_base_url
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
 from toolkit._schema.error_messages import shorten
@@ -36,7 +37,6 @@ from toolkit.sources.openapi.document import (
     IDEMPOTENT,
     DocumentInput,
     Operation,
-    check_server_url,
     find_server_url,
     list_operations,
     load_document,
@@ -100,7 +100,7 @@ def openapi_tools(
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
     sender = Sender(client, options.get("timeout", TIMEOUT), max_bytes)
-    base = None if base_url is None else check_server_url(check_type("base_url", base_url, str))
+    base = None if base_url is None else check_base_url("base_url", base_url)
     service = _Service(source, root, base, _check_headers({} if headers is None else headers), sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))
     return service.make_tools(

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import httpx2
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._guards.options import check_texts
+from toolkit._guards.service import check_base_url
 from toolkit._messages import Effect
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
@@ -212,7 +212,7 @@ def find_server_url(servers: Sequence[Server]) -> str:
         raise DefinitionError(
             f"The document does not say at which host its server {url or '/'!r} is. Pass base_url='https://host/path'."
         )
-    return check_server_url(url)
+    return check_base_url("servers", url)
 
 
 def _fill_variables(server: Server) -> str:
@@ -223,20 +223,3 @@ def _fill_variables(server: Server) -> str:
         return str(variable["default"])
 
     return re.sub(r"\{([^{}]*)\}", get_default, server.url)
-
-
-def check_server_url(url: str) -> str:
-    """Check a URL that paths can follow, and return it.
-
-    Raises:
-        DefinitionError: It is not one of HTTP, or has a user, a query or a fragment.
-    """
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise DefinitionError(f"The base address {url!r} is invalid: {error}.") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise DefinitionError(f"The base address {url!r} is not one of the form 'https://host/path'. Pass base_url=.")
-    if parsed.userinfo or not {"?", "#"}.isdisjoint(url):
-        raise DefinitionError("The base address has a user, a query or a fragment: leave it out; headers= takes keys.")
-    return url

@@ -53,7 +53,7 @@ class RequestBuilder:
     """Builds the requests of one operation.
 
     Attributes:
-        base: URL that the path follows.
+        base: URL that the path follows, without a slash at its end.
         path: Path with a template for each of its parameters.
         headers: The caller's headers, which override all others.
         parameters: The parameters that the model fills in.
@@ -85,7 +85,7 @@ class RequestBuilder:
         """
         queries = (each.encode(arguments.get(each.argument)) for each in self.parameters if each.place == "query")
         query = "&".join(filter(None, queries))
-        url = self.base.rstrip("/") + self._build_path(arguments) + (f"?{query}" if query else "")
+        url = self.base + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.body.build(arguments) if self.body else {}
         headers = self._build_headers(arguments, body.get("headers", {}))
         return {**body, "method": self.method, "url": url, "headers": headers}

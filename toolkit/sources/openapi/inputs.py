@@ -224,11 +224,11 @@ class Body:
         return value if value or self.is_required else _MISSING
 
     def _encode(self, value: Any) -> bytes:
-        if self.media_type == FORM:
-            return self._encode_form(_require_object(value)).encode()
-        return to_text(value, self.media_type).encode()
+        return (self._encode_form(value) if self.media_type == FORM else to_text(value, self.media_type)).encode()
 
-    def _encode_form(self, value: Mapping[str, Any]) -> str:
+    def _encode_form(self, value: Any) -> str:
+        if not isinstance(value, Mapping):
+            raise InvalidArguments(f"body: a form is an object of its fields, and not {to_text(value)[:50]}.")
         values = {name: drop_nulls(each) for name, each in value.items()}
         known = {name: each for name, each in values.items() if not is_undefined(each)}
         return "&".join(filter(None, (self._encode_field(name, each) for name, each in known.items())))
@@ -242,12 +242,6 @@ class Body:
 
 
 _MISSING = object()
-
-
-def _require_object(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise InvalidArguments(f"body: a form is an object of its fields, and not {to_text(value)[:50]}.")
 
 
 def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
