@@ -488,24 +488,22 @@ def test_decisions(entry: dict[str, Any], decision: Decision) -> None:
 
 
 APPROVAL = {"interruptId": "r_0", "status": "resolved", "payload": {"approved": True}}
-REFUSED: dict[str, tuple[Any, str]] = {
-    "nothing": (None, "^resume must be a list of answers to interrupts, not None"),
-    "one answer": (APPROVAL, "^resume must be a list of answers to interrupts, not {"),
-    "no answer": (["x"], "does not: 'x'"),
-    "no id": ([{"status": "resolved", "payload": {"approved": True}}], "^An answer names its interrupt"),
-    "empty id": ([{**APPROVAL, "interruptId": ""}], "^An answer names its interrupt"),
-    "both": (
-        [{**APPROVAL, "payload": {"approved": False}}, APPROVAL],
-        "^The interrupt 'r_0' has two answers",
-    ),
-    "the same twice": ([APPROVAL, APPROVAL], "^The interrupt 'r_0' has two answers"),
+REFUSED: dict[str, Any] = {
+    "nothing": None,
+    "one answer": APPROVAL,
+    "no answer": ["x"],
+    "no id": [{"status": "resolved", "payload": {"approved": True}}],
+    "empty id": [{**APPROVAL, "interruptId": ""}],
+    "no text as id": [{**APPROVAL, "interruptId": []}],
+    "both": [{**APPROVAL, "payload": {"approved": False}}, APPROVAL],
+    "the same twice": [APPROVAL, APPROVAL],
 }
 
 
-@pytest.mark.parametrize(("resume", "message"), REFUSED.values(), ids=REFUSED)
-def test_no_decisions(resume: Any, message: str) -> None:
+@pytest.mark.parametrize("resume", REFUSED.values(), ids=REFUSED)
+def test_no_decisions(resume: Any) -> None:
     """What is not a list of answers, one for each interrupt, decides nothing."""
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="^resume must be a list with one answer for each 'interruptId'"):
         agui.parse_decisions(resume)
 
 

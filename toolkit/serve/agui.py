@@ -86,22 +86,16 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
         >>> parse_decisions([entry]) == {"ab12cd34_0": Decision.approve()}
         True
     """
-    if isinstance(resume, (str, Mapping)) or not isinstance(resume, Iterable):
-        raise ValueError(f"resume must be a list of answers to interrupts, not {resume!r:.100}.")  # noqa: TRY004  it comes from a client
     decisions: dict[str, Decision] = {}
-    for entry in resume:
-        interrupt = _parse_interrupt_id(entry)
-        if interrupt in decisions:
-            raise ValueError(f"The interrupt {interrupt!r:.100} has two answers.")
+    is_list = isinstance(resume, Iterable) and not isinstance(resume, (str, Mapping))
+    entries: Iterable[Any] = resume if is_list else [None]
+    for entry in entries:
+        interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
+        if not isinstance(interrupt, str) or not interrupt or interrupt in decisions:
+            given = f"{resume!r:.200}"
+            raise ValueError(f"resume must be a list with one answer for each 'interruptId', and not {given}.")
         decisions[interrupt] = _parse_decision(entry)
     return decisions
-
-
-def _parse_interrupt_id(entry: object) -> str:
-    interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
-    if not isinstance(interrupt, str) or not interrupt:
-        raise ValueError(f"An answer names its interrupt by 'interruptId'; this one does not: {entry!r:.200}.")
-    return interrupt
 
 
 def _parse_decision(entry: Mapping[str, Any]) -> Decision:
