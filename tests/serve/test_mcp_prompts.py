@@ -121,6 +121,7 @@ def test_files() -> None:
     """Files of a message arrive, and so do images and files that are returned as they are."""
     picture, paper = Image(b"\x89PNG"), File(b"%PDF-1.4", "application/pdf", "a b.pdf")
 
+    @prompt
     def summarize() -> list[Any]:
         """Summarize a paper."""
         return [UserMessage("Summarize:", files=(paper,)), picture, paper]
@@ -214,7 +215,7 @@ def test_no_prompts() -> None:
         (lambda: resource("app://{x}")(config.tool), r"has the parameters \['x'\], and the function \[\]"),
         (lambda: make_server([], resources=[config.tool]), r"is not a resource: decorate its function with @resource"),
         (lambda: make_server([], prompts=[greet, greet]), 'duplicate tool name "greet"'),
-        (lambda: make_server([], prompts=[config]), r"config\(\) is a resource: pass it as resources="),
+        (lambda: make_server([], prompts=[config]), r"is not a prompt: decorate its function with @prompt"),
         (lambda: make_server([], resources=[me, resource("me://{name}")(lambda name: name)]), "Two resources have"),
     ],
 )

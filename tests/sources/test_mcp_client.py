@@ -352,7 +352,7 @@ def test_texts_have_no_keys(server: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: MCP(""), "empty"),
+        (lambda: MCP(""), r"or a server object, not \[\]"),
         (lambda: MCP(None), "or a server object, not None"),
         (lambda: MCP("x", headers={"a": "b"}), "headers= does not go with a command"),
         (lambda: MCP("http://x", env={"a": "b"}), "env= does not go with a URL"),

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from toolkit._concurrency.tasks import call_soon
@@ -60,6 +60,8 @@ with needs_extra("toolkit.serve.mcp", "mcp"):
 __all__ = ["make_server", "prompt", "resource", "serve"]
 
 logger: logging.Logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
 
 MAX_UPDATE = 1_000  # characters
 CANNOT_ASK = "This client cannot ask its user for approval."
@@ -324,7 +326,7 @@ class _Library:
     """The prompts and resources of one server.
 
     Args:
-        prompts: Prompts, or functions that `prompt` takes.
+        prompts: Prompts.
         resources: Resources.
         deps: Given to the functions as `ToolContext.deps`.
 
@@ -335,8 +337,8 @@ class _Library:
 
     def __init__(self, prompts: Iterable[object], resources: Iterable[object], deps: Any) -> None:
         self._deps = deps
-        self.prompts: Toolbox = Toolbox([*map(_take_prompt, prompts)])
-        self.resources: list[Resource] = [*map(_check_resource, resources)]
+        self.prompts: Toolbox = Toolbox([_check_kind(each, Prompt, "@prompt").tool for each in prompts])
+        self.resources: list[Resource] = [_check_kind(each, Resource, "@resource(uri)") for each in resources]
         places = dict[str, Resource]()
         for each in self.resources:
             if places.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
@@ -390,15 +392,11 @@ class _Library:
         return result
 
 
-def _take_prompt(given: Any) -> Any:
-    if isinstance(given, Resource):
-        raise DefinitionError(f"{given.tool.origin} is a resource: pass it as resources=.")
-    return given.tool if isinstance(given, Prompt) else given
-
-
-def _check_resource(given: object) -> Resource:
-    if not isinstance(given, Resource):
-        raise DefinitionError(f"{given!r:.100} is not a resource: decorate its function with @resource(uri).")
+def _check_kind(given: object, kind: type[T], decorator: str) -> T:
+    if not isinstance(given, kind):
+        raise DefinitionError(
+            f"{given!r:.100} is not a {kind.__name__.lower()}: decorate its function with {decorator}."
+        )
     return given
 
 

@@ -71,9 +71,7 @@ class Address:
             server = shlex.split(server)
         if isinstance(server, Sequence) and not is_url:
             server = [os.fspath(word) for word in server]
-        if server in ("", []):
-            raise DefinitionError("MCP() takes a command, a URL or a server object; this one is empty.")
-        if server is None or isinstance(server, (int, float, Mapping)):
+        if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
             raise DefinitionError(f"MCP() takes a command, a URL or a server object, not {server!r:.100}.")
         made = cls(server=server, **options)
         own = ("headers", "auth") if made.is_url else ("env", "cwd") if made.is_command else ()
