@@ -202,24 +202,12 @@ def _check_selectors(option: str, selectors: Collection[str], operations: list[O
 
 
 def find_server_url(servers: Sequence[Server]) -> str:
-    """Return the URL of the first server, with the defaults of its variables.
+    """Return the URL of the first server.
 
     Raises:
-        DefinitionError: There is none that names a host.
+        DefinitionError: There is none that names a host, or it has variables.
     """
-    url = _fill_variables(servers[0]) if servers else ""
-    if "://" not in url:
-        raise DefinitionError(
-            f"The document does not say at which host its server {url or '/'!r} is. Pass base_url='https://host/path'."
-        )
+    url = servers[0].url if servers else "/"
+    if "://" not in url or "{" in url:
+        raise DefinitionError(f"The server {url!r} of the document is no whole address. Pass base_url='https://...'.")
     return check_base_url("servers", url)
-
-
-def _fill_variables(server: Server) -> str:
-    def get_default(match: re.Match[str]) -> str:
-        variable: Any = server.variables.get(match[1])
-        if not isinstance(variable, dict) or "default" not in variable:
-            raise DefinitionError(f"The server {server.url!r} has no default for {match[1]!r}. Pass base_url=.")
-        return str(variable["default"])
-
-    return re.sub(r"\{([^{}]*)\}", get_default, server.url)

@@ -55,7 +55,6 @@ class Server(SpecObject):
     """A server of operations."""
 
     url: str
-    variables: dict[str, Any] = {}
 
 
 class Encoding(SpecObject):
