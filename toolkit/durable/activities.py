@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import zip_longest
@@ -243,20 +243,17 @@ class Activities:
         self, path: Sequence[str], run_ids: Sequence[str] = (), schema: str = ""
     ) -> Iterator[tuple[RunFactory, Any]]:
         """Give what creates the runs of a sub-agent, bound by the gates of all runs above, and the answer's type."""
-        factory, above = self.runner._factory, list[Run[Any]]()
+        factory = self.runner._factory
         output_type: Any = json.loads(schema) if schema else str
-        try:
+        with ExitStack() as above:
             for name, run_id in zip_longest(path, run_ids, fillvalue=""):
                 run = self._create_run(factory, name)
+                above.callback(run.leave)
                 run.conversation.run_id = run_id
-                above.append(run)
                 parent_call.set(ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend()))
                 agent: Any = find_instance(run.caller.tools[name])
                 factory, output_type = agent.runner, agent.output_type
             yield factory, output_type
-        finally:
-            for run in reversed(above):
-                run.leave()
 
     def _make_plan(self, factory: RunFactory, own: Fingerprint, caller: ToolCaller, *, is_typed: bool) -> wire.Plan:
         options = factory.options

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from temporalio import activity
 
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import call_function
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
@@ -26,24 +28,15 @@ from toolkit.errors import Failed
 from toolkit.events import Event, ToolCallFinished, ToolCallStarted
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """An approver of a run above, for a call that the client has approved: that is its answer where it would defer."""
+def _apply_decision(approver: Approver, call_id: str) -> Approver:
+    """Wrap an approver of a run above: a call that the client has approved is approved where it would defer."""
 
-    approver: Approver
-    call_id: str
+    async def approve(request: ApprovalRequest) -> Verdict:
+        verdict: Verdict = await call_function(approver, (request,), AsyncBackend())
+        is_deferred = isinstance(verdict, Decision) and verdict.refusal == "defer"
+        return True if is_deferred and request.call.id == call_id else verdict
 
-    def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        verdict = self.approver(request)
-        if request.call.id != self.call_id:
-            return verdict
-        return self._wait(verdict) if isinstance(verdict, Awaitable) else self._decide(verdict)
-
-    async def _wait(self, verdict: Awaitable[Verdict]) -> Verdict:
-        return self._decide(await verdict)
-
-    def _decide(self, verdict: Verdict) -> Verdict:
-        return True if isinstance(verdict, Decision) and verdict.refusal == "defer" else verdict
+    return approve
 
 
 class Hold:
@@ -115,7 +108,7 @@ def make_dispatcher(
     dispatcher.foreign.update(step.foreign)
     gates = dispatcher.approvers
     if step.decision is not None:
-        gates = (gates[0], *[_Decided(gate, call.id) for gate in gates[1:]])
+        gates = (gates[0], *[_apply_decision(gate, call.id) for gate in gates[1:]])
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
     # The calls of a sub-agent that runs elsewhere are recorded there.
