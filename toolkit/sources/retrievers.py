@@ -77,7 +77,7 @@ def retriever_tool(
         if not query:
             raise Failed(NO_QUERY)
         passages = await call_function(chosen.search, (query,), AsyncBackend())
-        return _render(chosen.select(passages)) or f'No relevant information found for "{query}".'
+        return chosen.render(passages) or f'No relevant information found for "{query}".'
 
     options: Any = {"title": f"Search {subject}", "description": text, "effect": "read"}
     made = Tool.from_models(safe_name(f"retriever_{subject}"), _Question, str, retrieve, **options)
@@ -148,7 +148,7 @@ class Prefetch:
             passages = self._chosen.search(prompt.text)
             if inspect.isawaitable(passages):
                 return self._wait(request, position, passages)
-            text = _render(self._chosen.select(passages))
+            text = self._chosen.render(passages)
         return self._insert(request, position, self._remember(prompt, text))
 
     async def _wait(
@@ -156,7 +156,7 @@ class Prefetch:
     ) -> ModelRequest | None:
         text = ""
         with self._log_failure():
-            text = _render(self._chosen.select(await promise))
+            text = self._chosen.render(await promise)
         return self._insert(request, position, self._remember(request.messages[position], text))
 
     @contextmanager
@@ -202,8 +202,8 @@ class _Selection:
         check_whole("top_k", self.top_k)
         check_number("min_score", self.min_score, least=-1)
 
-    def select(self, passages: Iterable[Any]) -> list[_Passage]:
-        """Return the passages that count.
+    def render(self, passages: Iterable[Any]) -> str:
+        """Render the passages that count; "" if there are none.
 
         Raises:
             Failed: It is not a list, or something in it is not a passage.
@@ -211,7 +211,8 @@ class _Selection:
         if isinstance(passages, str) or not isinstance(passages, Iterable):
             raise Failed(f"search error: the search gave a {type(passages).__name__} in place of a list of passages")
         parsed = map(_parse_passage, passages)
-        return [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
+        counted = [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
+        return escape_hidden("\n\n".join(_render_passage(number, each) for number, each in enumerate(counted, 1)))
 
 
 def _find_search(search: Search) -> Callable[[str], Any]:
@@ -231,10 +232,6 @@ def _parse_passage(raw: Any) -> _Passage:
     metadata, score = read("metadata"), read("score")
     source = read("source") or (metadata.get("source") if isinstance(metadata, Mapping) else None)
     return _Passage(content=content, source=str(source or ""), score=None if score is None else float(score))
-
-
-def _render(passages: Sequence[_Passage]) -> str:
-    return escape_hidden("\n\n".join(_render_passage(number, passage) for number, passage in enumerate(passages, 1)))
 
 
 def _render_passage(number: int, passage: _Passage) -> str:
