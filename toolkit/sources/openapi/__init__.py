@@ -23,7 +23,7 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
-from toolkit._guards.options import check_type
+from toolkit._guards.options import check_type, check_whole
 from toolkit._guards.service import check_base_url
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
@@ -97,9 +97,12 @@ def openapi_tools(
     """
     check_options("openapi_tools", OWN_OPTIONS, options)
     check_type("deprecated", deprecated, bool)
+    check_type("client", client, httpx2.AsyncClient, type(None))
+    if client is not None and client.params:
+        raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
-    sender = Sender(client, options.get("timeout", TIMEOUT), max_bytes)
+    sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
     base = None if base_url is None else check_base_url("base_url", base_url)
     service = _Service(source, root, base, _check_headers({} if headers is None else headers), sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))

@@ -18,7 +18,6 @@ from pydantic_core import from_json
 
 from toolkit._guards.http_client import HttpClient
 from toolkit._guards.media import detect_image
-from toolkit._guards.options import check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit.errors import DefinitionError, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.sources.openapi.inputs import Body, Parameter
@@ -68,7 +67,7 @@ class RequestBuilder:
     body: Body | None
 
     def __post_init__(self) -> None:
-        names = {each.spec.name for each in self.parameters if each.place == "path"}
+        names = {each.spec.name for each in self.parameters if each.spec.place == "path"}
         missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
         if missing is not None:
             raise DefinitionError(f"the path has {{{missing}}}, and no parameter has that name. Declare it there.")
@@ -83,7 +82,7 @@ class RequestBuilder:
         Raises:
             InvalidArguments: An argument cannot be encoded.
         """
-        queries = (each.encode(arguments.get(each.argument)) for each in self.parameters if each.place == "query")
+        queries = (each.encode(arguments.get(each.argument)) for each in self.parameters if each.spec.place == "query")
         query = "&".join(filter(None, queries))
         url = self.base + self._build_path(arguments) + (f"?{query}" if query else "")
         body = self.body.build(arguments) if self.body else {}
@@ -94,7 +93,7 @@ class RequestBuilder:
         values = {
             each.spec.name: each.encode(arguments.get(each.argument))
             for each in self.parameters
-            if each.place == "path"
+            if each.spec.place == "path"
         }
         parts = enumerate(TEMPLATE.split(self.path))  # every second one is a name
         path = "".join(values[part] if number % 2 else quote(part, safe=SAFE) for number, part in parts)
@@ -107,7 +106,7 @@ class RequestBuilder:
         """Return the headers by names in lower case."""
         headers = {"Accept": "application/json, */*;q=0.5", **defaults}
         for each in self.parameters:
-            if each.place == "header" and each.has_value(value := arguments.get(each.argument)):
+            if each.spec.place == "header" and each.has_value(value := arguments.get(each.argument)):
                 headers[each.spec.name] = each.encode(value)
         return {name.lower(): value for name, value in {**headers, **self.headers}.items()}
 
@@ -140,15 +139,6 @@ class Sender:
     timeout: float | None
     max_bytes: int
     transports: dict[str, HttpClient] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
-            raise DefinitionError(
-                f"client={self.client!r} is not an httpx2.AsyncClient; the sync backends take that too."
-            )
-        if self.client is not None and self.client.params:
-            raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
-        check_whole("max_bytes", self.max_bytes)
 
     def open_transport(self, base_url: str) -> HttpClient:
         """Return the way to a server."""

@@ -122,7 +122,7 @@ def _name_argument(name: str, place: str, taken: set[str]) -> str:
 
 def _make_schema(source: Source, parameters: Sequence[Parameter], body: Body | None) -> dict[str, Any]:
     properties = {each.argument: _describe_parameter(each.spec) for each in parameters}
-    required = [each.argument for each in parameters if each.spec.required or each.place == "path"]
+    required = [each.argument for each in parameters if each.spec.required or each.spec.place == "path"]
     if body is not None:
         properties |= body.properties
         required += body.required
@@ -153,11 +153,6 @@ class Parameter:
     spec: ParameterObject
     used: Collection[tuple[str, str]]
 
-    @property
-    def place(self) -> Place:
-        """Its place in the request."""
-        return self.spec.place
-
     def encode(self, value: Any) -> str:
         """Encode a value for its place; "" if it is undefined.
 
@@ -175,12 +170,12 @@ class Parameter:
         return value is not None if self.spec.content else not is_undefined(drop_nulls(value))
 
     def _apply_style(self, value: Any) -> str:
-        style = self.spec.style or DEFAULT_STYLES[self.place]
+        style = self.spec.style or DEFAULT_STYLES[self.spec.place]
         explode = style in ("form", "deepObject") if self.spec.explode is None else self.spec.explode
         for key in list_nested_keys(self.spec.name, value, style, explode=explode):
-            if key.casefold() != self.spec.name.casefold() and (self.place, key.casefold()) in self.used:
+            if key.casefold() != self.spec.name.casefold() and (self.spec.place, key.casefold()) in self.used:
                 raise InvalidArguments(f"{self.argument}: the key {key!r} is the name of another parameter.")
-        encode = check_header_value if self.place == "header" else percent_encode
+        encode = check_header_value if self.spec.place == "header" else percent_encode
         return apply_style(self.spec.name, value, style, explode=explode, encode=encode)
 
 
