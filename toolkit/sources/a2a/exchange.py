@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -193,21 +194,14 @@ class Exchange:
 
 def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
     """Put an artifact together; a text that goes on in the next piece is one text."""
-    if len(pieces) == 1:
-        return pieces[0]
-    runs = [[part] for part in pieces[0].parts]
+    joined, rests = pieces[0], defaultdict[int, list[str]](list)  # the rests of texts, by place of the part
     for piece in pieces[1:]:
-        for number, part in enumerate(piece.parts):
-            if number == 0 and runs and part.HasField("text") and runs[-1][-1].HasField("text"):
-                runs[-1].append(part)
-            else:
-                runs.append([part])
-    joined = Artifact(artifact_id=pieces[0].artifact_id, name=pieces[0].name, description=pieces[0].description)
-    for run in runs:
-        part = joined.parts.add()
-        part.CopyFrom(run[0])
-        if len(run) > 1:
-            part.text = "".join(each.text for each in run)
+        parts = [*piece.parts]
+        if joined.parts and parts and joined.parts[-1].HasField("text") and parts[0].HasField("text"):
+            rests[len(joined.parts) - 1].append(parts.pop(0).text)
+        joined.parts.extend(parts)
+    for place, texts in rests.items():
+        joined.parts[place].text += "".join(texts)
     return joined
 
 
