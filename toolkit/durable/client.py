@@ -396,7 +396,7 @@ class DurableRun:
             RunEndedError: The run has ended.
         """
         with _translated(self.id):
-            if not await self._is_running():
+            if (await self._describe()).close_time is not None:
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
 
@@ -463,9 +463,6 @@ class DurableRun:
     async def _describe(self) -> WorkflowExecutionDescription:
         with _translated(self.id):
             return await self._handle.describe()
-
-    async def _is_running(self) -> bool:
-        return (await self._describe()).close_time is None
 
     def __repr__(self) -> str:
         return f"<DurableRun {self.id}>"

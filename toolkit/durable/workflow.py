@@ -92,10 +92,7 @@ class RunWorkflow:
         self._waited = 0.0  # seconds in which nothing but a decision was missing
         self._start = workflow.time()
         self._note = ""
-        for text in given.steering:
-            self._queue.steer(text)
-        for text in given.follow_ups:
-            self._queue.follow_up(text)
+        _enqueue(self._queue, given.steering, given.follow_ups)
 
     @workflow.run
     async def run(self, given: wire.RunInput) -> wire.RunOutcome:
@@ -154,14 +151,12 @@ class RunWorkflow:
     @workflow.signal(name=wire.STEER)
     def steer(self, texts: str | Sequence[str]) -> None:
         """Add messages that the model reads before its next response."""
-        for text in [texts] if isinstance(texts, str) else texts:
-            self._queue.steer(text)
+        _enqueue(self._queue, [texts] if isinstance(texts, str) else texts, ())
 
     @workflow.signal(name=wire.FOLLOW_UP)
     def follow_up(self, texts: str | Sequence[str]) -> None:
         """Add messages that the model reads after its answer."""
-        for text in [texts] if isinstance(texts, str) else texts:
-            self._queue.follow_up(text)
+        _enqueue(self._queue, (), [texts] if isinstance(texts, str) else texts)
 
     @workflow.update(name=wire.DECIDE)
     def decide(self, verdict: wire.Verdict) -> None:
@@ -226,9 +221,7 @@ class RunWorkflow:
             plan, state = opened.plan, opened.state
             self._given = replace(given, earlier=opened.earlier, first=opened.first)
         queue, self._queue = self._queue, MessageQueue("all" if plan.queue == "all" else "one")
-        for add, texts in zip((self._queue.steer, self._queue.follow_up), _drain(queue)):
-            for text in texts:
-                add(text)
+        _enqueue(self._queue, *_drain(queue))
         return plan, self._conversation or _restore(plan, state)
 
     async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
@@ -583,6 +576,13 @@ def _read_child(outcome: wire.RunOutcome, why: str) -> _ChildEnd:
     answer = wire.ChildAnswer(output=end.output, finish_reason=end.reason) if end.reason != "cancelled" else None
     names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
     return _ChildEnd(answer, why, vars(state.usage), state.calls_by_tool, sorted(names))
+
+
+def _enqueue(queue: MessageQueue, steering: Sequence[str], follow_ups: Sequence[str]) -> None:
+    for text in steering:
+        queue.steer(text)
+    for text in follow_ups:
+        queue.follow_up(text)
 
 
 def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
