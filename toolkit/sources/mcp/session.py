@@ -233,15 +233,22 @@ class Session:
             return await self._answer(request.params, requests)
         raise Failed("The MCP server asks for something that it does not get here: input, a model, or directories.")
 
-    async def _on_question(
-        self,
-        context: Any,  # noqa: ARG002  the mcp package's interface
-        params: types.ElicitRequestParams,
-    ) -> types.ElicitResult | types.ErrorData:
+    async def _respond_late(self, request: types.InputRequest) -> Any:
         """Answer a server of an older version of the protocol, which does not say during which call it asks."""
-        if not self._may_ask():
+        requests = [*self._calls.values()]
+        self._questions += 1
+        if not requests or self._questions > MAX_ROUNDS:
             return types.ErrorData(code=types.INVALID_REQUEST, message="No call is running that may ask this.")
-        return await self._answer(params, self._find_requests())
+        try:
+            return await self._respond(request, requests[0] if len(requests) == 1 else None)
+        except Failed as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
+
+    async def _on_question(self, context: Any, params: types.ElicitRequestParams) -> Any:  # noqa: ARG002  the SDK's
+        return await self._respond_late(types.ElicitRequest(params=params))
+
+    async def _on_sampling(self, context: Any, params: types.CreateMessageRequestParams) -> Any:  # noqa: ARG002  same
+        return await self._respond_late(types.CreateMessageRequest(params=params))
 
     async def _answer(self, params: types.ElicitRequestParams, requests: ServerRequests | None) -> types.ElicitResult:
         if not isinstance(params, types.ElicitRequestFormParams):
@@ -258,28 +265,6 @@ class Session:
         except Exception:
             logger.exception("elicit= of an MCP server failed, so its question is declined.")
         return types.ElicitResult(action="decline")
-
-    def _find_requests(self) -> ServerRequests | None:
-        """Return those of the only call that is running."""
-        return next(iter(self._calls.values())) if len(self._calls) == 1 else None
-
-    def _may_ask(self) -> bool:
-        """Count a question; it has to come during a call."""
-        self._questions += 1
-        return bool(self._calls) and self._questions <= MAX_ROUNDS
-
-    async def _on_sampling(
-        self,
-        context: Any,  # noqa: ARG002  the mcp package's interface
-        params: types.CreateMessageRequestParams,
-    ) -> types.CreateMessageResult | types.ErrorData:
-        """Answer a server of an older version of the protocol, which does not say during which call it asks."""
-        try:
-            if (requests := self._find_requests()) is not None:
-                return await requests.sample(params)
-        except Failed as error:
-            return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
-        return types.ErrorData(code=types.INVALID_REQUEST, message="No single call is running that this can be for.")
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         text = params.data if isinstance(params.data, str) else to_json(params.data, fallback=repr).decode()
