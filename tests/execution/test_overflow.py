@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Runner, Toolbox, ToolResult, tool
+from toolkit import Runner, Toolbox, ToolCall, ToolResult, tool
+from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, ResultStore, truncate
 from toolkit.builtin import plan_tool
 from toolkit.events import ToolCallFinished, event_to_dict
@@ -230,7 +231,9 @@ def test_pages_are_not_cut(limit: int) -> None:
     overflow = ResultStore(limit)
     page = read(overflow, handle=overflow.store(LINES))
 
-    assert page == truncate(page, limit, overflow)
+    assert page == Dispatcher(tools={}, max_result=limit, overflow=overflow).truncate(
+        ToolCall(name="result_read"), page
+    )
 
 
 # -- kept

@@ -36,7 +36,7 @@ from toolkit._execution.approval_request import MASK, ApprovalRequest, digest_ca
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
-from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
+from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
@@ -184,7 +184,9 @@ class Dispatcher:
         return _escape_hidden(result) if self._is_foreign(call.name) else result
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Shorten the text of a call's result to what the model is shown."""
+        """Shorten the text of a call's result to what the model is shown; a page of a long result is not cut again."""
+        if call.name == RESULT_READ:
+            return result
         tool = self.tools.get(call.name)
         return truncate(result, (tool and tool.settings.max_result) or self.max_result, self.overflow)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -38,13 +37,6 @@ MAX_HEAD = 200
 RESULT_READ = "result_read"
 # Characters on each side of a match, in a line that is too long.
 AROUND = 200
-
-
-@dataclass(frozen=True)
-class ResultPage:
-    """A part of a result, as `result_read` returns it; never truncated again."""
-
-    text: str
 
 
 class ResultStore:
@@ -110,7 +102,7 @@ class ResultStore:
             shown = _show_rows(table, offset, columns, self._room)
         else:
             shown = _cut_page(text, _count_from_start(offset, len(text)), self._room)
-        return ToolResult(ResultPage(shown), shown)
+        return ToolResult(shown, shown)
 
     @cached_property
     def tool(self) -> Tool[..., Any]:
@@ -137,7 +129,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         table = result.value if is_table(result.value) and text == write_table(result.value) else None
         if holds_table(result.value):
             limit = min(limit, MAX_TABLE)
-    if len(text) <= limit or isinstance(result.value, ResultPage):
+    if len(text) <= limit:
         return result
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
