@@ -300,19 +300,6 @@ class ToolCall(FrozenValue):
         return json.dumps(changed, ensure_ascii=False)
 
 
-@dataclass(frozen=True)
-class AnsweredCall:
-    """A call that has its result.
-
-    Attributes:
-        position: Position among the calls of its response, from 0.
-    """
-
-    position: int
-    call: ToolCall
-    message: ToolMessage
-
-
 class ToolResult(NamedTuple):
     """The outcome of one call.
 

@@ -23,7 +23,6 @@ from toolkit._execution.approval import Deferred
 from toolkit._messages import (
     OUTPUT,
     OUTPUT_PATH,
-    AnsweredCall,
     Message,
     ModelResponse,
     ToolCall,
@@ -170,26 +169,25 @@ class Dependencies:
         shared: SharedValues,
         tools: Tools,
         cancellation: Cancellation,
-        answered: Sequence[AnsweredCall] = (),
+        results: Sequence[ToolMessage] = (),
     ) -> Dependencies:
-        """Plan calls, some of which may need others of the same response that have ended."""
-        given = list(calls)
-        for other in answered:
-            given.insert(other.position, other.call)
-        needs, order = _plan_calls(given, tools)
+        """Plan the calls of one response, some of which may have a result already."""
+        needs, order = _plan_calls(calls, tools)
         made = cls(
-            given,
+            calls,
             shared,
             tools,
             cancellation,
             order=order,
             circular=needs.keys() - order,
-            after=_find_predecessors(order, needs, given, tools),
-            ends=[Cancellation(parent=cancellation) for _ in given],
-            _places={id(call): place for place, call in enumerate(given)},
+            after=_find_predecessors(order, needs, calls, tools),
+            ends=[Cancellation(parent=cancellation) for _ in calls],
+            _places={id(call): place for place, call in enumerate(calls)},
         )
-        for other in answered:
-            made.end(other.call, other.message.to_result())
+        by_id = {result.call_id: result for result in results}
+        for call in calls:
+            if call.id in by_id:
+                made.end(call, by_id[call.id].to_result())
         return made
 
     @property

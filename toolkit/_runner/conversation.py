@@ -42,7 +42,6 @@ from typing import Literal, TypeAlias, cast, get_args
 from toolkit._dialects.base import CUT_TEXT
 from toolkit._execution.approval import STOPPED_TEXT
 from toolkit._messages import (
-    AnsweredCall,
     Message,
     ModelResponse,
     ToolCall,
@@ -181,13 +180,6 @@ class Conversation:
             return ""
         last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
         return last.text if last else ""
-
-    @property
-    def answered_calls(self) -> tuple[AnsweredCall, ...]:
-        """The calls of the last response that have a result, in call order."""
-        by_id = {result.call_id: result for result in self._state.results}
-        calls = enumerate(get_last_calls(self._messages))
-        return tuple(AnsweredCall(position, call, by_id[call.id]) for position, call in calls if call.id in by_id)
 
     @property
     def history(self) -> tuple[Message, ...]:

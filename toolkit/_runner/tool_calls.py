@@ -27,7 +27,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec, get_last_calls
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
 from toolkit._runner.options import RunRequest
@@ -320,9 +320,9 @@ class TurnCalls:
         self._dependencies: Dependencies | None = None
         calls: Sequence[ToolCall] = step.calls
         if caller.shared is not None and any(may_refer(caller.tools.get(call.name)) for call in calls):
-            self._dependencies = Dependencies.create(
-                calls, caller.shared, caller.tools, caller.deadline, caller.conversation.answered_calls
-            )
+            state = caller.conversation.state
+            calls = get_last_calls(state.messages)
+            self._dependencies = Dependencies.create(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
         self.batches = split_batches(calls, caller.order, self._runs_alone)
 
