@@ -54,6 +54,9 @@ class Cancellation:
     def __bool__(self) -> bool:
         return bool(self.reason)
 
+    def __reduce__(self) -> tuple[type[Cancellation], tuple[float | None]]:
+        return Cancellation, (self.remaining,)  # in another process it has the deadline alone
+
     def cancel(self, reason: str = CANCELLED) -> bool:
         """Cancel; returns whether this was the first time."""
         with self._lock:

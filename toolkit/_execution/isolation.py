@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
@@ -51,8 +51,6 @@ BOOT = "import sys; sys.path[:] = {path!r}; from toolkit._execution.isolation im
 PREPARING = "TOOLKIT_PREPARING"
 # How long a child may take to exit once it has sent its outcome, in seconds.
 GRACE = 1.0
-# Fields of a context that stay in this process. The deadline is sent as the seconds left.
-LOCAL_FIELDS = frozenset({"cancellation", "emit"})
 LOST = "{} has run, but its result was lost."
 
 
@@ -104,7 +102,7 @@ def submit_call(
             return executor.submit(copy_context().run, capture_outcome, perform)
         is_process = isinstance(executor, futures.ProcessPoolExecutor)
         bare = strip_settings(tool) if is_process else replace(tool, settings=DEFAULT_SETTINGS)
-        return executor.submit(run_remotely, bare, values, select_portable(context))
+        return executor.submit(run_remotely, bare, values, replace(context, emit=discard))
     except DefinitionError:
         raise
     except Exception as error:
@@ -173,23 +171,10 @@ class RemoteOutcome:
         return None, error
 
 
-def run_remotely(
-    tool: Tool[..., Any],
-    values: dict[str, Any],
-    portable: Mapping[str, Any],
-    emit: Callable[[str | None, Any], object] = discard,
-) -> RemoteOutcome:
-    """Run a tool in another process, with a context made of the output of `select_portable`."""
-    others = {name: value for name, value in portable.items() if name != "seconds"}
-    context = ToolContext(**others, emit=emit, cancellation=Cancellation(portable["seconds"]))
+def run_remotely(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> RemoteOutcome:
+    """Run a tool in another process."""
     value, error = capture_outcome(lambda: tool._invocation.perform(values, context))
     return RemoteOutcome(value) if error is None else RemoteOutcome.from_error(error)
-
-
-def select_portable(context: ToolContext[Any]) -> Mapping[str, Any]:
-    """Return the parts of a context that another process gets."""
-    parts = {field.name: getattr(context, field.name) for field in fields(context) if field.name not in LOCAL_FIELDS}
-    return {**parts, "seconds": context.cancellation.remaining}
 
 
 def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
@@ -230,7 +215,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
         )
     bare = strip_settings(tool)
     try:
-        call = pickle.dumps((bare, values, select_portable(context)))
+        call = pickle.dumps((bare, values, replace(context, emit=discard)))
     except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
         raise _explain_unsent(tool) from pickle.PicklingError(
             f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
@@ -377,8 +362,8 @@ def _run_call(requests: IO[bytes], emit: Callable[[str | None, Any], object]) ->
     threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
     if call is None:
         return RemoteOutcome.from_error(error or EOFError())
-    tool, values, portable = call
-    return run_remotely(tool, values, portable, emit)
+    tool, values, context = call
+    return run_remotely(tool, values, replace(context, emit=emit))
 
 
 def _end_with_parent(requests: int) -> None:
