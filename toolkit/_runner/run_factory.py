@@ -274,6 +274,7 @@ class _RunBuilder:
         handoff = self._hand_over(conversation)
         dispatcher = self._create_dispatcher(conversation)
         cancellation = Cancellation(parent=current_cancellation.get())
+        session, count = request.session, len(self._earlier)
         return Run(
             name=factory.options.get("name") or "",
             conversation=conversation,
@@ -290,7 +291,7 @@ class _RunBuilder:
             start=self._start,
             checkpoint=factory.options.get("checkpoint"),
             list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
-            save_messages=self._choose_save(known),
+            save_messages=None if session is None else lambda new: session.extend(new[known:], after=count),
             calls=restore_calls(state) if state else {},
             create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
         )
@@ -387,11 +388,6 @@ class _RunBuilder:
         call = continue_handoff(conversation.history, may_call)
         return None if call is None else conversation.add_response(ModelResponse(calls=(call,)))
 
-    def _choose_save(self, known: int) -> Callable[[Sequence[Message]], None] | None:
-        """Return a function that adds the messages after the `known` ones to the session; None without a session."""
-        session, count = self._request.session, len(self._earlier)
-        return None if session is None else lambda messages: session.extend(messages[known:], after=count)
-
     def _choose_undoer(self, dispatcher: Dispatcher, run_id: str) -> Callable[[Backend], Undoer] | None:
         """Return a function that creates the `Undoer` of a failed run; None unless `undo_on_failure` is set.
 
@@ -440,10 +436,13 @@ class _RunBuilder:
             own = self._remember(own, self._state)
         if parent:
             own = _join_gates(own, parent)
+        available = self._available
+        if self._state and (offered := self._state.offered) is not None:  # what its last response may call
+            available = frozenset(offered) if available is None else frozenset(offered).intersection(available)
         dispatcher = replace(
             own,
             tools=self._tools,
-            available=_list_available(self._available, self._state),
+            available=available,
             check_output=self._factory.toolbox.check_output,
             overflow=ResultStore(own.max_result) if self._available is None else None,
             started={},
@@ -563,11 +562,3 @@ def _read_session(request: RunRequest) -> Sequence[Message]:
     if request.messages:
         raise TypeError("messages= and session= are both the conversation so far: give one of them.")
     return session.messages
-
-
-def _list_available(available: Collection[str] | None, state: RunState | None) -> Collection[str] | None:
-    """Return the tools that may be called now: where a run goes on, those that its last response may call."""
-    offered = None if state is None else state.offered
-    if offered is None:
-        return available
-    return frozenset(offered) if available is None else frozenset(offered).intersection(available)
