@@ -75,8 +75,7 @@ class RunFactory:
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
         hooks: The hooks of each run.
-        recent: The ledger of a runner without one: in memory, for resumed runs and calls that can be undone.
-        ledger: The one that was given, or else `recent`.
+        ledger: The one that was given, or else one in memory, for resumed runs and calls that can be undone.
         dispatcher: What stands before the calls of a run that no other one has started.
 
     Raises:
@@ -112,8 +111,8 @@ class RunFactory:
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
         self.hooks = Hooks(self.options["hooks"], self.options["middleware"])
-        self.recent = MemoryLedger(MAX_REMEMBERED)
-        self.ledger: Ledger = self.recent if (ledger := given.get("ledger")) is None else ledger
+        ledger = given.get("ledger")
+        self.ledger: Ledger = MemoryLedger(MAX_REMEMBERED) if ledger is None else ledger
         self.dispatcher = Dispatcher(
             tools={},
             authorizers=_list_given(given.get("authorize")),
@@ -122,7 +121,7 @@ class RunFactory:
             middleware=self.hooks.middleware,
             max_result=self.options["max_result"],
             format_error=given.get("format_error"),
-            ledger=given.get("ledger"),
+            ledger=ledger,
             undo_ledger=self.ledger,
         )
 
@@ -466,7 +465,7 @@ class _RunBuilder:
             return own
         # The process of a run that was saved while its calls were running may have died meanwhile.
         suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
-        return replace(own, ledger=self._factory.recent, suspects=tuple(call.id for call in suspects))
+        return replace(own, ledger=self._factory.ledger, suspects=tuple(call.id for call in suspects))
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
         """Return the values that the calls of the run share; None where no call can see any."""
