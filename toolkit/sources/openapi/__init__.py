@@ -23,8 +23,8 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
+from toolkit._guards.http_client import check_base_url
 from toolkit._guards.options import check_type, check_whole
-from toolkit._guards.service import check_base_url
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
 from toolkit._schema.error_messages import shorten

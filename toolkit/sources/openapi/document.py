@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from toolkit._guards.http_client import check_base_url
 from toolkit._guards.options import check_texts
-from toolkit._guards.service import check_base_url
 from toolkit._messages import Effect
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
