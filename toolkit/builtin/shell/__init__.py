@@ -91,8 +91,7 @@ def shell_tool(
         DefinitionError: There is no such directory, no sandbox where one is required, or an option is invalid.
     """
     seconds = min(check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
-    commands = _make_commands("sh", root, seconds, max_output, deny, options)
-    return _add_conditions(commands.shell_exec, commands, approve=options.get("approve", False))
+    return _make_tool("sh", root, seconds, max_output, deny, options)
 
 
 @spell_options(CommandOptions, _DEFAULTS, {})
@@ -116,8 +115,7 @@ def bash_tool(
     Raises:
         DefinitionError: As for `shell_tool`.
     """
-    commands = _make_commands("bash", root, check_seconds("timeout", timeout), max_output, deny, options)
-    return _add_conditions(commands.bash, commands, approve=options.get("approve", False))
+    return _make_tool("bash", root, check_seconds("timeout", timeout), max_output, deny, options)
 
 
 def default_tools(root: str | os.PathLike[str] | Root) -> list[Tool[..., Any]]:
@@ -136,37 +134,33 @@ def default_tools(root: str | os.PathLike[str] | Root) -> list[Tool[..., Any]]:
     return [bash_tool(root), *coding_tools(root)]
 
 
-def _make_commands(
+def _make_tool(
     interpreter: str,
     root: str | os.PathLike[str] | Root,
     seconds: float,
     max_output: int,
     deny: Sequence[str],
     options: CommandOptions,
-) -> _Commands:
+) -> Tool[..., Any]:
     root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
+    wanted = check_type("sandbox", options.get("sandbox", False), bool, Sandbox)
+    sandbox = Sandbox() if wanted is True else wanted or None
     runner = CommandRunner(
         root=root,
         interpreter=(interpreter, "-c", "--"),
         max_output=check_whole("max_output", max_output),
         variables=_check_env(options.get("env")),
         limits=CommandLimits() if limits is None else check_type("limits", limits, CommandLimits),
-        sandbox=_prepare_sandbox(root, check_type("sandbox", options.get("sandbox", False), bool, Sandbox)),
+        make_prefix=sandbox.prepare(root) if sandbox else None,
     )
     error_on_exit = check_type("error_on_exit", options.get("error_on_exit", False), bool)
-    return _Commands(runner, seconds, check_texts("deny", deny), confirm, error_on_exit)
-
-
-def _add_conditions(
-    command_tool: Tool[..., Any], commands: _Commands, *, approve: bool | Callable[..., Any]
-) -> Tool[..., Any]:
-    """Add the conditions of commands to a tool's description."""
-    sandbox = commands.runner.sandbox
-    reach = "There is no sandbox." if sandbox is None else sandbox[0].description
-    description = f"{command_tool.description}\n\nA command may take {commands.seconds:g} seconds. {reach}"
-    return tool(command_tool, description=description, approve=approve)
+    commands = _Commands(runner, seconds, check_texts("deny", deny), confirm, error_on_exit)
+    command_tool = commands.bash if interpreter == "bash" else commands.shell_exec
+    reach = sandbox.description if sandbox and runner.make_prefix else "There is no sandbox."
+    description = f"{command_tool.description}\n\nA command may take {seconds:g} seconds. {reach}"
+    return tool(command_tool, description=description, approve=options.get("approve", False))
 
 
 def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
@@ -182,15 +176,6 @@ def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
         if not is_text(name) or not name or "=" in name or not is_text(value):
             raise DefinitionError(f"env= needs texts by name, without NUL, and without '=' in a name; it has {name!r}.")
     return variables
-
-
-def _prepare_sandbox(root: Root, sandbox: bool | Sandbox) -> tuple[Sandbox, str] | None:  # noqa: FBT001  as in the option
-    """Return the sandbox and the path of bubblewrap; None if there is none."""
-    if sandbox is False:
-        return None
-    chosen = Sandbox() if sandbox is True else sandbox
-    program = chosen.find_program(root)
-    return None if program is None else (chosen, program)
 
 
 @dataclass(frozen=True)

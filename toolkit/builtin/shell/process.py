@@ -28,7 +28,7 @@ from toolkit._concurrency.threads import on_cancel
 from toolkit._guards.options import MAX_SECONDS
 from toolkit._guards.paths import Root
 from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, end
-from toolkit.builtin.shell.sandbox import CommandLimits, Sandbox, make_environment
+from toolkit.builtin.shell.sandbox import CommandLimits, MakePrefix, make_environment
 from toolkit.errors import Failed, InvalidArguments
 
 Sink: TypeAlias = Callable[[bytes], object]
@@ -98,7 +98,7 @@ class CommandRunner:
         max_output: Bytes that are stored of the beginning, and of the end, of each stream.
         variables: Variables that are added to the environment.
         limits: Resource limits of a command.
-        sandbox: The sandbox, and the path of bubblewrap.
+        make_prefix: Makes the arguments of a sandbox; None if there is none.
     """
 
     root: Root
@@ -106,7 +106,7 @@ class CommandRunner:
     max_output: int
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: CommandLimits = field(default_factory=CommandLimits)
-    sandbox: tuple[Sandbox, str] | None = None
+    make_prefix: MakePrefix | None = None
 
     def run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
         """Run a command for at most `seconds`; then all of its processes are ended, those in the background too.
@@ -121,20 +121,15 @@ class CommandRunner:
         text, mark = _encode_command(command), secrets.token_hex(8)
         try:
             with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
-                arguments = [*map(os.fsencode, self._make_prefix()), text]
+                # A sandbox finds the directory by its path at this time.
+                prefix = self.make_prefix(self.root.locate()) if self.make_prefix else []
+                arguments = [*map(os.fsencode, (*prefix, *self.interpreter)), text]
                 variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((arguments, encoded, directory, self.limits.to_rlimits(), os.getpid()))
                 return guard.run(order, self.max_output, seconds, cancellation)
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
-
-    def _make_prefix(self) -> list[str]:
-        """Return the arguments that precede a command; a sandbox finds the directory by its path at this time."""
-        if self.sandbox is None:
-            return [*self.interpreter]
-        sandbox, program = self.sandbox
-        return [*sandbox.make_prefix(program, self.root.locate()), *self.interpreter]
 
 
 def _encode_command(command: str) -> bytes:

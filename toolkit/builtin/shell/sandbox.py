@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from glob import glob
 from pathlib import Path
+from typing import TypeAlias
 
 from toolkit._guards.options import check_texts, check_type, check_whole
 from toolkit._guards.paths import Root
@@ -38,6 +40,8 @@ TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
 # Mounts that a sandbox has of its own, by the option that makes them.
 OWN_MOUNTS: Mapping[str, str] = {"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"}
 TRIAL_TIMEOUT = 10.0  # seconds
+# Returns the arguments that precede a command, for the real path of the directory that can be written to.
+MakePrefix: TypeAlias = Callable[[Path], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +101,18 @@ class Sandbox:
             *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
         ]
 
-    def find_program(self, root: Root) -> str | None:
-        """Find bubblewrap, and try it here; None if it does not work and is not required.
+    def prepare(self, root: Root) -> MakePrefix | None:
+        """Find bubblewrap and try it; return what makes the arguments, None if it does not work and is not required.
 
         Raises:
             DefinitionError: It does not work, or the directory is one that a sandbox has of its own.
         """
-        program = shutil.which("bwrap")
-        problem = "bubblewrap (bwrap) is not installed" if program is None else self._find_problem(program, root)
+        found = shutil.which("bwrap")
+        program = "" if found is None else str(Path(found).absolute())
+        problem = self._find_problem(program, root) if program else "bubblewrap (bwrap) is not installed"
         if problem and self.required:
             raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
-        return None if problem or program is None else str(Path(program).absolute())
+        return None if problem else partial(self.make_prefix, program)
 
     def _find_problem(self, program: str, root: Root) -> str:
         try:
@@ -168,25 +173,30 @@ class CommandLimits:
     processes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, maximum in self._list_limits().items():
+        for name, maximum in self._given.items():
             check_whole(name, maximum)
 
     def to_rlimits(self) -> list[tuple[int, int]]:
         """Return the limits by the system's numbers for them; core dumps are off."""
         import resource  # not on every system
 
-        known = {
-            "cpu_seconds": resource.RLIMIT_CPU,
-            "memory": resource.RLIMIT_AS,
-            "file_size": resource.RLIMIT_FSIZE,
-            "open_files": resource.RLIMIT_NOFILE,
-            "processes": resource.RLIMIT_NPROC,
-        }
-        return [(resource.RLIMIT_CORE, 0), *((known[name], maximum) for name, maximum in self._list_limits().items())]
+        return [
+            (resource.RLIMIT_CORE, 0),
+            *((getattr(resource, _RLIMITS[name]), most) for name, most in self._given.items()),
+        ]
 
-    def _list_limits(self) -> dict[str, int]:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: maximum for name, maximum in values.items() if maximum is not None}
+    @property
+    def _given(self) -> dict[str, int]:
+        return {name: maximum for name, maximum in vars(self).items() if maximum is not None}
+
+
+_RLIMITS: Mapping[str, str] = {
+    "cpu_seconds": "RLIMIT_CPU",
+    "memory": "RLIMIT_AS",
+    "file_size": "RLIMIT_FSIZE",
+    "open_files": "RLIMIT_NOFILE",
+    "processes": "RLIMIT_NPROC",
+}
 
 
 def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
