@@ -152,8 +152,12 @@ class CodingTools:
         if changed != text:
             with _report_errors(f"Cannot write {path}", path):
                 self._workspace.replace(path, new_data, hash_bytes(data), context.cancellation)
-        details = {"path": path, "old_lines": _count_lines(old_text), "new_lines": _count_lines(new_text)}
-        summary = "No changes (old_text == new_text)" if changed == text else summarize_edit(old_text, new_text, path)
+        counts = [sum(1 for _ in iter_lines(each)) for each in (old_text, new_text)]
+        shown = [f"{count} line{'' if count == 1 else 's'}" for count in counts]
+        summary = (
+            "No changes (old_text == new_text)" if changed == text else f"Replaced {shown[0]} with {shown[1]} in {path}"
+        )
+        details = {"path": path, "old_lines": counts[0], "new_lines": counts[1]}
         return ToolResult(summary + self._format_hash(new_data), details=details)
 
     def _format_hash(self, data: bytes) -> str:
@@ -218,7 +222,9 @@ class CodingTools:
         check()
         hits: list[str] = []
         try:
-            for number, line in enumerate(self._read_lines(name), 1):
+            with self._workspace.open_file(name) as file:
+                text = decode_file(read_bytes(file, self._limits.max_paged))[0]
+            for number, line in enumerate(iter_lines(text), 1):
                 check()
                 if len(hits) < MAX_MATCHES and matches(line):
                     hits.append(f"{escape_name(name)}:{number}:{clip_line(line)}")
@@ -227,10 +233,6 @@ class CodingTools:
                 raise
             return
         yield from hits
-
-    def _read_lines(self, name: str) -> Iterator[str]:
-        with self._workspace.open_file(name) as file:
-            yield from iter_lines(decode_file(read_bytes(file, self._limits.max_paged))[0])
 
 
 def _format_page(text: Iterable[str], start: int, limit: int | None, *, is_part: bool) -> str:
@@ -281,16 +283,6 @@ def _suggest_match(text: str, old: str) -> str:
         return TIP
     similar = "\n".join(lines[start : start + len(wanted) + 1])
     return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
-
-
-def summarize_edit(old: str, new: str, path: str) -> str:
-    """Describe a replacement."""
-    counts = [f"{count} line{'' if count == 1 else 's'}" for count in (_count_lines(old), _count_lines(new))]
-    return f"Replaced {counts[0]} with {counts[1]} in {path}"
-
-
-def _count_lines(text: str) -> int:
-    return sum(1 for _ in iter_lines(text))
 
 
 @contextmanager

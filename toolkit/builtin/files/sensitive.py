@@ -56,11 +56,8 @@ class Patterns:
 
 
 def _join_patterns(patterns: Iterable[str]) -> str:
-    return f"(?:{'|'.join(map(_to_regex, patterns)) or '(?!)'})"  # which matches nothing
-
-
-def _to_regex(pattern: str) -> str:
-    return re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    escaped = (re.escape(each).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") for each in patterns)
+    return f"(?:{'|'.join(escaped) or '(?!)'})"  # which matches nothing
 
 
 NO_PATTERNS = Patterns(())

@@ -83,18 +83,15 @@ def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
         raise NotText("it is binary, or text that is not UTF-8") from error
     if "\0" in text:
         raise NotText("it is binary")
-    return text, TextFormat(encoding, mark, _is_all_crlf(text.removesuffix("\r") if is_cut else text))
+    whole = text.removesuffix("\r") if is_cut else text
+    has_crlf = 0 < whole.count("\r\n") == whole.count("\n") == whole.count("\r")
+    return text, TextFormat(encoding, mark, has_crlf)
 
 
 def iter_lines(text: str) -> Iterator[str]:
     """Yield the lines of a text as editors count them: the last line end begins a line only if text follows."""
     for line in _LINE.finditer(text):
         yield line[0].removesuffix("\n").removesuffix("\r")
-
-
-def _is_all_crlf(text: str) -> bool:
-    count = text.count("\r\n")
-    return count > 0 and count == text.count("\n") == text.count("\r")
 
 
 def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:

@@ -181,16 +181,10 @@ def _copy_metadata(new: int, like: int) -> None:
     current = os.fstat(new)
     is_same = (current.st_uid, current.st_gid) == (old.st_uid, old.st_gid)
     os.fchmod(new, stat.S_IMODE(old.st_mode) & (0o7777 if is_same else 0o777))
-    for attribute in _list_attributes(like):
-        with suppress(OSError):
-            os.setxattr(new, attribute, os.getxattr(like, attribute))
-
-
-def _list_attributes(opened: int) -> list[str]:
-    """List the extended attributes of a file; none if the file system has none."""
-    with suppress(AttributeError, OSError):  # only Linux has them in Python
-        return os.listxattr(opened)
-    return []
+    with suppress(AttributeError, OSError):  # only Linux has them in Python, and not on all file systems
+        for attribute in os.listxattr(like):
+            with suppress(OSError):
+                os.setxattr(new, attribute, os.getxattr(like, attribute))
 
 
 def hash_bytes(data: bytes) -> str:
