@@ -25,9 +25,10 @@ def make_cleaner(
     secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
 ) -> Clean:
     """Make a function that removes secrets from a text: see `redact`."""
-    _reject_single_text(secrets=secrets, patterns=patterns)
-    found = [re.compile(pattern) for pattern in patterns]
-    exact = list(secrets)
+    for name, texts in ("secrets", secrets), ("patterns", patterns):
+        if isinstance(texts, (str, re.Pattern)):
+            raise TypeError(f"{name}= takes a list: write {name}=[...].")
+    exact, found = list(secrets), [re.compile(pattern) for pattern in patterns]
     _reject_greedy(exact, found)
     found = [build_pattern(exact), *found] if exact else found
 
@@ -37,12 +38,6 @@ def make_cleaner(
         return text
 
     return clean
-
-
-def _reject_single_text(**given: object) -> None:
-    for name, texts in given.items():
-        if isinstance(texts, (str, re.Pattern)):
-            raise TypeError(f"{name}= takes a list: write {name}=[...].")
 
 
 def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:

@@ -213,7 +213,8 @@ def _cut_page(page: Page) -> str:
 
 def _extract_text(body: bytes, media_type: str, charset: str | None, is_cut: bool) -> str:  # noqa: FBT001
     is_html = media_type in HTML_TYPES or (not media_type and body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
-    if _is_binary(body, charset) or not (is_html or _is_text_type(media_type)):
+    is_text = media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in TEXT_TYPES
+    if _is_binary(body, charset) or not (is_html or is_text):
         size = f"{'more than ' if is_cut else ''}{len(body)} bytes"
         raise Failed(f"read error: it is not text but {media_type[:MAX_SHOWN] or 'unknown data'}, {size}")
     body = _LAST_CHARACTER.sub(b"", body) if is_cut else body
@@ -223,10 +224,6 @@ def _extract_text(body: bytes, media_type: str, charset: str | None, is_cut: boo
 def _is_binary(body: bytes, charset: str | None) -> bool:
     is_utf16 = body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (charset or "").startswith("utf-16")
     return body.startswith(BINARY_SIGNATURES) or (b"\0" in body[:SAMPLE] and not is_utf16)
-
-
-def _is_text_type(kind: str) -> bool:
-    return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in TEXT_TYPES
 
 
 def decode(data: bytes, charset: str | None) -> str:

@@ -161,7 +161,10 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
             value: The text; for set.
         """
         if action == "list":
-            return ToolResult(_list_texts(texts.sizes()), details={"action": action})
+            sizes = texts.sizes()
+            listed = [f"{name} ({size} bytes)" for name, size in list(sizes.items())[:MAX_LISTED]]
+            more = [f"and {len(sizes) - MAX_LISTED} more"] if len(sizes) > MAX_LISTED else []
+            return ToolResult(", ".join((*listed, *more)) or "(empty)", details={"action": action})
         if key is None or (action == "set" and value is None):
             name = "key" if key is None else "value"
             raise InvalidArguments(f"Missing required '{name}' parameter for {action}")
@@ -180,12 +183,6 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
         return ToolResult(stored, details=details)
 
     return shared_state
-
-
-def _list_texts(sizes: dict[str, int]) -> str:
-    listed = [f"{key} ({size} bytes)" for key, size in list(sizes.items())[:MAX_LISTED]]
-    more = [f"and {len(sizes) - MAX_LISTED} more"] if len(sizes) > MAX_LISTED else []
-    return ", ".join((*listed, *more)) or "(empty)"
 
 
 def _count_bytes(text: str) -> int:

@@ -77,16 +77,15 @@ class _PlanTool:
         for step in steps:
             if step["tool"] in {NAME, *self.calls.excluded}:
                 raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
-        calls = [_make_call(number, step, context) for number, step in enumerate(steps)]
+        # The id of each call is the key of ledger entries and idempotency keys.
+        calls = [
+            ToolCall(name=step["tool"], arguments=json.dumps(step["args"]), id=f"{context.call_id}/{number}")
+            for number, step in enumerate(steps)
+        ]
         results = await self.calls.run(calls, context)
         stopped = next((result for result in results.values() if result.kind == "stopped"), None)
         truncate = self.calls.make_dispatcher().truncate
         return stopped or _join_results(steps, [truncate(call, results[call.id]) for call in calls])
-
-
-def _make_call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
-    """Make the call of a step; its own id is the key of ledger entries and idempotency keys."""
-    return ToolCall(name=step["tool"], arguments=json.dumps(step["args"]), id=f"{context.call_id}/{number}")
 
 
 def _join_results(steps: Sequence[Step], results: Sequence[ToolResult]) -> ToolResult:

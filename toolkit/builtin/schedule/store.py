@@ -170,8 +170,11 @@ class SQLiteSchedule(SQLiteStore):
         None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
         """
         with self._database.transaction() as connection:
-            is_first = _replace_action(connection, old, new) and _insert_firing(connection, old, at)
-        return Firing(action=old, due=old.next_run, claimed_at=at) if is_first else None
+            if not _replace_action(connection, old, new):
+                return None
+            connection.execute(_FORGET, (old.id, old.id))
+            cursor = connection.execute(_INSERT, (old.id, old.next_run, at))
+        return Firing(action=old, due=old.next_run, claimed_at=at) if cursor.rowcount else None
 
     def find_unfinished(self, before: float) -> tuple[Firing, ...]:
         """Return the firings that were claimed before a time and not finished: their processes have crashed."""
@@ -218,11 +221,6 @@ _FINISH = "UPDATE firings SET finished_at = ?, paused_run = ? WHERE action_id = 
 
 def _replace_action(connection: sqlite3.Connection, old: Action, new: Action) -> bool:
     return connection.execute(_CHANGE, (*astuple(new), *astuple(old))).rowcount == 1
-
-
-def _insert_firing(connection: sqlite3.Connection, action: Action, at: float) -> bool:
-    connection.execute(_FORGET, (action.id, action.id))
-    return connection.execute(_INSERT, (action.id, action.next_run, at)).rowcount == 1
 
 
 def _parse_action(row: tuple[Any, ...]) -> Action:
