@@ -453,7 +453,7 @@ def test_an_alternative_as_sibling_is_said_in_words() -> None:
     """`anyOf` beside properties is a constraint: the object stays, and the description has it."""
     schema = {**root(a=TEXT, b=TEXT), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
-    assert 'Must match one of [{"required": ["a"]}, {"required": ["b"]}].' == shown(schema)["description"]
+    assert 'anyOf: [{"required": ["a"]}, {"required": ["b"]}].' == shown(schema)["description"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ from toolkit._dialects.strict.rules import (
     HOLDERS,
     PLAIN,
     STRUCTURE,
-    TEXTS,
     Part,
     Rules,
     describe_keyword,
@@ -180,7 +179,7 @@ class RewriteState:
                 sent[keyword] = value
             elif support is None:
                 self.note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
-            elif support != "noise" and keyword in TEXTS:
+            elif support != "noise":
                 self.note(path, f"{keyword} goes into the description")
                 shown = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
                 texts.append(describe_keyword(keyword, shown))

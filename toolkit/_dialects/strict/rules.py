@@ -140,22 +140,12 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "$comment": (N, N, N, N, N, N),
 }
 
-# A constraint as a sentence of the description; {} is its value.
+# A constraint as a sentence of the description; {} is its value. Others are written as they are, with their keyword.
 TEXTS: Mapping[str, str] = {
     "default": "Default: {}.",
     "examples": "Examples: {}.",
     "deprecated": "Deprecated.",
     "enum": "One of {}.",
-    "minProperties": "At least {} keys.",
-    "maxProperties": "At most {} keys.",
-    "propertyNames": "Each key must match {}.",
-    "dependentRequired": "Keys that need others beside them: {}.",
-    "dependentSchemas": "With these keys, the whole must match: {}.",
-    "unevaluatedProperties": "All other keys must match {}.",
-    "unevaluatedItems": "All other items must match {}.",
-    "contains": "Some items must match {}.",
-    "minContains": "At least {} such items.",
-    "maxContains": "At most {} such items.",
     "minItems": "At least {} items.",
     "maxItems": "At most {} items.",
     "uniqueItems": "No item twice.",
@@ -163,21 +153,11 @@ TEXTS: Mapping[str, str] = {
     "maxLength": "At most {} characters.",
     "pattern": "Must match the regular expression {}.",
     "format": "Format: {}.",
-    "contentEncoding": "Encoding: {}.",
-    "contentMediaType": "Media type: {}.",
-    "contentSchema": "Its content must match {}.",
     "minimum": "At least {}.",
     "maximum": "At most {}.",
     "exclusiveMinimum": "More than {}.",
     "exclusiveMaximum": "Less than {}.",
     "multipleOf": "A multiple of {}.",
-    "not": "Must not match {}.",
-    "if": "If it matches {}, see below.",
-    "then": "Then it must match {}.",
-    "else": "Else it must match {}.",
-    "anyOf": "Must match one of {}.",
-    "oneOf": "Must match just one of {}.",
-    "allOf": "Must match all of {}.",
 }
 # Keywords that describe, and neither allow nor forbid anything.
 ANNOTATIONS = frozenset(
@@ -195,8 +175,6 @@ HOLDERS = frozenset(
 )
 # Keywords that mean nothing to a model.
 _NOISE = frozenset({"title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator"})
-# Keywords whose values are names and are not quoted.
-_BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -322,8 +300,10 @@ _KINDS: Mapping[str, Callable[[Any], str]] = {
 def describe_keyword(keyword: str, value: Any) -> str:
     """Describe a constraint in a short sentence."""
     if keyword in ("examples", "enum") and isinstance(value, list):
-        return TEXTS[keyword].format(", ".join(map(quote_json, value)))
-    return TEXTS[keyword].format(value if keyword in _BARE else quote_json(value))
+        text = ", ".join(map(quote_json, value))
+    else:
+        text = str(value) if keyword == "format" else quote_json(value)
+    return TEXTS.get(keyword, f"{keyword}: {{}}.").format(text)
 
 
 @dataclass(frozen=True)
