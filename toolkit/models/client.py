@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from copy import copy
 from operator import attrgetter
@@ -56,15 +56,11 @@ class ResponseBuilder(ABC):
 
     @abstractmethod
     def add_chunk(self, chunk: Any) -> Iterable[Piece]:
-        """Add a chunk of a stream, and yield the pieces for its listeners."""
+        """Add a chunk of a stream, and yield its pieces, and the calls that it completes, as the model wrote them."""
 
     @abstractmethod
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they started."""
-
-    @abstractmethod
-    def take_ready(self) -> Iterable[tuple[ToolCall, int]]:
-        """List the calls completed since the last time, with their positions."""
 
 
 class ServerModel:
@@ -148,10 +144,11 @@ class ServerModel:
                 async for chunk in stream:
                     is_stream = True
                     for piece in builder.add_chunk(chunk):
-                        if is_public or not isinstance(piece, TextDelta):
+                        if isinstance(piece, CallReady):
+                            if request.early and (ready := self._decode_ready(piece, request)):
+                                yield ready
+                        elif is_public or not isinstance(piece, TextDelta):
                             yield piece
-                    for ready in self._list_ready(builder, request) if request.early else ():
-                        yield ready
                     if builder.is_complete:
                         break
             if not is_stream:
@@ -166,12 +163,11 @@ class ServerModel:
             yield TextDelta(response.text)
         yield response
 
-    def _list_ready(self, builder: ResponseBuilder, request: ModelRequest) -> Iterator[CallReady]:
-        """Decode completed calls of tools; the call that is the output belongs to none."""
-        for call, position in builder.take_ready():
-            _, (decoded,) = self.dialect.parse_reply("", [call], request.tools)
-            if any(spec.name == decoded.name for spec in request.tools):
-                yield CallReady(decoded, position)
+    def _decode_ready(self, ready: CallReady, request: ModelRequest) -> CallReady | None:
+        """Decode a completed call; None if it is of no tool, as the call that is the output."""
+        _, (decoded,) = self.dialect.parse_reply("", [ready.call], request.tools)
+        is_tool = any(spec.name == decoded.name for spec in request.tools)
+        return CallReady(decoded, ready.position) if is_tool else None
 
     async def _send(self, request: ModelRequest, **options: Any) -> Any:
         """Send a request; where the server takes no schema of the output, it becomes a call for the whole run."""

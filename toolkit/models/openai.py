@@ -12,7 +12,7 @@ from toolkit._dialects.chat import Chat
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.models import Piece
+from toolkit.models import CallReady, Piece
 from toolkit.models.client import ResponseBuilder, ServerModel, read_usage
 from toolkit.models.errors import excerpt
 from toolkit.models.streaming import Accumulator
@@ -47,7 +47,7 @@ class _CompletionBuilder(ResponseBuilder):
 
     @override
     def add_chunk(self, chunk: Any) -> Iterator[Piece]:
-        """Add a chunk of a stream, and yield the pieces for its listeners."""
+        """Add a chunk of a stream, and yield its pieces and the calls that it completes."""
         if error := get_member(read_object(chunk, "a chunk"), "error"):
             raise ModelError(f"The server broke off its answer: {excerpt(error)}")
         choice = _find_choice(chunk)
@@ -65,16 +65,13 @@ class _CompletionBuilder(ResponseBuilder):
                 yield ToolArgumentsDelta(
                     index=call.number, name=replace_surrogates(call.name), text=replace_surrogates(arguments)
                 )
+            if self.accumulator.complete(call):
+                yield CallReady(call.build(), call.number)
 
     @override
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they started."""
         return self.accumulator.build_calls()
-
-    @override
-    def take_ready(self) -> Iterator[tuple[ToolCall, int]]:
-        """List the calls completed since the last time, with their positions."""
-        return ((call.build(), call.number) for call in self.accumulator.take_ready())
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")

@@ -29,7 +29,7 @@ from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.models import Piece
+from toolkit.models import CallReady, Piece
 from toolkit.models.client import ResponseBuilder, ServerModel, read_usage
 from toolkit.models.errors import excerpt
 from toolkit.models.streaming import check_count
@@ -63,7 +63,6 @@ class _ItemsBuilder(ResponseBuilder):
         self.done: dict[str, Item] = {}
         self._numbers: dict[object, int] = {}  # positions of calls, by `call_id`
         self._calls: dict[object, tuple[int, str]] = {}  # positions and names of calls, by the index and id of an item
-        self._ready: list[tuple[ToolCall, int]] = []
 
     @classmethod
     @override
@@ -75,7 +74,7 @@ class _ItemsBuilder(ResponseBuilder):
 
     @override
     def add_chunk(self, chunk: Any) -> Iterator[Piece]:
-        """Add an event of a stream, and yield the pieces for its listeners."""
+        """Add an event of a stream, and yield its pieces and the calls that it completes."""
         kind = read_text(get_member(read_object(chunk, "an event"), "type"), "the type of an event")
         if kind == "error" or get_member(chunk, "error"):
             raise ModelError(
@@ -88,7 +87,7 @@ class _ItemsBuilder(ResponseBuilder):
         elif kind == "response.output_item.added":
             self._start_item(chunk)
         elif kind == "response.output_item.done":
-            self._finish_item(chunk)
+            yield from self._finish_item(chunk)
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             yield from self._complete(kind, get_member(chunk, "response"))
 
@@ -96,12 +95,6 @@ class _ItemsBuilder(ResponseBuilder):
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they stand."""
         return _list_calls(self.items)
-
-    @override
-    def take_ready(self) -> Iterable[tuple[ToolCall, int]]:
-        """List the calls completed since the last time, with their positions."""
-        ready, self._ready = self._ready, []
-        return ready
 
     def _report_piece(self, kind: str, event: Any) -> Iterator[Piece]:
         if kind.startswith("response.reasoning_"):
@@ -126,7 +119,7 @@ class _ItemsBuilder(ResponseBuilder):
             call = self._number_call(item), parse_call(item).name
             self._calls.update({place: call, item.get("id"): call})
 
-    def _finish_item(self, event: Any) -> None:
+    def _finish_item(self, event: Any) -> Iterator[Piece]:
         item, place = _read_item(get_member(event, "item")), _read_place(event)
         if item is None:
             return
@@ -135,7 +128,7 @@ class _ItemsBuilder(ResponseBuilder):
         if is_call(item):
             call, number = parse_call(item), self._number_call(item)
             if call.name and is_object(call.arguments) and item.get("status") not in UNFINISHED:
-                self._ready.append((call, number))
+                yield CallReady(call, number)
 
     def _number_call(self, item: Item) -> int:
         """Return the position of a call among the answer's calls, from 0; the same if its `call_id` comes again."""

@@ -74,7 +74,7 @@ class OpenCall:
         number: Position among the answer's calls, from 0.
         length: Characters of the arguments so far.
         is_whole: Whether the arguments are one whole JSON object.
-        is_listed: Whether the accumulator has listed it as ready.
+        is_complete: Whether that was noted, by `Accumulator.complete`.
     """
 
     number: int = 0
@@ -85,7 +85,7 @@ class OpenCall:
     parts: list[str] = field(default_factory=list)
     length: int = 0
     is_whole: bool = False
-    is_listed: bool = False
+    is_complete: bool = False
     _has_closed: bool = False
     _nesting: Nesting = field(default_factory=Nesting)
 
@@ -146,7 +146,6 @@ class Accumulator:
 
     open: list[OpenCall] = field(default_factory=list)
     _latest: dict[int | None, OpenCall] = field(default_factory=dict)
-    _ready: list[OpenCall] = field(default_factory=list)
     _known: dict[tuple[int | None, str], OpenCall] = field(default_factory=dict)
 
     def add(self, piece: Any) -> tuple[OpenCall, str]:
@@ -161,9 +160,6 @@ class Accumulator:
         if call.id:
             self._known.setdefault((call.index, call.id), call)
             self._known.setdefault((None, call.id), call)
-        if call.is_whole and call.name and not call.is_listed:
-            call.is_listed = True
-            self._ready.append(call)
         return call, text
 
     def add_whole(self, piece: Any) -> None:
@@ -175,10 +171,11 @@ class Accumulator:
         call, whole = self._start_call(None), Fragment.read(piece)
         call.id, call.name, call.parts, call.extra = whole.id, whole.name, [whole.arguments], whole.extra
 
-    def take_ready(self) -> list[OpenCall]:
-        """List the calls whose name and arguments were completed since the last time, each id once."""
-        ready, self._ready = self._ready, []
-        return [call for call in ready if self._known.get((None, call.id), call) is call]
+    def complete(self, call: OpenCall) -> bool:
+        """Return whether name and arguments of a call are complete for the first time, and no other has its id."""
+        is_first = call.is_whole and bool(call.name) and not call.is_complete
+        call.is_complete = call.is_complete or is_first
+        return is_first and self._known.get((None, call.id), call) is call
 
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they started.
