@@ -143,7 +143,11 @@ class CallsResponses(Calls):
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write the input and, where tools are on offer, the schema of the reply."""
         body = super().render_request(request)
-        return {"input": [*map(_to_item, body["messages"])], **_render_text_format(body)}
+        return {"input": body["messages"], **_render_text_format(body)}
+
+    @override
+    def _render_message(self, message: Message) -> dict[str, Any]:
+        return dict(render_items(message)[0]) if isinstance(message, UserMessage) else super()._render_message(message)
 
 
 def _mark_misrouted(calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> list[ToolCall]:
@@ -184,21 +188,6 @@ def _render_text_format(body: dict[str, Any]) -> dict[str, Any]:
     if "response_format" not in body:
         return {}
     return {"text": {"format": {"type": "json_schema", **body["response_format"]["json_schema"]}}}
-
-
-def _to_item(message: dict[str, Any]) -> dict[str, Any]:
-    """Translate a message of Chat Completions to an item."""
-    content = message["content"]
-    return message if isinstance(content, str) else {**message, "content": [*map(_to_part, content)]}
-
-
-def _to_part(part: dict[str, Any]) -> dict[str, Any]:
-    kind = part["type"]
-    if kind == "text":
-        return {"type": "input_text", "text": part["text"]}
-    if kind == "file":
-        return {"type": "input_file", **part["file"]}
-    return {"type": "input_image", "image_url": part["image_url"]["url"]}
 
 
 def to_plain_item(item: Any) -> dict[str, Any] | None:
