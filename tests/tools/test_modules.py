@@ -27,8 +27,7 @@ from toolkit import (
     tool,
 )
 from toolkit._dialects.catalog import RunDialectName
-from toolkit._tools.scope import Scope
-from toolkit._tools.shared_values import SharedValues
+from toolkit._tools.shared_values import Scope, SharedValues
 from toolkit.calls import calls_schema
 from toolkit.models import ModelRequest, UserMessage
 from toolkit.schema import array, enum, string

@@ -18,6 +18,5 @@ Files, each importing only those below it:
     results          values and exceptions as results: text, images and files
     foreign_values   values of other packages, as data, text or a picture
     options          the options of a tool
-    scope            the values that a call may see, and the meta keys of calls
-    shared_values    values that the calls of a run share, by path
+    shared_values    values that the calls of a run share, by path, and what a call may see of them
 """

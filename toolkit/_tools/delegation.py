@@ -21,7 +21,7 @@ from toolkit._messages import OUTPUT, ToolCall, ToolResult
 from toolkit._schema.error_messages import ErrorExplainer
 from toolkit._tools.functions import Action, FunctionHandler, make_function_handler
 from toolkit._tools.handlers import DeclaredHandler
-from toolkit._tools.scope import Scope
+from toolkit._tools.shared_values import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
 from toolkit.events import REASONS_WITHOUT_ANSWER
 

@@ -26,8 +26,7 @@ from toolkit._schema.json_schema import inline_root
 from toolkit._schema.validation.pointers import SchemaDocument, bundle
 from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
-from toolkit._tools.scope import parse_scope
-from toolkit._tools.shared_values import META_SCHEMAS
+from toolkit._tools.shared_values import META_SCHEMAS, parse_scope
 from toolkit.errors import DefinitionError
 
 # Keys whose value may be a plain value, in place of a schema with a constant.

@@ -393,7 +393,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     try:
         _check_values(given)
         if not _META_OPTIONS.isdisjoint(given):
-            from toolkit._tools.scope import make_meta_fields  # slow to load, and few tools have any
+            from toolkit._tools.shared_values import make_meta_fields  # slow to load, and few tools have any
 
             meta = make_meta_fields(given)
         if chosen:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
     from toolkit._schema.arguments import RawArguments
     from toolkit._tools.handlers import DeclaredHandler, Handler, UndoPlan
     from toolkit._tools.invocation import Invocation
-    from toolkit._tools.scope import Scope
+    from toolkit._tools.shared_values import Scope
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
