@@ -267,7 +267,6 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "older": ({"dependencies": {"a": ["b"]}}, "Write dependentRequired or dependentSchemas"),
     "items of older drafts": ({"items": [{}]}, "'#/items': items is not one schema"),
     "limit of older drafts": ({"exclusiveMinimum": True}, "exclusiveMinimum is not a number"),
-    "vocabulary": ({"$vocabulary": {"https://a.example": True}}, "'https://a.example' is not known"),
     "other language": ({"$schema": "https://a.example"}, "'https://a.example' is not known"),
     "unevaluated": ({"unevaluatedProperties": False, "allOf": [{}]}, "unevaluatedProperties is not supported beside"),
     "pattern": (

@@ -11,7 +11,6 @@ from toolkit._schema.validation.pointers import join_pointer, refuse
 # Applicators for the same value: what a schema says of it may stand in any of them.
 APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 _DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
-_VOCABULARIES = "https://json-schema.org/draft/2020-12/vocab/"
 _UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
 
 
@@ -104,19 +103,10 @@ def check_keywords(schema: dict[str, Any], place: str) -> None:
             refuse(join_pointer(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
         if keyword in _SHAPES and not _SHAPES[keyword][0](value):
             refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
-    _check_vocabulary(schema, place)
-    _replace_unevaluated(schema, place)
-
-
-def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
     dialect = schema.get("$schema", _DIALECTS[0])
     if not isinstance(dialect, str) or not dialect.startswith(_DIALECTS):
         refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
-    needed = schema.get("$vocabulary")
-    unknown = [uri for uri, is_needed in needed.items() if is_needed] if isinstance(needed, dict) else []
-    unknown = [uri for uri in unknown if not uri.startswith(_VOCABULARIES)]
-    if unknown:
-        refuse(join_pointer(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
+    _replace_unevaluated(schema, place)
 
 
 def _replace_unevaluated(schema: dict[str, Any], place: str) -> None:
