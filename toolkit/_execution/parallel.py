@@ -200,19 +200,15 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
     """Copy calls, since one may be listed twice.
 
     Raises:
-        TypeError: Something in it is not a ToolCall.
+        TypeError: Something in it is not a ToolCall, or a field of one is not text.
     """
     if not isinstance(calls, Iterable):
         raise TypeError(f"Calls come in a list, so write [{calls!r:.100}].")
-    return [replace(_check_call(call)) for call in calls]
-
-
-def _check_call(call: ToolCall) -> ToolCall:
-    if not isinstance(call, ToolCall):
-        raise TypeError(
-            f"{call!r:.100} is not a ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
-            f"and toolkit.calls.parse_calls(toolbox, reply) makes those of a reply."
-        )
-    if not isinstance(call.arguments, str):
-        raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")
-    return call
+    own = list(calls)
+    for call in own:
+        if not isinstance(call, ToolCall):
+            raise TypeError(
+                f"{call!r:.100} is not a ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
+                f"and toolkit.calls.parse_calls(toolbox, reply) makes those of a reply."
+            )
+    return [replace(call.validate()) for call in own]
