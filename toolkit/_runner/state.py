@@ -158,14 +158,15 @@ def _parse_messages(data: Any) -> tuple[Any, ...]:
     return tuple(map(message_from_dict, data))
 
 
-def _parse_pending(data: Any) -> tuple[PendingApproval, ...]:
-    return tuple(PendingApproval(**{**item, "call": ToolCall.from_dict(item["call"])}) for item in data)
+def load_pending(data: Mapping[str, Any]) -> PendingApproval:
+    """Read a pending call from the dict of its fields."""
+    return PendingApproval(**{**data, "call": ToolCall.from_dict(data["call"])})
 
 
 _PARSERS: Mapping[str, Any] = {
     "messages": _parse_messages,
     "results": _parse_messages,
-    "pending": _parse_pending,
+    "pending": lambda data: tuple(map(load_pending, data)),
     "usage": lambda data: Usage(**data),
     "allowed_tools": lambda data: tuple(data) if data and isinstance(data, list) else data,
     "offered": lambda data: tuple(data) if isinstance(data, list) else data,

@@ -51,7 +51,7 @@ from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
-from toolkit._runner.state import Phase, RunState, restore_calls
+from toolkit._runner.state import Phase, RunState, load_pending, restore_calls
 from toolkit.durable import wire
 from toolkit.errors import (
     ApprovalError,
@@ -305,7 +305,7 @@ class DurableRun:
                 await self.result()
             except errors.ToolkitError as error:
                 data["note"] = str(error)
-        pending = [wire.load_pending(each) for each in data["pending"]]
+        pending = [load_pending(each) for each in data["pending"]]
         for child in data.pop("children"):
             with suppress(RunNotFoundError):  # it starts now
                 pending += (await DurableRun(self._client, child).status()).pending

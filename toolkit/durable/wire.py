@@ -385,8 +385,3 @@ def load_limits(limits: Mapping[str, Any]) -> Limits:
     """Read limits that were sent as the dict of their fields."""
     prices = limits.get("prices")
     return Limits(**{**limits, "prices": Prices(**prices) if prices else None})
-
-
-def load_pending(data: Mapping[str, Any]) -> PendingApproval:
-    """Read a pending call that was sent as the dict of its fields."""
-    return PendingApproval(**{**data, "call": ToolCall.from_dict(data["call"])})

@@ -44,7 +44,7 @@ with workflow.unsafe.imports_passed_through():
         refuse_call,
     )
     from toolkit._runner.limits import ANY_SECONDS
-    from toolkit._runner.state import RunState
+    from toolkit._runner.state import RunState, load_pending
     from toolkit._tools.definitions import Fingerprint
     from toolkit.errors import DefinitionError, ModelError, TimedOut, ToolkitError
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
@@ -330,7 +330,7 @@ class RunWorkflow:
             for name, count in outcome.calls_by_tool.items():
                 for _ in range(count):
                     conversation.count_call(name, 0)
-        asked = [wire.load_pending(each.pending) for each in outcomes if each.pending]
+        asked = [load_pending(each.pending) for each in outcomes if each.pending]
         pending, answers = [*waiting.values(), *asked], self._answers
         for each in asked:
             self._decided.pop(each.call.id, None)  # it has changed, and is asked about again
@@ -366,7 +366,7 @@ class RunWorkflow:
         if not outcome.has_passed:
             return outcome
         self._add_usage(outcome.usage)
-        passed = wire.load_pending(outcome.pending or {})
+        passed = load_pending(outcome.pending or {})
         own = wire.make_call_state(state, passed.call, None, plan.max_bytes)
         step = replace(step, state=own, decision=None, passed=passed.digest)
         if outcome.task is None:
