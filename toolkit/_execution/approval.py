@@ -240,7 +240,10 @@ async def approve(
         Stopped: The approver ends the run.
         TimedOut, Cancelled: The run ended first.
     """
-    request = replace(request, required=await _is_required(request, backend, timeout))
+    rule = request.tool.settings.approve
+    # A rule that fails, or does not answer in time, requires approval.
+    required = await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
+    request = replace(request, required=required)
     if approver is None and request.required:
         raise Unanswered(no_approver)
     if approver is None:
@@ -255,12 +258,6 @@ async def approve(
     if decision.refusal == "unavailable":
         raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
     raise Rejected(REJECTED + _format_reason(decision.reason))
-
-
-async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
-    """Ask the tool's own rule; one that fails, or does not answer in time, requires approval."""
-    rule = request.tool.settings.approve
-    return await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
 
 
 async def _get_decision(
