@@ -130,8 +130,8 @@ class HttpClient(httpx2.AsyncBaseTransport):
         url = request.url
         context = self._context if url.scheme == "https" else None
         async with (
-            _Connection(self._network) as connection,
-            httpcore2.AsyncConnectionPool(context, network_backend=connection) as pool,
+            AsyncExitStack() as connections,
+            httpcore2.AsyncConnectionPool(context, network_backend=_Backend(self._network, connections)) as pool,
         ):
             with _translate_errors("fetch error"):
                 try:
@@ -177,12 +177,11 @@ class HttpClient(httpx2.AsyncBaseTransport):
         return self._given_context or httpx2.create_ssl_context()
 
 
-class _Connection(httpcore2.AsyncNetworkBackend, AsyncExitStack):
-    """The connection of one exchange, which is closed with it: httpcore2 leaves one open that is cancelled in TLS."""
+class _Backend(httpcore2.AsyncNetworkBackend):
+    """Opens the connection of one exchange, and has it closed: httpcore2 leaves one open that is cancelled in TLS."""
 
-    def __init__(self, network: GuardedNetwork) -> None:
-        super().__init__()
-        self._network = network
+    def __init__(self, network: GuardedNetwork, connections: AsyncExitStack) -> None:
+        self._network, self._connections = network, connections
 
     async def connect_tcp(
         self,
@@ -193,7 +192,7 @@ class _Connection(httpcore2.AsyncNetworkBackend, AsyncExitStack):
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore2.AsyncNetworkStream:
         stream = await self._network.connect(host, port, timeout)
-        self.push_async_callback(stream.aclose)
+        self._connections.push_async_callback(stream.aclose)
         return stream
 
 
