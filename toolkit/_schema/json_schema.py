@@ -34,7 +34,13 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
 
 def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """Prefix the names of a schema's definitions with their owner."""
-    whole: dict[str, Any] = map_schemas(schema, lambda node: _prefix_reference(node, owner))
+
+    def rename(node: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(node.get("$ref"), str):
+            return node
+        return {**node, "$ref": node["$ref"].replace("#/$defs/", f"#/$defs/{owner}.", 1)}
+
+    whole: dict[str, Any] = map_schemas(schema, rename)
     if "$defs" in whole:
         whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
     return whole
@@ -61,13 +67,6 @@ def make_free_name(name: str, taken: Collection[str]) -> str:
     """Make a name that is not taken, by a number at its end."""
     names = chain([name], (f"{name}_{number}" for number in count(2)))
     return next(each for each in names if each not in taken)
-
-
-def _prefix_reference(node: dict[str, Any], owner: str) -> dict[str, Any]:
-    reference = node.get("$ref")
-    if not isinstance(reference, str):
-        return node
-    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
 
 
 TYPES: Mapping[str, Callable[[Any], bool]] = {

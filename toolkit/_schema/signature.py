@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, singledispatchmethod
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
 import typing_extensions
 
@@ -316,24 +316,14 @@ def _unwrap_once(function: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(function, partial):
         return function.func
     if getattr(function, "__wrapped__", None) is not None:
-        return _unwrap(function)
+        try:
+            return cast("Callable[..., Any]", inspect.unwrap(function))
+        except ValueError as error:
+            raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
     if inspect.isclass(function):
-        return _find_constructor(function)
+        return function.__init__ if inspect.isfunction(function.__init__) else function
     method = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  as it is
     return method.__func__ if inspect.ismethod(method) else function
-
-
-def _find_constructor(kind: type) -> Callable[..., Any]:
-    made_by: Any = kind.__init__  # type: ignore[misc]  # of this very class
-    return made_by if inspect.isfunction(made_by) else kind
-
-
-def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        inner: Callable[..., Any] = inspect.unwrap(function)
-    except ValueError as error:
-        raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
-    return inner
 
 
 def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:

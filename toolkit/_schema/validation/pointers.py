@@ -105,7 +105,9 @@ class SchemaDocument:
                 refuse(place, f"{reference!r} lies outside of this document", "Copy what it names into $defs.")
             resource = found[0]
         if fragment and fragment[0] != "/":
-            return self._find_anchor(resource, fragment, place)
+            if (resource, fragment) not in self.anchors:
+                refuse(place, f"there is no $anchor {fragment!r}", "Correct the $ref, or define it in $defs.")
+            return self.anchors[resource, fragment]
         target = resource + "".join(join_pointer("", *_split_pointer(fragment)))
         self.look_up(target, place)
         return target
@@ -119,19 +121,11 @@ class SchemaDocument:
         part = self.root
         for step in _split_pointer(pointer):
             key: Any = int(step) if isinstance(part, list) and step.isdecimal() else step
-            if not _has_key(part, key):
+            known = range(len(part)) if isinstance(part, list) else part if isinstance(part, dict) else ()
+            if key not in known:
                 refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Correct the $ref, or define it in $defs.")
             part = part[key]
         return part
-
-    def _find_anchor(self, resource: str, anchor: str, place: str) -> str:
-        if (resource, anchor) not in self.anchors:
-            refuse(place, f"there is no $anchor {anchor!r}", "Correct the $ref, or define it in $defs.")
-        return self.anchors[resource, anchor]
-
-
-def _has_key(part: Any, key: Any) -> bool:
-    return key in range(len(part)) if isinstance(part, list) else isinstance(part, dict) and key in part
 
 
 def _copy_schema(schema: Any) -> tuple[Any, bytes]:
@@ -235,15 +229,14 @@ class _Hoisting:
             return value
         if is_named:
             return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
-        inner = {key: self._copy_value(key, part, place) for key, part in value.items() if key not in _NAMES}
+        inner = {
+            key: part if key in _DATA else self.copy(part, join_pointer(place, key), is_named=key in _HOISTED)
+            for key, part in value.items()
+            if key not in _NAMES
+        }
         if isinstance(value.get("$ref"), str):
             inner["$ref"] = self._name_target(value["$ref"], place)
         return inner
-
-    def _copy_value(self, keyword: str, value: Any, place: str) -> Any:
-        if keyword in _DATA:
-            return value
-        return self.copy(value, join_pointer(place, keyword), is_named=keyword in _HOISTED)
 
     def _name_target(self, reference: str, place: str) -> str:
         """Name the target of a reference, once, and return the pointer of its definition."""
