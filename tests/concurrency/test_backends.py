@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, call_function, run_sync
+from toolkit._concurrency.backend import Backend, call_function, iterate_until, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, PrivateLoop, loop_waits, private_loop
 from toolkit._concurrency.sync_backend import SyncBackend
@@ -205,13 +205,17 @@ def test_context_variables(through: Callable[..., Any], is_async: bool) -> None:
 # -- many values
 
 
+def iterate(backend: Backend, source: Any, *, is_async: bool) -> Any:
+    return iterate_until(backend, source, is_async=is_async, cancellation=Cancellation())
+
+
 @BOTH
 @LEAVES
 def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
     """Values come one by one, and the source is closed at their end."""
     closed: list[str] = []
 
-    assert [0, 1, 2] == through(lambda backend: all_of(backend.iterate(counted(closed), is_async=is_async)))
+    assert [0, 1, 2] == through(lambda backend: all_of(iterate(backend, counted(closed), is_async=is_async)))
     assert ["closed"] == closed
 
 
@@ -219,7 +223,7 @@ def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
 @LEAVES
 def test_iterate_what_cannot_be_closed(through: Callable[..., Any], is_async: bool) -> None:
     """A source that has no aclose is read to its end all the same."""
-    assert [1, 2] == through(lambda backend: all_of(backend.iterate(Bare(), is_async=is_async)))
+    assert [1, 2] == through(lambda backend: all_of(iterate(backend, Bare(), is_async=is_async)))
 
 
 @BOTH
@@ -229,7 +233,7 @@ def test_iterate_left_early(through: Callable[..., Any], is_async: bool) -> None
     closed: list[str] = []
 
     async def leave(backend: Backend) -> list[str]:
-        values: Any = backend.iterate(counted(closed), is_async=is_async)
+        values: Any = iterate(backend, counted(closed), is_async=is_async)
         await values.__anext__()
         await values.aclose()
         return list(closed)

@@ -45,6 +45,8 @@ T = TypeVar("T")
 class AsyncBackend:
     """The backend of `arun`, `astream`, `ainvoke` and `acall`."""
 
+    is_async = True
+
     def __init__(self) -> None:
         self.running: list[str] = []
         self.abandoned = AbandonedJobs()
@@ -70,28 +72,14 @@ class AsyncBackend:
         return await self._in_thread(lambda: run_sync(job()), cancellation)
 
     async def iterate(
-        self, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation | None = None
+        self, source: AsyncIterator[T], cancellation: Cancellation | None = None
     ) -> AsyncGenerator[T, None]:
-        """Iterate over a leaf; over an async one in the caller's task, where its cancel scopes belong."""
-        lock = threading.Lock()
-
-        def step(job: CoroutineFunction[Any]) -> Any:
-            with lock:
-                return run_sync(job())
-
-        async def leaf(job: CoroutineFunction[Any], cancellation: Cancellation | None) -> Any:
-            if is_async:
-                return await await_in_place(job, cancellation)
-            return await self._in_thread(partial(step, job), cancellation)
-
+        """Iterate over an async leaf in the caller's task, where its cancel scopes belong."""
         try:
-            while (item := await leaf(partial(pull, source), cancellation)) is not None:
+            while (item := await await_in_place(partial(pull, source), cancellation)) is not None:
                 yield item[0]
         finally:
-            if lock.locked():  # abandoned while a thread iterates: the source can be closed once that has ended
-                Job(partial(step, partial(close_iterator, source)), lambda _: None).start()
-            else:
-                await leaf(partial(close_iterator, source), None)
+            await await_in_place(partial(close_iterator, source), None)
 
     async def run_all(
         self,

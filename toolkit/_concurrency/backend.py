@@ -42,10 +42,12 @@ class Backend(Protocol):
     """A way to wait for sync and async leaves.
 
     Attributes:
+        is_async: Whether leaves of its own kind are async.
         running: Ids of the calls whose functions are running, once for each function.
         abandoned: Functions that were abandoned and are still running.
     """
 
+    is_async: bool
     running: list[str]
     abandoned: AbandonedJobs
 
@@ -74,10 +76,8 @@ class Backend(Protocol):
         """
         ...
 
-    def iterate(
-        self, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation | None = None
-    ) -> AsyncGenerator[T, None]:
-        """Iterate over a leaf that gives many values, until it is cancelled; deadlines are ignored.
+    def iterate(self, source: AsyncIterator[T], cancellation: Cancellation | None = None) -> AsyncGenerator[T, None]:
+        """Iterate over a leaf of the backend's own kind, until it is cancelled; deadlines are ignored.
 
         Raises:
             Cancelled: It was cancelled; a leaf on the caller's thread cannot be.
@@ -248,8 +248,8 @@ def iterate_until(
         TimedOut: The deadline has passed.
         Cancelled: It was cancelled.
     """
-    if cancellation.deadline is None:
-        return backend.iterate(source, is_async=is_async, cancellation=cancellation)
+    if cancellation.deadline is None and is_async == backend.is_async:
+        return backend.iterate(source, cancellation)
     return _pump(backend, source, cancellation, is_async=is_async)
 
 

@@ -9,10 +9,10 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
+from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
-from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, capture, run_in_task
+from toolkit._concurrency.tasks import GRACE, PATIENCE, capture, run_in_task
 from toolkit._concurrency.threads import (
     AbandonedJobs,
     Job,
@@ -34,6 +34,8 @@ MOMENT = 0.05
 
 class SyncBackend:
     """The backend of `run`, `stream`, `invoke` and `call`."""
+
+    is_async = False
 
     def __init__(self) -> None:
         self.running: list[str] = []
@@ -57,22 +59,16 @@ class SyncBackend:
         return self._in_thread(lambda: run_sync(job()), cancellation)
 
     async def iterate(
-        self, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation | None = None
+        self,
+        source: AsyncIterator[T],
+        cancellation: Cancellation | None = None,  # noqa: ARG002  a leaf on the caller's thread cannot be cancelled
     ) -> AsyncGenerator[T, None]:
-        """Iterate over a leaf."""
+        """Iterate over a sync leaf on the caller's thread."""
         try:
-            if is_async:
-                pull_next = partial(await_in_place, partial(pull, source), cancellation)
-                while (pulled := _run_in_loop(pull_next)) is not None:
-                    yield pulled[0]
-            else:
-                async for item in source:
-                    yield item
+            async for item in source:
+                yield item
         finally:
-            if is_async:
-                _run_in_loop(partial(close_iterator, source))
-            else:
-                await close_iterator(source)
+            await close_iterator(source)
 
     async def run_all(
         self,
