@@ -18,7 +18,7 @@ Files, each importing only those below it:
 
     sync_backend    the backend of `run`, `stream`, `invoke` and `call`
     async_backend   the backend of `arun`, `astream`, `ainvoke` and `acall`
-    backend         what both backends offer, and calling a function that may be sync or async
+    backend         what both backends offer; iterating, and calling a function that may be sync or async
     event_loop      the private event loop of the process
     tasks           tasks of an event loop: start, cancel, wait
     threads         daemon threads, thread pools, and waiting on them

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, pull, run_sync
+from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import (
     GRACE,
@@ -70,16 +70,6 @@ class AsyncBackend:
         if cancellation:
             raise cancellation_error(cancellation)
         return await self._in_thread(lambda: run_sync(job()), cancellation)
-
-    async def iterate(
-        self, source: AsyncIterator[T], cancellation: Cancellation | None = None
-    ) -> AsyncGenerator[T, None]:
-        """Iterate over an async leaf in the caller's task, where its cancel scopes belong."""
-        try:
-            while (item := await await_in_place(partial(pull, source), cancellation)) is not None:
-                yield item[0]
-        finally:
-            await await_in_place(partial(close_iterator, source), None)
 
     async def run_all(
         self,

@@ -1,4 +1,4 @@
-"""The interface of both backends: run leaves and jobs, iterate, sleep, and call sync or async functions."""
+"""The interface of both backends: run leaves and jobs, sleep; iterate over a leaf, and call sync or async functions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.tasks import await_in_place
 from toolkit._concurrency.threads import AbandonedJobs, Outcome
 
 SUSPENDED = "a sync method called something that needs an event loop: await the async method, such as arun() for run()"
@@ -42,7 +43,7 @@ class Backend(Protocol):
     """A way to wait for sync and async leaves.
 
     Attributes:
-        is_async: Whether leaves of its own kind are async.
+        is_async: Whether it waits in an event loop, where async leaves belong.
         running: Ids of the calls whose functions are running, once for each function.
         abandoned: Functions that were abandoned and are still running.
     """
@@ -73,14 +74,6 @@ class Backend(Protocol):
             TimedOut: The deadline has passed.
             Cancelled: The wait was cancelled.
             concurrent.futures.CancelledError: The leaf cancelled itself.
-        """
-        ...
-
-    def iterate(self, source: AsyncIterator[T], cancellation: Cancellation | None = None) -> AsyncGenerator[T, None]:
-        """Iterate over a leaf of the backend's own kind, until it is cancelled; deadlines are ignored.
-
-        Raises:
-            Cancelled: It was cancelled; a leaf on the caller's thread cannot be.
         """
         ...
 
@@ -172,14 +165,6 @@ class JobEnd(NamedTuple):
     number: int = 0
 
 
-async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
-    """Return the next value in a tuple; None at the end."""
-    try:
-        return (await source.__anext__(),)
-    except StopAsyncIteration:
-        return None
-
-
 async def close_iterator(source: AsyncIterator[Any]) -> None:
     """Close an iterator that has `aclose`."""
     closing = getattr(source, "aclose", None)
@@ -249,8 +234,21 @@ def iterate_until(
         Cancelled: It was cancelled.
     """
     if cancellation.deadline is None and is_async == backend.is_async:
-        return backend.iterate(source, cancellation)
+        return _iterate_in_place(source, cancellation if is_async else None)
     return _pump(backend, source, cancellation, is_async=is_async)
+
+
+async def _iterate_in_place(source: AsyncIterator[T], cancellation: Cancellation | None) -> AsyncGenerator[T, None]:
+    """Iterate on the caller's thread, or in the caller's task, where the cancel scopes of the source belong."""
+
+    async def pull() -> Any:
+        return await anext(source, _END)
+
+    try:
+        while (item := await await_in_place(pull, cancellation)) is not _END:
+            yield item
+    finally:
+        await close_iterator(source)
 
 
 async def _pump(

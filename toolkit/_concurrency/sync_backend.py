@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close_iterator, run_sync
+from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, capture, run_in_task
@@ -57,18 +57,6 @@ class SyncBackend:
         if cancellation is None or cancellation.deadline is None:
             return await job()
         return self._in_thread(lambda: run_sync(job()), cancellation)
-
-    async def iterate(
-        self,
-        source: AsyncIterator[T],
-        cancellation: Cancellation | None = None,  # noqa: ARG002  a leaf on the caller's thread cannot be cancelled
-    ) -> AsyncGenerator[T, None]:
-        """Iterate over a sync leaf on the caller's thread."""
-        try:
-            async for item in source:
-                yield item
-        finally:
-            await close_iterator(source)
 
     async def run_all(
         self,
