@@ -94,19 +94,16 @@ def _print_messages(messages: Iterable[Message]) -> None:
             transcript.write("User", message.text)
 
 
-def _find_folder() -> Path:
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
-
-
 def _find_file() -> Path | None:
     """Find the file, and make its folder, if that can be; None where no conversation is to be saved."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         return Path(given).expanduser() if given.strip() else None
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
+    folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
     with suppress(OSError):
-        _find_folder().mkdir(parents=True, exist_ok=True)
-    return _find_folder() / "sessions.db"
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder / "sessions.db"
 
 
 def _make_name(target: str, names: Collection[str]) -> str:

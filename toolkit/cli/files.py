@@ -43,7 +43,8 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     else:
         module = _import(place)
     if name:
-        return _as_toolbox(_get_member(module, name, place))
+        member = _get_member(module, name, place)
+        return member if isinstance(member, (Runner, Toolbox)) else Toolbox([member])
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     made = None if all_functions else _find_only(Runner, values, place) or _find_only(Toolbox, values, place)
     if made is not None:
@@ -147,10 +148,6 @@ def _get_member(module: ModuleType, name: str, place: str) -> Any:
         names = [name for name, value in vars(module).items() if isinstance(value, (Runner, Toolbox, Tool))]
         raise DefinitionError(f"{place} has no {name!r}{suggest(name, names)}")
     return getattr(module, name)
-
-
-def _as_toolbox(value: Any) -> Runner | Toolbox:
-    return value if isinstance(value, (Runner, Toolbox)) else Toolbox([value])
 
 
 def _is_own_function(value: object, module: ModuleType) -> bool:

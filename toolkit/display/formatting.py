@@ -85,7 +85,8 @@ class LineWriter:
     def _format_label(self, label: str) -> str:
         padded = label.ljust(MARGIN)
         colour = _COLOURS.get(label)
-        return f"\x1b[{colour}m{padded}\x1b[0m" if colour and _wants_colour(self.out) else padded
+        wants_colour = self.out.isatty() and "NO_COLOR" not in os.environ
+        return f"\x1b[{colour}m{padded}\x1b[0m" if colour and wants_colour else padded
 
     def _measure_width(self) -> int:
         """Return the columns beside the labels; the last one stays free, as some terminals wrap when it is filled."""
@@ -155,7 +156,3 @@ def _fit_line(line: str, width: int) -> str:
         if columns > width:
             return f"{line[: max(0, position - 1)]}…"
     return line
-
-
-def _wants_colour(out: TextIO) -> bool:
-    return out.isatty() and "NO_COLOR" not in os.environ

@@ -24,7 +24,7 @@ from toolkit.display.markup import (
     render_table,
     render_text,
 )
-from toolkit.display.notebook import Turn, list_turns, make_row, render_turn
+from toolkit.display.notebook import list_turns, make_row, render_turn
 
 MAX_BARS = 500
 POLICY = """<meta http-equiv="Content-Security-Policy" \
@@ -58,6 +58,7 @@ def render_page(result: Any) -> str:
         turn.rows = {call_id: replace(row, anchor=anchors[call_id]) for call_id, row in turn.rows.items()}
     bars = sorted((bar for bar in _make_bars(result, anchors) if bar.started), key=lambda bar: bar.started)
     prompts = _list_prompts(result.state)
+    calls = "".join(render_turn(turn, str(result), is_page=True) for turn in turns)  # to which the picture links
     title = next((line for each in prompts for line in each.text.splitlines() if line.strip()), "Run")
     content = render_card(
         f"<h1>Run</h1>{_render_facts(result, len(ids), bars)}",
@@ -69,7 +70,7 @@ def render_page(result: Any) -> str:
         *(f"{_render_section('Prompt', each.text)}{render_attachments(each.images, each.files)}" for each in prompts),
         f"<h2>Answer</h2>{_render_answer(result)}",
         f"<h2>Timeline</h2>{_render_timeline(bars)}" if bars else "",
-        _render_calls(turns, str(result)),
+        f"<h2>Calls</h2>{calls}" if calls else "",
     )
     return f"{render_head(title, STYLE, POLICY)}<body>\n<main>\n{content}\n</main>\n</body>\n</html>\n"
 
@@ -106,12 +107,6 @@ def _render_answer(result: Any) -> str:
 
 def _render_section(title: str, text: str) -> str:
     return f"<h2>{title}</h2>{render_text(text, MAX_PAGE)}" if text else ""
-
-
-def _render_calls(turns: Sequence[Turn], answer: str) -> str:
-    """Render the calls turn by turn, to which the picture links; "" without any."""
-    calls = "".join(render_turn(turn, answer, is_page=True) for turn in turns)
-    return f"<h2>Calls</h2>{calls}" if calls else ""
 
 
 def _make_bars(result: Any, anchors: Mapping[str, str]) -> Iterator[_Bar]:

@@ -55,15 +55,12 @@ def assert_calls(
     )
     if any(want is None or made is None or not fits for want, made, fits in pairs):
         rules = [*(["in any order"] if any_order else []), *(["with these arguments at least"] if partial else [])]
-        raise AssertionError(f"The run made other calls than expected{_join(rules)}.\n{_render_pairs(pairs)}")
+        message = ", ".join(["The run made other calls than expected", *rules])
+        raise AssertionError(f"{message}.\n{_render_pairs(pairs)}")
 
 
 _Pair: TypeAlias = tuple[ExpectedCall | None, ToolCallFinished | None, bool]
 _Match: TypeAlias = Callable[[ExpectedCall, ToolCallFinished], bool]
-
-
-def _join(rules: list[str]) -> str:
-    return f", {', '.join(rules)}" if rules else ""
 
 
 def _check_expected(expected: Any) -> list[ExpectedCall]:
