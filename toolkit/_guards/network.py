@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import httpcore2
 import httpx2
@@ -223,7 +223,8 @@ class GuardedNetwork:
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise DefinitionError(f"{name}={value!r} is not a list. Pass one, such as {name}=[{example}].")
         self._exemptions, self._ports = tuple(map(parse_exemption, allow)), frozenset(map(_check_port, ports))
-        self._resolve, self._backend = resolve, backend or httpcore2.AnyIOBackend()
+        self._resolve = resolve
+        self._backend: httpcore2.AsyncNetworkBackend = backend or cast(Any, httpcore2.AnyIOBackend())
 
     def look_up(self, host: str, port: int) -> list[Address]:
         """Look up a host, and return its addresses if all of them may be connected to.
