@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from tests.servers import FakeServer
-from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, ToolCall, tool
+from toolkit import Limits, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, tool
 from toolkit._dialects.base import CUT_TEXT
 from toolkit._messages import OutputSpec
 from toolkit._runner.conversation import CallModel, Conversation, RunCalls, Step
@@ -445,7 +445,7 @@ class InProcess:
 
 def step_after(chunks: list[dict[str, Any]]) -> Step:
     """What a conversation says to do after this answer."""
-    conversation = Conversation([UserMessage("Go on.")], run_id="run")
+    conversation = Conversation(RunState(run_id="run", messages=(UserMessage("Go on."),)))
     answers = OpenAIModel(InProcess(chunks), "fake").stream(ModelRequest(messages=()))
 
     async def last() -> Any:

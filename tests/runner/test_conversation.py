@@ -22,7 +22,7 @@ LAST_WISH = UserMessage("You have used all available tool calls. Summarize what 
 
 
 def start_conversation(**limits: Any) -> Conversation:
-    return Conversation([HELLO], run_id="run12345-and-more", limits=Limits(**limits))
+    return Conversation(RunState(run_id="run12345-and-more", messages=(HELLO,)), Limits(**limits))
 
 
 def respond(text: str = "", *calls: ToolCall, reason: str = "stop", **more: Any) -> ModelResponse:
@@ -288,7 +288,7 @@ def test_no_output_before_any_answer() -> None:
     """A conversation that is finished before the model has answered has no output."""
     state = RunState(run_id="r", messages=(HELLO,), phase="finished", finish_reason="max_turns")
 
-    assert Finished("", "max_turns") == Conversation.restore(state).next()
+    assert Finished("", "max_turns") == Conversation(state).next()
 
 
 # -- answers that are refused
@@ -383,7 +383,7 @@ def test_provider_call_ids_of_later_turns() -> None:
     """An id that a provider repeats in a later turn is replaced, also where the history came from elsewhere."""
     history: list[Message] = [HELLO, respond("", ToolCall(name="add", id="x", provider_call_id="x"))]
     history += [ToolMessage(call_id="x", provider_call_id="x", name="add", text="3"), HELLO]
-    conversation = Conversation(history, run_id="run12345", limits=None)
+    conversation = Conversation(RunState(run_id="run12345", messages=tuple(history)))
     conversation.add_response(respond("", make_call(provider_call_id="x"), make_call(provider_call_id="y")))
 
     assert ["x", "run12345_0", "y"] == provider_call_ids(conversation)
@@ -447,7 +447,7 @@ def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
     """A conversation restored from its state's JSON says the same next step and has the same state."""
     conversation = start_conversation(max_turns=1)
     doing(conversation)
-    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()), Limits(max_turns=1))
+    restored = Conversation(RunState.from_json(conversation.state.to_json()), Limits(max_turns=1))
 
     assert (conversation.next(), conversation.state) == (restored.next(), restored.state)
 
@@ -455,7 +455,7 @@ def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
 def test_restored_conversation_goes_on() -> None:
     """A restored conversation gives later calls the ids that the first one would have given."""
     conversation = calling("a")
-    restored = Conversation.restore(conversation.state)
+    restored = Conversation(conversation.state)
     for each in (conversation, restored):
         each.end_turn([answered(call) for call in open_calls(each)])
         each.add_response(respond("", make_call(provider_call_id="a")))
@@ -467,7 +467,7 @@ def test_restored_state_knows_the_empty_answer() -> None:
     """The one second chance of an empty answer is not given again after a restore."""
     conversation = start_conversation()
     say_nothing(conversation)
-    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()))
+    restored = Conversation(RunState.from_json(conversation.state.to_json()))
     say_nothing(restored)
 
     assert Finished("", "empty") == restored.next()

@@ -12,7 +12,19 @@ import pytest
 
 from tests.servers import FakeServer
 from tests.ways import astream, start, stream
-from toolkit import FatalError, Halt, MemoryLedger, ModelError, Runner, RunResult, ToolCall, ToolContext, batched, tool
+from toolkit import (
+    FatalError,
+    Halt,
+    MemoryLedger,
+    ModelError,
+    Runner,
+    RunResult,
+    RunState,
+    ToolCall,
+    ToolContext,
+    batched,
+    tool,
+)
 from toolkit._dialects.base import CUT_TEXT
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.tool_calls import DROPPED_TEXT
@@ -242,7 +254,7 @@ def test_one_end_for_each_id() -> None:
 
 def test_foreseen_id_is_for_one_call() -> None:
     """The id of a dropped call is given to no later one, though it is the same."""
-    talk = Conversation([UserMessage("go")], run_id="run")
+    talk = Conversation(RunState(run_id="run", messages=(UserMessage("go"),)))
     first = talk.reserve_id(call("read"), 0)
     talk.next()
     talk.add_response(ModelResponse(text=""))

@@ -114,10 +114,9 @@ class Conversation:
     """The conversation of one run.
 
     Args:
-        messages: The history, ending in what the model has to answer.
-        run_id: Makes call ids unique beyond this run; they begin with it.
+        state: The state of a saved run; or that of a new one, whose history ends in what the model has to answer. Call
+            ids begin with its `run_id`, which makes them unique beyond this run.
         limits: Limits of the run.
-        allowed_tools: Part of the state.
         parent: Conversation of the run whose call started this one. What this one uses counts there, too.
 
     Attributes:
@@ -126,38 +125,22 @@ class Conversation:
             too many calls.
     """
 
-    def __init__(
-        self,
-        messages: Sequence[Message],
-        *,
-        run_id: str,
-        limits: Limits | None = None,
-        allowed_tools: tuple[str, ...] | None = None,
-        parent: Conversation | None = None,
-    ) -> None:
-        self.run_id = run_id
+    def __init__(self, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> None:
+        self.run_id = state.run_id
         self.limit: LimitName | Literal[""] = ""
+        if state.finish_reason in get_args(LimitName):
+            self.limit = cast("LimitName", state.finish_reason)
         self.refusals: tuple[ToolMessage, ...] = ()
-        self._state = RunState(run_id=run_id, messages=(), allowed_tools=allowed_tools)
+        self._state = state
         self._limits = limits or Limits()
         self._parent = parent
-        self._usage = Usage()
-        self._messages = list(messages)
-        earlier = [message.calls for message in messages if isinstance(message, ModelResponse)]
+        self._usage = state.usage
+        self._messages = list(state.messages)
+        earlier = [message.calls for message in state.messages if isinstance(message, ModelResponse)]
         self._provider_ids = {call.provider_call_id for calls in earlier for call in calls}
         self._reserved_ids: dict[str, tuple[ResponseKey, str, str]] = {}
-        self._calls_by_tool = Counter[str]()
+        self._calls_by_tool = Counter(state.calls_by_tool)
         self._lock = threading.Lock()  # calls count further calls, and the usage of runs, on their own threads
-
-    @classmethod
-    def restore(cls, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> Conversation:
-        """Create a conversation that goes on from a saved state."""
-        conversation = cls(state.messages, run_id=state.run_id, limits=limits, parent=parent)
-        conversation._state, conversation._usage = state, state.usage
-        conversation._calls_by_tool.update(state.calls_by_tool)
-        if state.finish_reason in get_args(LimitName):
-            conversation.limit = cast("LimitName", state.finish_reason)
-        return conversation
 
     @property
     def state(self) -> RunState:

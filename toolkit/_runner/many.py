@@ -285,7 +285,7 @@ class Answers:
             return
         if outcome.finish_reason != "stop" and not outcome.output:  # a limit was reached before there was an answer
             return
-        step = Conversation.restore(outcome.state).next()
+        step = Conversation(outcome.state).next()
         facts = {
             "digest": _digest(prompt),
             "prompt": "" if prompt is None or isinstance(prompt, RunState) else make_user_message(prompt).text,

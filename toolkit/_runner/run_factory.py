@@ -141,7 +141,7 @@ class RunFactory:
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
         undone = await self.create_undoer(backend, run_id=run_id, deps=deps).undo()
         if saved is not None and state is not None and state.phase != "finished":
-            conversation = Conversation.restore(state)
+            conversation = Conversation(state)
             conversation.end("cancelled")
             await call_function(saved, (conversation.state,), backend)
         return undone
@@ -269,7 +269,10 @@ class _RunBuilder:
     def build(self) -> Run[Any]:
         """Make the run."""
         factory, request, state = self._factory, self._request, self._state
-        conversation, known = self._resume(state) if state else self._begin()
+        first, known = self._resume(state) if state else self._begin()
+        conversation = Conversation(first, factory.limits, self._above)
+        if first.phase == "paused":
+            conversation.resume()
         handoff = self._hand_over(conversation)
         dispatcher = self._create_dispatcher(conversation)
         cancellation = Cancellation(parent=current_cancellation.get())
@@ -317,8 +320,8 @@ class _RunBuilder:
             observers=(*parent.observers, *_list_new(observers, parent.observers)) if parent else observers,
         )
 
-    def _begin(self) -> tuple[Conversation, int]:
-        """Start a conversation; return it with the number of its messages that are older than the run.
+    def _begin(self) -> tuple[RunState, int]:
+        """Make the first state of a run; return it with the number of its messages that are older than the run.
 
         Raises:
             ApprovalError: There are decisions.
@@ -328,14 +331,8 @@ class _RunBuilder:
         if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         messages = self._list_messages()
-        conversation = Conversation(
-            messages,
-            run_id=uuid.uuid4().hex,
-            limits=self._factory.limits,
-            allowed_tools=self._own_allowed,
-            parent=self._above,
-        )
-        return conversation, len(messages) - (request.prompt is not None)
+        state = RunState(run_id=uuid.uuid4().hex, messages=tuple(messages), allowed_tools=self._own_allowed)
+        return state, len(messages) - (request.prompt is not None)
 
     def _list_messages(self) -> list[Message]:
         """List the first messages of a conversation: instructions, history, prompt."""
@@ -354,8 +351,8 @@ class _RunBuilder:
             return messages
         return [SystemMessage(instructions), *messages]
 
-    def _resume(self, state: RunState) -> tuple[Conversation, int]:
-        """Restore the conversation of a state; return it with the number of its messages that are older than the run.
+    def _resume(self, state: RunState) -> tuple[RunState, int]:
+        """Check the state of a saved run; return it with the number of its messages that are older than the run.
 
         Raises:
             ConversationError: The state is not one that can be resumed; or the session has changed since.
@@ -372,11 +369,7 @@ class _RunBuilder:
         if state.phase == "finished":
             raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
         state.check()
-        state = state.replace(allowed_tools=self._own_allowed)
-        conversation = Conversation.restore(state, self._factory.limits, self._above)
-        if state.phase == "paused":
-            conversation.resume()
-        return conversation, known
+        return state.replace(allowed_tools=self._own_allowed), known
 
     def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
         """Pass the user's message on to the sub-agent that has the conversation; return None if there is none."""

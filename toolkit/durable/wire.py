@@ -322,7 +322,7 @@ class RunOutcome:
 
 def read_end(state: RunState) -> Finished:
     """Return the answer of a run that has ended, and why it has."""
-    return cast("Finished", Conversation.restore(state).next())
+    return cast("Finished", Conversation(state).next())
 
 
 def check_name(option: str, name: object) -> None:

@@ -527,7 +527,7 @@ class RunWorkflow:
 
 
 def _restore(plan: wire.Plan, state: str) -> Conversation:
-    return Conversation.restore(RunState.from_json(state), wire.load_limits(plan.limits))
+    return Conversation(RunState.from_json(state), wire.load_limits(plan.limits))
 
 
 async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
