@@ -170,7 +170,7 @@ class ParallelCalls:
             if made := self.dispatcher.tools.get(call.name):
                 check_deps(made, self.context.deps, CONTEXT_REMEDY)
         with Cancellation(parent=self.context.cancellation) as cancellation:
-            dependencies = Dependencies.create(calls, self.shared, self.dispatcher.tools, cancellation)
+            dependencies = Dependencies(calls, self.shared, self.dispatcher.tools, cancellation)
 
             async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
                 dispatch = partial(self._dispatch, cancellation, emit=emit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from threading import TIMEOUT_MAX
@@ -132,7 +132,6 @@ class Blocked(ToolError):
     """A call needs the result of one that waits for approval."""
 
 
-@dataclass(frozen=True)
 class Dependencies:
     """The calls of one response, of which some need the results of others.
 
@@ -140,69 +139,49 @@ class Dependencies:
     own instance or in none. Where calls would so need each other, imports count of the calls before alone: a model
     cannot leave out what a tool always imports.
 
-    Attributes:
+    Args:
         calls: The calls, in call order.
-        order: Positions of the calls, each behind those that it needs, in call order otherwise; without calls that need
-            themselves, by way of others, and those behind them.
-        circular: Positions of the others.
-        after: For each call, the positions of those that it waits for: those that it needs, and those before it in the
-            order that store theirs in the same place.
-        ends: For each call, a cancellation that fires when it has ended.
-        results: Results of the calls that have ended, by position.
+        results: The results of those that have ended.
     """
 
-    calls: Sequence[ToolCall]
-    shared: SharedValues
-    tools: Tools
-    cancellation: Cancellation
-    order: Sequence[int]
-    circular: Collection[int]
-    after: Needs
-    ends: Sequence[Cancellation]
-    results: dict[int, ToolResult] = field(default_factory=dict)
-    _places: Mapping[int, int] = field(default_factory=dict)
-
-    @classmethod
-    def create(
-        cls,
+    def __init__(
+        self,
         calls: Sequence[ToolCall],
         shared: SharedValues,
         tools: Tools,
         cancellation: Cancellation,
         results: Sequence[ToolMessage] = (),
-    ) -> Dependencies:
-        """Plan the calls of one response, some of which may have a result already."""
-        needs, order = _plan_calls(calls, tools)
-        made = cls(
-            calls,
-            shared,
-            tools,
-            cancellation,
-            order=order,
-            circular=needs.keys() - order,
-            after=_find_predecessors(order, needs, calls, tools),
-            ends=[Cancellation(parent=cancellation) for _ in calls],
-            _places={id(call): place for place, call in enumerate(calls)},
-        )
+    ) -> None:
+        self._calls = calls
+        self._shared = shared
+        self._tools = tools
+        self._cancellation = cancellation
+        self._places = {id(call): place for place, call in enumerate(calls)}
+        needs, self._order = _plan_calls(calls, tools)
+        # Positions of calls that need themselves, by way of others, and of those behind them.
+        self._circular = needs.keys() - self._order
+        # By position, what a call waits for: those that it needs, and those before it that store theirs in its place.
+        self._after = _find_predecessors(self._order, needs, calls, tools)
+        self._ends = [Cancellation(parent=cancellation) for _ in calls]  # each fires when its call has ended
+        self._results: dict[int, ToolResult] = {}  # by position
         by_id = {result.call_id: result for result in results}
         for call in calls:
             if call.id in by_id:
-                made.end(call, by_id[call.id].to_result())
-        return made
+                self.end(call, by_id[call.id].to_result())
 
     @property
     def startable(self) -> list[ToolCall]:
         """The calls without a result, each behind those that it waits for: in this order, none waits for ever."""
-        places = [*self.order, *sorted(self.circular)]
-        return [self.calls[place] for place in places if place not in self.results]
+        places = [*self._order, *sorted(self._circular)]
+        return [self._calls[place] for place in places if place not in self._results]
 
     async def execute(self, call: ToolCall, dispatch: RunCall, backend: Backend) -> ToolResult:
         """Run a call once those have ended that it waits for; if it cannot have their values, that is its result."""
         place = self._places[id(call)]
         try:
-            for other in self.after.get(place, ()):
-                await _wait_for_end(self.ends[other], backend)
-            self.results[place] = result = await self._run_call(place, call, dispatch)
+            for other in self._after.get(place, ()):
+                await _wait_for_end(self._ends[other], backend)
+            self._results[place] = result = await self._run_call(place, call, dispatch)
         finally:
             self._end(place)
         return result
@@ -210,20 +189,20 @@ class Dependencies:
     def end(self, call: ToolCall, result: ToolResult) -> None:
         """Set the result of a call, which need not have started."""
         place = self._places[id(call)]
-        self.results.setdefault(place, result)
+        self._results.setdefault(place, result)
         self._end(place)
 
     def close(self) -> None:
         """End every wait."""
-        for place in range(len(self.calls)):
+        for place in range(len(self._calls)):
             self._end(place)
 
     def _end(self, place: int) -> None:
-        self.ends[place].cancel()
-        self.ends[place].close()
+        self._ends[place].cancel()
+        self._ends[place].close()
 
     async def _run_call(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
-        tool = _get_referring(call, self.tools)
+        tool = _get_referring(call, self._tools)
         if tool is None:
             return await dispatch(call)
         try:
@@ -234,7 +213,7 @@ class Dependencies:
         if not path or result.is_error:
             return result
         try:
-            self.shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
+            self._shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
         except ValueError as error:
             return result.replace(text=f"{result.text}\n{error}")
         return result
@@ -248,7 +227,7 @@ class Dependencies:
         path = parse_output_path(call)
         if path:
             try:
-                self.shared.check_path(path)
+                self._shared.check_path(path)
             except ValueError as error:
                 raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
         return path
@@ -259,9 +238,9 @@ class Dependencies:
         Raises:
             ToolError: One of them has none.
         """
-        if place in self.circular:
+        if place in self._circular:
             raise InvalidArguments("what it refers to needs its own result, by way of other calls. Refer to less.")
-        for other in sorted(self.after[place]):
+        for other in sorted(self._after[place]):
             self._require_result(place, other)
         arguments = substitute(call.arguments, lambda paths: self._find_value(paths, call.instance))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
@@ -269,14 +248,14 @@ class Dependencies:
     def _find_value(self, paths: Sequence[str], instance: str) -> Any:
         for path in paths:
             with suppress(KeyError):
-                return self.shared.get(path, instance)
-        raise missing_value(f" {OR} ".join(paths), self.shared.paths(instance))
+                return self._shared.get(path, instance)
+        raise missing_value(f" {OR} ".join(paths), self._shared.paths(instance))
 
     def _require_result(self, place: int, needed_place: int) -> None:
-        other, result = self.calls[needed_place], self.results.get(needed_place)
+        other, result = self._calls[needed_place], self._results.get(needed_place)
         needed = f"{other.name} at {other.output_path!r}"
-        if self.cancellation:
-            raise cancellation_error(self.cancellation)
+        if self._cancellation:
+            raise cancellation_error(self._cancellation)
         if result is None or isinstance(result.exception, (Deferred, Blocked)):
             raise Blocked(f"Not run: it needs the result of {needed}, which has none yet.")
         if result.is_error and self._is_required(place, other):
@@ -284,9 +263,9 @@ class Dependencies:
 
     def _is_required(self, place: int, other: ToolCall) -> bool:
         """Return whether a call refers to another, or imports from it, without an alternative."""
-        call, path = self.calls[place], _find_output_path(other, self.tools)
+        call, path = self._calls[place], _find_output_path(other, self._tools)
         required = find_references(call.arguments, only_required=True)
-        imported = list_imports(call, self.tools[call.name])
+        imported = list_imports(call, self._tools[call.name])
         return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
 
 

@@ -322,7 +322,7 @@ class TurnCalls:
         if caller.shared is not None and any(may_refer(caller.tools.get(call.name)) for call in calls):
             state = caller.conversation.state
             calls = get_last_calls(state.messages)
-            self._dependencies = Dependencies.create(calls, caller.shared, caller.tools, caller.deadline, state.results)
+            self._dependencies = Dependencies(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
         self.batches = split_batches(calls, caller.order, self._runs_alone)
 
