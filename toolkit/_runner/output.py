@@ -59,13 +59,9 @@ class Output(Generic[T]):
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
-        return self._validate_json(strip_fence(text)) if self.spec else self.validate(text)
-
-    def is_call(self, name: str) -> bool:
-        """Return whether a call of this name is the answer."""
-        return self.spec is not None and self.spec.by_tool and self.spec.spec.name == name
-
-    def _validate_json(self, text: str) -> T:
+        if self.spec is None:
+            return self.validate(text)
+        text = strip_fence(text)
         try:
             return self.validate(text)
         except ValidationError as error:
@@ -214,7 +210,8 @@ class PartialOutput:
 
     def transform(self, piece: Delta) -> Iterator[Delta | OutputDelta]:
         """Pass on a delta; where it belongs to the answer, add or substitute `OutputDelta`."""
-        if isinstance(piece, ToolArgumentsDelta) and self.output.is_call(piece.name):
+        spec = self.output.spec
+        if isinstance(piece, ToolArgumentsDelta) and spec and spec.by_tool and spec.spec.name == piece.name:
             yield from self.feed(piece.text, piece.index)
             return
         yield piece
@@ -229,8 +226,6 @@ class PartialOutput:
             call: Index of the call whose arguments it belongs to; None for the text. A piece from another place than
                 the one before starts the answer again.
         """
-        if not self.output.spec:
-            return
         if call != self._call:
             self._call, self._text, self._size, self._due = call, "", 0, 1
             self._new.clear()
@@ -242,8 +237,7 @@ class PartialOutput:
 
     def finish(self, text: str) -> Iterator[OutputDelta]:
         """Return the value of the whole answer, if it differs from the last one."""
-        if self.output.spec:
-            yield from self._emit_if_changed(iter((text,)))
+        yield from self._emit_if_changed(iter((text,)))
 
     def _emit_if_changed(self, texts: Iterator[str]) -> Iterator[OutputDelta]:
         """Return the value of the first text that has one."""
