@@ -267,12 +267,11 @@ def test_headers_of_redirects() -> None:
 
 def test_other_schemes(authority: trustme.CA) -> None:
     """A redirect from http to https is followed."""
-    there, here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    there = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(there)
-    authority.configure_trust(here)
     with Origin(lambda _: http(b"end"), there) as origin:
         plain = Recorder(redirect(origin.url))
-        web = HttpClient(GuardedNetwork(["127.0.0.1"], backend=Switch(plain)), context=here)
+        web = HttpClient(GuardedNetwork(["127.0.0.1"], backend=Switch(plain)))
         result = fetch_text(web, origin.url.replace("https:", "http:"))
 
     assert "end" == result
@@ -324,9 +323,12 @@ def test_invalid_requests(url: str) -> None:
 
 
 @pytest.fixture
-def authority() -> trustme.CA:
-    """An authority of its own."""
-    return trustme.CA()
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
+    """An authority of its own, which the environment names."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    return made
 
 
 @pytest.mark.parametrize(
@@ -340,13 +342,12 @@ def authority() -> trustme.CA:
 )
 def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> None:
     """Behind a pinned address, TLS and the header Host are about the name, and its certificate is checked."""
-    there, here, requests = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(), []
-    authority.issue_cert("a.example").configure_cert(there)
+    there, requests = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
+    issuer = authority if is_known else trustme.CA()
+    issuer.issue_cert("a.example").configure_cert(there)
     there.sni_callback = lambda _socket, name, _context: requests.append(name)
-    if is_known:
-        authority.configure_trust(here)
     with Origin(lambda head: http(head.split(b"Host: ")[1].split(b":")[0]), there) as origin:
-        web = HttpClient(GuardedNetwork(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
+        web = HttpClient(GuardedNetwork(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]))
         result = fetch_text(web, f"https://{host}:{origin.port}/")
 
     assert (True, [host]) == (result.startswith(told_is), requests)
@@ -354,11 +355,10 @@ def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> 
 
 def test_no_way_down(authority: trustme.CA) -> None:
     """A redirect from https to http is not followed."""
-    there, here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    there = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(there)
-    authority.configure_trust(here)
     with Origin(lambda _: redirect("http://public.example/"), there) as origin:
-        result = fetch_text(HttpClient(GuardedNetwork(["127.0.0.1"]), context=here), origin.url)
+        result = fetch_text(HttpClient(GuardedNetwork(["127.0.0.1"])), origin.url)
 
     assert "fetch error: a redirect from https to http is not followed" == result
 

@@ -55,7 +55,6 @@ class HttpClient(httpx2.AsyncBaseTransport):
         timeout: Seconds for a whole exchange, redirects included.
         max_bytes: Bytes of a response that are read, decompressed; the rest is left.
         user_agent: Value of the header User-Agent, sent with `get`.
-        context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
     """
 
     def __init__(
@@ -65,11 +64,9 @@ class HttpClient(httpx2.AsyncBaseTransport):
         timeout: float | None = TIMEOUT,
         max_bytes: int = MAX_BYTES,
         user_agent: str = USER_AGENT,
-        context: ssl.SSLContext | None = None,
     ) -> None:
         self._network, self._timeout, self._max_bytes = network, timeout, max_bytes
         self._headers = {**DEFAULT_HEADERS, "User-Agent": user_agent}
-        self._given_context = context
 
     @classmethod
     def for_server(cls, url: httpx2.URL, *, timeout: float | None = TIMEOUT, max_bytes: int = MAX_BYTES) -> HttpClient:
@@ -174,7 +171,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
-        return self._given_context or httpx2.create_ssl_context()
+        return httpx2.create_ssl_context()  # with the system's authorities, or those of SSL_CERT_FILE
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
