@@ -192,32 +192,26 @@ def weather_tool(*, base_url: str = FORECAST, timeout: float = TIMEOUT) -> Tool[
     Raises:
         DefinitionError: The address is not one of HTTP, or the timeout is not above 0.
     """
-    forecast = check_base_url("base_url", base_url)
-    geocoding = GEOCODING if forecast == FORECAST else forecast
-    return _Weather(*(JsonService("Open-Meteo", url, timeout=timeout) for url in (forecast, geocoding))).weather
-
-
-@dataclass(frozen=True)
-class _Weather:
-    forecast: JsonService
-    geocoding: JsonService
+    url = check_base_url("base_url", base_url)
+    forecast = JsonService("Open-Meteo", url, timeout=timeout)
+    geocoding = JsonService("Open-Meteo", GEOCODING if url == FORECAST else url, timeout=timeout)
 
     @tool(title="Weather", effect="read")
     async def weather(
-        self, location: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+        location: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)],
     ) -> Weather:
         """Get the current weather at a place: temperature, humidity, wind and conditions.
 
         Args:
             location: City name, such as "Jakarta", or "latitude,longitude", such as "-6.2,106.8".
         """
-        place = _parse_coordinates(location) or await self._look_up_place(location)
+        place = _parse_coordinates(location) or await _look_up_place(location, geocoding)
         parameters = {
             "latitude": str(place["latitude"]),
             "longitude": str(place["longitude"]),
             "current": "temperature_2m,relative_humidity_2m,wind_speed_10m,weather_code",
         }
-        reply = await self.forecast.get("/v1/forecast", parameters, _FORECAST)
+        reply = await forecast.get("/v1/forecast", parameters, _FORECAST)
         now = reply["current"]
         return Weather(
             location=", ".join(filter(None, (clean_text(place["name"]), clean_text(place.get("country"))))),
@@ -227,13 +221,15 @@ class _Weather:
             conditions=CONDITIONS.get(now["weather_code"], f"WMO code {now['weather_code']}"),
         )
 
-    async def _look_up_place(self, name: str) -> _Place:
-        parameters: dict[str, str | int] = {"name": name, "count": 1, "language": "en", "format": "json"}
-        reply = await self.geocoding.get("/v1/search", parameters, _PLACES)
-        places = reply.get("results")
-        if not places:
-            raise Failed(f"location not found: {name}")
-        return places[0]
+    return weather
+
+
+async def _look_up_place(name: str, geocoding: JsonService) -> _Place:
+    parameters: dict[str, str | int] = {"name": name, "count": 1, "language": "en", "format": "json"}
+    places = (await geocoding.get("/v1/search", parameters, _PLACES)).get("results")
+    if not places:
+        raise Failed(f"location not found: {name}")
+    return places[0]
 
 
 def _parse_coordinates(location: str) -> _Place | None:
@@ -295,16 +291,10 @@ def wikipedia_tool(
         DefinitionError: The address is not one of HTTP, the timeout is not above 0, or `user_agent` cannot be sent.
     """
     url = check_base_url("base_url", base_url)
-    return _Wikipedia(JsonService("Wikipedia", url, user_agent=user_agent, timeout=timeout)).wikipedia
-
-
-@dataclass(frozen=True)
-class _Wikipedia:
-    service: JsonService
+    service = JsonService("Wikipedia", url, user_agent=user_agent, timeout=timeout)
 
     @tool(title="Wikipedia", effect="read", trust="foreign")
     async def wikipedia(
-        self,
         query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)],
         limit: Annotated[int, Ge(1), Le(10)] = 5,
     ) -> Articles:
@@ -315,8 +305,10 @@ class _Wikipedia:
             limit: Maximum number of articles.
         """
         parameters: dict[str, str | int] = {"q": query, "limit": limit}
-        reply = await self.service.get("/w/rest.php/v1/search/page", parameters, _PAGES)
-        return Articles(results=[_make_article(page, self.service.base_url) for page in reply["pages"][:limit]])
+        reply = await service.get("/w/rest.php/v1/search/page", parameters, _PAGES)
+        return Articles(results=[_make_article(page, url) for page in reply["pages"][:limit]])
+
+    return wikipedia
 
 
 def _make_article(page: _Article, base_url: str) -> Article:
