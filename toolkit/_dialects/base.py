@@ -112,7 +112,11 @@ class Dialect(ABC):
         Their arguments match the tools' own schemas. Nothing that a model wrote raises; what is not a call is left out.
         A call that came twice under its id is one call.
         """
-        return decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs, self.form)
+        return self.decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs)
+
+    def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Decode calls as the model wrote them."""
+        return decode_calls(calls, specs, self.form)
 
     @abstractmethod
     def render_results(
@@ -151,7 +155,7 @@ class RunDialect(Dialect):
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Split a whole reply into text and calls, whose arguments match the tools' own schemas."""
-        return text, decode_calls(calls, specs, self.form)
+        return text, self.decode_calls(calls, specs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,9 +100,9 @@ class Calls(RunDialect):
         return _reserve_metadata(super().choose_rules(spec), metadata & {*META})
 
     @override
-    def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Read the calls in a reply; metadata stands beside their arguments."""
-        return decode_calls(self._parse_calls(reply), specs, self.form, _metadata_keys)
+    def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Decode calls of a reply's text; metadata stands beside their arguments."""
+        return decode_calls(calls, specs, self.form, _metadata_keys)
 
     @override
     def render_results(
@@ -158,7 +158,7 @@ class Calls(RunDialect):
             bare = strip_fence(text)
             is_cut = bare.lstrip().startswith("{") and is_truncated(bare)
             return "" if is_cut else text, calls
-        return _read_output(reply), (*calls, *decode_calls(_read_calls(reply), specs, self.form, _metadata_keys))
+        return _read_output(reply), (*calls, *self.decode_calls(_read_calls(reply), specs))
 
     def _render_message(self, message: Message) -> dict[str, Any]:
         return render_plain_message(message)

@@ -23,7 +23,6 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
-    drop_repeated,
     get_member,
     has_object_output,
     join_text,
@@ -70,11 +69,6 @@ class Responses(RunDialect):
         """Answer each call by an item; images and files stand in it."""
         return [render_answer(call, result, {}) for call, result in done]
 
-    @override
-    def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Read the calls in a response, or its output; one with a wrong namespace becomes a call of no tool."""
-        return self.parse_reply("", drop_repeated(tuple(self._parse_calls(reply))), specs)[1]
-
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write input and tools; each message is turned into its wire form once in a run."""
         memo = request.memo
@@ -87,11 +81,16 @@ class Responses(RunDialect):
         return body | _render_choice(request) | _render_text_format(render_output_format(request.output, self.form))
 
     @override
-    def parse_reply(
-        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
-    ) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return the text as it came, and the calls decoded."""
-        return super().parse_reply(text, _mark_misrouted(calls, specs), specs)
+    def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Decode calls; one with a wrong namespace becomes `namespace.name`, a call of no tool."""
+        places = {(spec.name, spec.namespace or spec.name) for spec in specs}
+        named = [
+            replace(call, name=f"{call.namespace}.{call.name}")
+            if call.namespace and (call.name, call.namespace) not in places
+            else call
+            for call in calls
+        ]
+        return super().decode_calls(named, specs)
 
     def render_tools(self, specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         """Write tools in their namespaces, and the tool that searches for those to be loaded later."""
@@ -148,13 +147,6 @@ class CallsResponses(Calls):
     @override
     def _render_message(self, message: Message) -> dict[str, Any]:
         return dict(render_items(message)[0]) if isinstance(message, UserMessage) else super()._render_message(message)
-
-
-def _mark_misrouted(calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> list[ToolCall]:
-    """Rename calls with a wrong namespace to `namespace.name`, which no tool has."""
-    places = {(spec.name, spec.namespace or spec.name) for spec in specs}
-    misrouted = [bool(call.namespace) and (call.name, call.namespace) not in places for call in calls]
-    return [replace(c, name=f"{c.namespace}.{c.name}") if is_wrong else c for c, is_wrong in zip(calls, misrouted)]
 
 
 def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:
