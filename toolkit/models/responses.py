@@ -105,7 +105,7 @@ class _ItemsBuilder(ResponseBuilder):
                 self.has_pieces = True
                 yield TextDelta(replace_surrogates(delta))
         elif kind == "response.function_call_arguments.delta" and (delta := _read_delta(event)):
-            places = (_read_place(event), get_member(event, "item_id"))
+            places = (get_member(event, "item_id"), _read_place(event))
             number, name = next((self._calls[place] for place in places if place in self._calls), (0, ""))
             yield ToolArgumentsDelta(index=number, name=name, text=replace_surrogates(delta))
 

@@ -236,18 +236,12 @@ def _split_objects(text: str) -> list[str]:
     """Split a text of several JSON objects, the last of which may be cut; any other text stays as it is."""
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
-    *whole, last = _split_json(text)
-    is_valid = all(map(is_object, whole)) and (is_object(last) or is_truncated(last))
-    return [*whole, last] if is_valid else [text]
-
-
-def _split_json(text: str) -> list[str]:
-    """List the JSON texts at the start of a text, and its rest."""
-    decoder, position = json.JSONDecoder(), 0
-    found: list[str] = []
+    decoder, whole, position = json.JSONDecoder(), list[str](), 0
     with suppress(ValueError, RecursionError):
-        while position < len(text) and len(found) <= MAX_CALLS:
+        while position < len(text) and len(whole) <= MAX_CALLS:
             _, end = decoder.raw_decode(text, position)
-            found.append(text[position:end])
+            whole.append(text[position:end])
             position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it matches anywhere, maybe nothing
-    return [*found, *filter(None, [text[position:]])]
+    rest = text[position:]
+    is_valid = all(map(is_object, whole)) and (not rest or is_truncated(rest))
+    return [*whole, *filter(None, [rest])] if is_valid else [text]
