@@ -172,7 +172,12 @@ def select_operations(
         DefinitionError: A word selects no operation, or none is left.
     """
     for option, selectors in (("include", () if include is None else include), ("exclude", exclude)):
-        _check_selectors(option, selectors, operations)
+        for word in check_texts(option, selectors):
+            if not any(operation.matches(word) for operation in operations):
+                raise DefinitionError(
+                    f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'. "
+                    f"There are: {', '.join(operation.name for operation in operations[:20])}."
+                )
     wanted = {method.upper() for method in check_texts("methods", methods)}
     if wanted - EFFECTS.keys():
         raise DefinitionError(f"methods={sorted(wanted)}: those that a tool may use are {', '.join(EFFECTS)}.")
@@ -190,15 +195,6 @@ def select_operations(
             f"deprecated=."
         )
     return chosen
-
-
-def _check_selectors(option: str, selectors: Collection[str], operations: list[Operation]) -> None:
-    for word in check_texts(option, selectors):
-        if not any(operation.matches(word) for operation in operations):
-            names = ", ".join(operation.name for operation in operations[:20])
-            raise DefinitionError(
-                f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'. There are: {names}."
-            )
 
 
 def find_server_url(servers: Sequence[Server]) -> str:

@@ -149,15 +149,13 @@ class Source:
         for _ in range(MAX_STEPS):
             if not (isinstance(part, dict) and isinstance(part.get("$ref"), str)):
                 return part
-            part = self._follow(part["$ref"], place)
+            reference = part["$ref"]
+            try:
+                part = self.document.look_up(self.document.resolve(reference, ""))
+            except (DefinitionError, ValueError):  # of urljoin
+                lies = "leads to nothing" if reference[:1] == "#" else "lies outside of the document"
+                raise DefinitionError(f"{place}: {reference!r} {lies}.") from None
         raise DefinitionError(f"{place}: its $ref leads in a circle.")
-
-    def _follow(self, reference: str, place: str) -> Any:
-        try:
-            return self.document.look_up(self.document.resolve(reference, ""))
-        except (DefinitionError, ValueError):  # of urljoin
-            lies = "leads to nothing" if reference[:1] == "#" else "lies outside of the document"
-            raise DefinitionError(f"{place}: {reference!r} {lies}.") from None
 
 
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
