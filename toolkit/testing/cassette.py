@@ -145,7 +145,7 @@ class Cassette:
         self._model: Any = None if mode == "replay" else model
         self._clean, self._scrub = make_cleaner(secrets, patterns), scrub
         self._lock = threading.Lock()
-        self._name = "" if model is None else model.name
+        self.name: str = "" if model is None else model.name
         self._requests, self._calls = _Track("request"), _Track("call")
         if mode == "replay" and not self.path.exists():
             raise ScriptError(
@@ -154,11 +154,6 @@ class Cassette:
             )
         if mode != "record" and self.path.exists():
             self._load_file()
-
-    @property
-    def name(self) -> str:
-        """The name of the model, or of the one that was recorded."""
-        return self._name
 
     @property
     def is_async(self) -> bool:
@@ -246,7 +241,7 @@ class Cassette:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             version, requests, calls = data["version"], [*data["records"]], [*data.get("calls", ())]
-            self._name = self._name or str(data["model"])
+            self.name = self.name or str(data["model"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path} is not a cassette: {type(error).__name__}: {error}") from error
         if version != VERSION:
@@ -315,7 +310,7 @@ class Cassette:
     def _add_record(self, track: _Track, record: dict[str, Any]) -> None:
         with self._lock:
             track.records.append(record)
-            data = {"version": VERSION, "model": self._name, "records": self._requests.records}
+            data = {"version": VERSION, "model": self.name, "records": self._requests.records}
             if self._calls.records:
                 data["calls"] = self._calls.records
             self.path.parent.mkdir(parents=True, exist_ok=True)
