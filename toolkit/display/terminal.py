@@ -118,7 +118,7 @@ def follow(events: Any, out: TextIO | None = None) -> Any:
     return _afollow(events, transcript)
 
 
-class Transcript:
+class Transcript(LineWriter):
     """Writer of events as labelled lines.
 
     Args:
@@ -126,7 +126,7 @@ class Transcript:
     """
 
     def __init__(self, out: TextIO | None = None) -> None:
-        self._lines = LineWriter(out or sys.stdout)
+        super().__init__(out or sys.stdout)
         self._call_count = 0  # in this turn
         self._has_answer = False
 
@@ -136,7 +136,7 @@ class Transcript:
             case TurnStarted():
                 self._call_count, self._has_answer = 0, False
             case TextDelta(text=text):
-                self._lines.write_part("Answer", text)
+                self.write_part("Answer", text)
                 self._has_answer = True
             case ToolCallStarted(call=call, title=title, source=source):
                 self._call_count += 1
@@ -146,7 +146,7 @@ class Transcript:
                     self.write("Reasoning", call.reasoning)
             case ToolCallUpdated(call=call) | SubAgentEvent(call=call):
                 if text := get_progress_text(event):
-                    self._lines.write_status("Progress", self._name_call(call, text))
+                    self.write_status("Progress", self._name_call(call, text))
             case ToolCallRetried(call=call, error=error, seconds=seconds):
                 self.write("Retry", self._name_call(call, f"after {type(error).__name__}, in {seconds:.1f} s"))
             case ToolCallAbandoned(call=call, count=count):
@@ -157,12 +157,12 @@ class Transcript:
             case ToolCallFinished(call=call, result=result):
                 note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
                 label = "Error" if result.is_error else "Result"
-                self._lines.write(label, self._name_call(call, shorten(result.text or "", MAX_TEXT)), note)
+                self.write(label, self._name_call(call, shorten(result.text or "", MAX_TEXT)), note)
             case MessageAdded(message=message):
                 self.write("User", message.text)
             case RunFinished(output=output, finish_reason=finish_reason):
                 if not self._has_answer and output:
-                    self._lines.write_part("Answer", output)
+                    self.write_part("Answer", output)
                 self.end_line()
                 if finish_reason != "stop":
                     self.write("Ended", f"by {finish_reason}")
@@ -173,14 +173,6 @@ class Transcript:
             self.write("Answer", response.text)
         for call in response.calls:
             self.write("Call", str(call))
-
-    def write(self, label: str, text: str) -> None:
-        """Write one labelled text."""
-        self._lines.write(label, text)
-
-    def end_line(self) -> None:
-        """End an unfinished line."""
-        self._lines.end_line()
 
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call in front of a text, where a turn has several calls."""
