@@ -310,6 +310,8 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "in a URL, lower case": lambda secret: quote(secret, safe="").replace("%C3%A9", "%c3%a9"),
     "in a form": quote_plus,
     "in HTML": html.escape,
+    "in HTML, by numbers": lambda secret: html.escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "in JSON in HTML": lambda secret: json.dumps(secret).replace("&", "\\u0026").replace("<", "\\u003C"),
     "in hex": lambda secret: secret.encode().hex(),
     "in hex, upper case": lambda secret: secret.encode().hex().upper(),
     "in base64": lambda secret: base64.b64encode(secret.encode()).decode(),
@@ -420,11 +422,22 @@ def test_redacts_in_time() -> None:
     assert text == given(text, redact(["\\" * 16 + "x"])).text
 
 
-def test_redacts_in_time_among_escapes() -> None:
-    """The many line breaks of a text that is JSON are passed once, and not from each of them on."""
-    text = "\\n" * 200_000
+@pytest.mark.parametrize(("escape", "secret"), [("\\n", SECRET), ("\\t", "key-1234567890")])
+def test_redacts_in_time_among_escapes(escape: str, secret: str) -> None:
+    """The many escapes of a text that is JSON are passed once, and not from each of them on."""
+    text = escape * 200_000
 
-    assert text == given(text, redact([SECRET])).value
+    assert text == given(text, redact([secret])).value
+
+
+def test_redacts_urls_of_browsers() -> None:
+    """The encodeURIComponent of JavaScript leaves more characters than Python does."""
+    assert "?key=[redacted]" == given("?key=p%24w0rd!(x)*", redact(["p$w0rd!(x)*"])).text
+
+
+def test_case_of_a_secret() -> None:
+    """A word that differs from a secret by its case is no secret."""
+    assert "Paul has no [redacted]" == given("Paul has no paul", redact(["paul"])).text
 
 
 def test_redacts_patterns() -> None:

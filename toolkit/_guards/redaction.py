@@ -20,6 +20,13 @@ MIN_ENCODED = 6
 # Between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
 _WRAPS = r"(?:\s|\\+[rnt])*"
 
+# What URLs leave as it is: Python's `quote`, JavaScript's `encodeURIComponent` and `encodeURI`, and paths in RFC 3986.
+_KEPT_IN_URLS = ("", "/", "!'()*", "!'()*;,/?:@&=+$#", "!'()*;,/:@&=+$")
+# How JSON for a page of HTML, as of Go and Flask, and how pages themselves write some characters.
+_MARKUP_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
+_QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
+
 
 def make_cleaner(
     secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
@@ -61,12 +68,18 @@ def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _iter_escapes(text: str) -> Iterator[str]:
+    """Yield what finds the text where it is escaped, by letters of either case."""
     data = text.encode("utf-8", "surrogatepass")
     once = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
+    once += [form.translate(_MARKUP_IN_JSON) for form in once]
+    once += [form.translate(_QUOTE_IN_JSON) for form in once]
     twice = [json.dumps(form)[1:-1] for form in once]
-    urls = [quote(data, safe=""), quote(data), quote_plus(data)]
-    for form in (*once, *twice, *urls, repr(text)[1:-1], html.escape(text), html.escape(text, quote=False)):
-        yield f"(?i:{re.escape(form)})"
+    urls = [*(quote(data, safe=kept) for kept in _KEPT_IN_URLS), quote_plus(data)]
+    bare = html.escape(text, quote=False)
+    pages = [bare, html.escape(text), *map(bare.translate, _QUOTES_IN_PAGES)]
+    for form in (*once, *twice, *urls, *pages, repr(text)[1:-1]):
+        if form != text:
+            yield f"(?i:{re.escape(form)})"
 
 
 def _iter_encodings(text: str) -> Iterator[str]:
@@ -77,4 +90,4 @@ def _iter_encodings(text: str) -> Iterator[str]:
         encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
         for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
             if len(encoded) >= MIN_ENCODED:
-                yield _WRAPS.join(map(re.escape, form))
+                yield rf"(?<!\\){_WRAPS.join(map(re.escape, form))}"  # behind a backslash is the letter of an escape
