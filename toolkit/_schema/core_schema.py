@@ -15,7 +15,6 @@ import typing
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
-from enum import EnumMeta
 from functools import cache
 from itertools import chain
 from pathlib import PurePath
@@ -395,7 +394,6 @@ def get_generator() -> type[GenerateJsonSchema]:
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
-            _refuse_empty(schema.get("cls"))
             return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
@@ -421,12 +419,6 @@ def get_generator() -> type[GenerateJsonSchema]:
             return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
 
     return Generator
-
-
-def _refuse_empty(kind: Any) -> None:
-    """Refuse an enum without members: nothing can fill it, and a provider refuses its schema."""
-    if isinstance(kind, EnumMeta) and not kind.__members__:
-        raise TypeError(f"{kind.__qualname__} has no members")
 
 
 def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
@@ -573,11 +565,17 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title, a default that is not JSON, and aliases in an enum; sort a default that was a set."""
+    """Drop the title, a default that is not JSON, and aliases in an enum; sort a default that was a set.
+
+    Raises:
+        TypeError: An enum has no members: nothing can fill it, and providers refuse its schema.
+    """
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
     shown = render_default(default) if "default" in node else {}
+    if node.get("enum") == []:
+        raise TypeError(f"{node['title']} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
         shown["enum"] = list({json.dumps(value): value for value in values}.values())
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
