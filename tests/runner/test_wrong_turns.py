@@ -111,7 +111,10 @@ TURNS: dict[str, tuple[str, str]] = {
         'runner.run("Hi", messages=[{"role": "user", "text": "Hello"}])',
         "A message of the role user needs content; this one has none: .*Hello",
     ),
-    "value as type of the answer": ('runner.run("Hi", output_type=[int])', "it is a value. Pass a type, such as"),
+    "value as type of the answer": (
+        'runner.run("Hi", output_type=[int])',
+        "is not a type that JSON can fill: .*Pass a type, such as",
+    ),
     "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
     "no state": ('RunState.from_json("{")', "This is not the state of a run"),
