@@ -78,7 +78,7 @@ class Undoer:
         tools: The tools, those of sub-agents among them.
         ledger: The records of the calls.
         run_id: The run.
-        above: The outermost run above it, under which its calls are recorded; empty if there is none.
+        recorded_as: The run under which its calls are recorded: the outermost one above it, or itself.
         deps: Given to the functions as `ToolContext.deps`.
         backend: How to wait.
     """
@@ -86,7 +86,7 @@ class Undoer:
     tools: Iterable[Tool[..., Any]]
     ledger: Ledger
     run_id: str
-    above: str = ""
+    recorded_as: str
     deps: Any
     backend: Backend
 
@@ -98,7 +98,7 @@ class Undoer:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
         await self._record(name_undo(self.run_id), "started")
-        entries = await call_function(self.ledger.read, (self._recorded_as,), self.backend)
+        entries = await call_function(self.ledger.read, (self.recorded_as,), self.backend)
         found = _list_undoable(entries, self.run_id)
         for each in found:
             for made in self._find(each):
@@ -108,10 +108,6 @@ class Undoer:
             if undo.outcome != "undone":
                 logger.error("%s(%s): %s", undo.call.name, undo.call.arguments, undo.error, exc_info=undo.exception)
         return tuple(undone)
-
-    @property
-    def _recorded_as(self) -> str:
-        return self.above or self.run_id
 
     def _find(self, done: _UndoableCall) -> list[Tool[..., Any]]:
         """Find the tools that may have made a call: several of one name may be those of different instances."""
@@ -178,7 +174,7 @@ class Undoer:
         return Undo(call=call, outcome="undone")
 
     async def _record(self, call_id: str, stage: Stage, digest: str = "", result: str = "") -> bool:
-        entry = LedgerEntry(run_id=self._recorded_as, call_id=call_id, stage=stage, digest=digest, result=result)
+        entry = LedgerEntry(run_id=self.recorded_as, call_id=call_id, stage=stage, digest=digest, result=result)
         return bool(await call_function(self.ledger.write, (entry,), self.backend))
 
 

@@ -191,7 +191,7 @@ class RunFactory:
             tools=[*walk_tools(self.toolbox.snapshot().values())],
             ledger=self.ledger if ledger is None else ledger,
             run_id=run_id,
-            above=above,
+            recorded_as=above or run_id,
             deps=deps,
             backend=backend,
         )
