@@ -181,7 +181,11 @@ class Dispatcher:
             result = _refuse(error, pipeline)
         if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
             result = _format_error(self.format_error, result)
-        return _escape_hidden(result) if self._is_foreign(call.name) else result
+        if not self._is_foreign(call.name):
+            return result
+        from toolkit._guards.hidden_text import escape_hidden  # few runs need it
+
+        return result.replace(text=escape_hidden(result.text or ""), error=result.error and escape_hidden(result.error))
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Shorten the text of a call's result to what the model is shown; a page of a long result is not cut again."""
@@ -374,13 +378,6 @@ def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
             raise RuntimeError("it raised SystemExit") from error
 
     return handle
-
-
-def _escape_hidden(result: ToolResult) -> ToolResult:
-    """Escape what a person would not see in the texts of a result."""
-    from toolkit._guards.hidden_text import escape_hidden  # few runs need it
-
-    return result.replace(text=escape_hidden(result.text or ""), error=result.error and escape_hidden(result.error))
 
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
