@@ -110,22 +110,12 @@ class _ItemsBuilder(ResponseBuilder):
             yield ToolArgumentsDelta(index=number, name=name, text=replace_surrogates(delta))
 
     def _start_item(self, event: Any) -> None:
-        item, place = _read_item(get_member(event, "item")), _read_place(event)
-        if item is None:
-            return
-        self.started[f"{place} {json.dumps(item, sort_keys=True)}"] = item
-        check_count(len(self.started), "items")
-        if is_call(item):
+        if (item := _add_item(event, self.started)) and is_call(item):
             call = self._number_call(item), parse_call(item).name
-            self._calls.update({place: call, item.get("id"): call})
+            self._calls.update({_read_place(event): call, item.get("id"): call})
 
     def _finish_item(self, event: Any) -> Iterator[Piece]:
-        item, place = _read_item(get_member(event, "item")), _read_place(event)
-        if item is None:
-            return
-        self.done[f"{place} {json.dumps(item, sort_keys=True)}"] = item
-        check_count(len(self.done), "items")
-        if is_call(item):
+        if (item := _add_item(event, self.done)) and is_call(item):
             call, number = parse_call(item), self._number_call(item)
             if call.name and is_object(call.arguments) and item.get("status") not in UNFINISHED:
                 yield CallReady(call, number)
@@ -210,6 +200,15 @@ class ResponsesModel(ServerModel):
         text = {**self.options.get("text", {}), **body.get("text", {})}
         joined = {name: value for name, value in {"tools": tools, "text": text}.items() if value}
         return {**body, **self.options, **joined}
+
+
+def _add_item(event: Any, items: dict[str, Item]) -> Item | None:
+    """Add the item of an event to those by place and content, and return it; None if the event has none."""
+    item = _read_item(get_member(event, "item"))
+    if item is not None:
+        items[f"{_read_place(event)} {json.dumps(item, sort_keys=True)}"] = item
+        check_count(len(items), "items")
+    return item
 
 
 def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
