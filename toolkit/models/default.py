@@ -218,13 +218,11 @@ def _announce(name: str) -> None:
 
 def _find_address_fault(name: str, address: Any) -> str:
     """Describe an address that is not a server's; empty if it is one."""
-    try:
+    with suppress(ValueError):  # of what is no URL
         parts = urlsplit(str(address))
         is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_server = False
-    if is_server and not re.search("/(chat/completions|completions|responses)/*$", parts.path):
-        return ""
+        if is_server and not re.search("/(chat/completions|completions|responses)/*$", parts.path):
+            return ""
     return f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without the path of a request."
 
 
