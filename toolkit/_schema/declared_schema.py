@@ -31,16 +31,13 @@ class ModelArguments(dict[str, Any]):
     """
 
     def __init__(self, instance: Any) -> None:
-        super().__init__(_get_members(instance))
+        if isinstance(instance, dict):
+            super().__init__(instance)
+        elif is_dataclass(instance):
+            super().__init__({member.name: getattr(instance, member.name) for member in fields(instance)})
+        else:
+            super().__init__({**vars(instance), **(getattr(instance, "model_extra", None) or {})})
         self.instance = instance
-
-
-def _get_members(instance: Any) -> dict[str, Any]:
-    if isinstance(instance, dict):
-        return instance
-    if is_dataclass(instance):
-        return {member.name: getattr(instance, member.name) for member in fields(instance)}
-    return {**vars(instance), **(getattr(instance, "model_extra", None) or {})}
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,9 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
         activity, scope = _parse_activity(fields.get(ACTIVITY)), parse_scope(fields.get(MODULE), fields.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
-    required = _parse_required(whole.get("required"))
+    named = whole["required"] if isinstance(whole.get("required"), list) else []
+    names = [_SYNONYMS.get(key, key) for key in named if isinstance(key, str)]
+    required = tuple(key for key in META if key in names)
     fields = {"activity": activity, "_scope": scope, "_meta": meta or None, "_required_meta": required}
     return check_declaration(interface), fields
 
@@ -74,11 +76,6 @@ def _check_schema(key: str, value: Any) -> Any:
     if isinstance(value, dict) or key in (*_PLAIN_KEYS, *_SYNONYMS):
         return value
     raise DefinitionError(f'properties.{key} is not a JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
-
-
-def _parse_required(required: Any) -> tuple[str, ...]:
-    names = [_SYNONYMS.get(key, key) for key in required if isinstance(key, str)] if isinstance(required, list) else []
-    return tuple(key for key in META if key in names)
 
 
 def _make_interface(

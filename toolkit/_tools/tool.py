@@ -124,18 +124,14 @@ class Tool(Generic[P, R]):
                 f"{self.origin}: {self.name!r} is not a valid tool name: providers accept 1 to 64 letters, digits, '_' "
                 f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
-        if self.title is not None or self._description is not None:
-            self._check_texts()
+        for option, text in (("title", self.title), ("description", self._description)):
+            if text is not None and not isinstance(text, str):
+                raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not a text.")
         function = self._function
         if function:
             self.__dict__.update(read_attributes(function.function))
         if self.settings.undo is not None and not self._is_unbound:
             _ = self._undo_plan
-
-    def _check_texts(self) -> None:
-        for option, text in (("title", self.title), ("description", self._description)):
-            if not isinstance(text, (str, type(None))):
-                raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not a text.")
 
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Validate a model's arguments and call the function. Errors of the tool are returned as a result, not raised.
