@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from pydantic import Field
 
-from toolkit import Runner, Tool, Toolbox, ToolCall, tool
+from toolkit import MemoryLedger, Runner, Tool, Toolbox, ToolCall, tool
 from toolkit._execution import approval_request
 from toolkit._execution.approval_request import digest_call, digest_definition
 from toolkit.approvers import defer
@@ -300,8 +300,10 @@ class Shop:
 
 
 def test_identity_that_is_a_method() -> None:
-    """A call of an object whose identity is a method cannot wait for its approval; without one it runs."""
+    """A call of an object whose identity is a method cannot wait for its approval; else it runs, with a ledger too."""
     with pytest.raises(DefinitionError, match=r"^Shop\.identity is a method"):
         Runner([Shop()], model=ScriptedModel([call("order")]), approve=defer).run("Go")
 
-    assert "ordered" == Runner([Shop()], model=ScriptedModel([call("order"), "Done."])).run("Go").calls[0].result.text
+    for ledger in (None, MemoryLedger()):
+        result = Runner([Shop()], model=ScriptedModel([call("order"), "Done."]), ledger=ledger).run("Go")
+        assert "ordered" == result.calls[0].result.text

@@ -94,8 +94,14 @@ class ApprovalRequest:
         """Identifies what is approved: the run, the call, the tool's definition, the arguments, the imported values.
 
         Raises:
-            DefinitionError: The tool's instance states its `identity` by a method.
+            DefinitionError: The tool's instance states its `identity` by a method, which would be ignored.
         """
+        instance = find_instance(self.tool)
+        if callable(getattr(instance, "identity", None)):
+            raise DefinitionError(
+                f"{type(instance).__qualname__}.identity is a method, so approvals that wait cannot be bound to an "
+                "object. Make it a @property or an attribute, whose value is a text."
+            )
         return digest_call(self.tool, self.call, self.context.run_id, self.imports)
 
     @property
@@ -153,9 +159,6 @@ def digest_definition(tool: Tool[..., Any]) -> str:
     The function counts by its qualified name without its module: a function in another file is still the same. What it
     reaches is the function that is bound to it, by its name and its activity, and the `identity` that its instance
     states, such as a directory.
-
-    Raises:
-        DefinitionError: The instance states its `identity` by a method.
     """
     definition = [tool.name, name_function(tool), tool.description, tool.parameters, tool.settings.effect]
     return make_digest([DIGEST_VERSION, *definition, *_get_reach(tool.handler)])
@@ -165,14 +168,8 @@ def _get_reach(handler: Handler) -> list[str | None]:
     function = handler.function_handler
     if function is None:
         return []
-    instance = find_instance(function)
-    identity = getattr(instance, "identity", None)
-    if callable(identity):
-        raise DefinitionError(
-            f"{type(instance).__qualname__}.identity is a method, so approvals that wait cannot be bound to an object. "
-            "Make it a @property or an attribute, whose value is a text."
-        )
-    own = "" if identity is None else str(identity)
+    identity = getattr(find_instance(function), "identity", None)
+    own = "" if identity is None or callable(identity) else str(identity)
     if function is handler:
         return [own]
     return [getattr(function.signature.source, "__qualname__", ""), handler.activity, own]
