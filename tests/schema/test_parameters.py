@@ -637,6 +637,9 @@ REASONS: dict[str, tuple[Any, str]] = {
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
     "empty enum": (list[Nothing], r"its type is .*Nothing.* \(Nothing has no members\)"),
     "empty enum in a model": (create_model("Holder", nothing=(Nothing, ...)), r".* \(Nothing has no members\)"),
+    "length of a number": (Annotated[int, Field(max_length=3)], r".* \(max_length is no constraint of int\)"),
+    "bound of a list": (Annotated[list[int], Field(ge=3)], r".* \(ge is no constraint of list\)"),
+    "pattern of a number": (dict[str, Annotated[int, Field(pattern="a")]], r".* \(pattern is no constraint of int\)"),
     "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
 }

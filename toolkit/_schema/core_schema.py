@@ -13,6 +13,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Reversible, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cache
@@ -23,7 +24,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, SchemaValidator, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, TypeVarTuple, get_type_hints
 
 from toolkit._schema.json_schema import Schema, as_mapping, iterate_schemas, map_schemas
@@ -394,6 +395,7 @@ def get_generator() -> type[GenerateJsonSchema]:
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
+            _refuse_misplaced(schema)
             return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
@@ -419,6 +421,28 @@ def get_generator() -> type[GenerateJsonSchema]:
             return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
 
     return Generator
+
+
+class EmptyType(Exception):
+    """No value is of a type, so a parameter of it can never be given; the message says why."""
+
+
+# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
+_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
+
+
+def _refuse_misplaced(core: Mapping[str, Any]) -> None:
+    """Refuse a constraint that the type does not have, such as the length of a number: it would refuse each value."""
+    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
+    if core["type"] not in ("function-after", "chain") or inner["type"] not in _SAMPLES:
+        return
+    for check in filter(_is_constraint, checks):
+        with suppress(ValueError):  # it fits, and refuses this value
+            try:
+                SchemaValidator(check).validate_python(_SAMPLES[inner["type"]])
+            except TypeError as error:
+                name = str(error).partition("'")[2].partition("'")[0]
+                raise EmptyType(f"{name} is no constraint of {inner['type']}") from error
 
 
 def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
@@ -568,14 +592,14 @@ def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
     """Drop the title, a default that is not JSON, and aliases in an enum; sort a default that was a set.
 
     Raises:
-        TypeError: An enum has no members: nothing can fill it, and providers refuse its schema.
+        EmptyType: An enum has no members: nothing can fill it, and providers refuse its schema.
     """
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
     shown = render_default(default) if "default" in node else {}
     if node.get("enum") == []:
-        raise TypeError(f"{node['title']} has no members")
+        raise EmptyType(f"{node['title']} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
         shown["enum"] = list({json.dumps(value): value for value in values}.values())
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown

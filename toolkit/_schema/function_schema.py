@@ -25,6 +25,7 @@ from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
     UNPACK,
+    EmptyType,
     Fields,
     TypeWriter,
     Unusual,
@@ -127,6 +128,7 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
+EMPTY_REMEDY = "Write a type and constraints that some value meets."
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.
@@ -404,7 +406,7 @@ class ParameterSchema(ArgumentSchema):
         if needed is not None:
             raise DefinitionError(
                 f"{self.label}: parameter {needed.name!r} cannot be described to a model: "
-                f"{_explain(needed, errors[needed.name])}. {_choose_remedy(needed)}"
+                f"{_explain(needed, errors[needed.name])}. {_choose_remedy(needed, errors[needed.name])}"
             ) from error
         if not errors:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
@@ -427,9 +429,11 @@ def _explain(p: Parameter, error: Exception) -> str:
     return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
 
 
-def _choose_remedy(p: Parameter) -> str:
+def _choose_remedy(p: Parameter, error: Exception) -> str:
     if p.problem:
         return NAME_REMEDY
+    if isinstance(error, EmptyType):
+        return EMPTY_REMEDY
     written = _write_type(p)
     return REMEDY.format(written=written if len(written) < 80 else "...")
 
