@@ -221,11 +221,12 @@ def shorten_traceback(error: BaseException) -> None:
 
 
 def _hide_cause(error: ToolkitError) -> None:
-    """Move the cause of an error to its attribute, unless it arose in the application."""
+    """Move the cause of an error to its attribute, unless it arose in the application, as its own cause may have."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and not _is_foreign(cause):
         error.cause = error.cause or cause
-        error.__cause__ = None  # which hides the context, too
+        inner = cause.__cause__
+        error.__cause__ = inner if inner is not None and _is_foreign(inner) else None  # which hides the context, too
 
 
 def _is_foreign(error: BaseException) -> bool:

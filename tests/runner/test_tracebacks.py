@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 import toolkit
 from tests import ways
@@ -170,6 +171,23 @@ def test_pickle_of_an_error_with_a_cause() -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
 
     assert ("no", None) == (str(copy), copy.cause)
+
+
+def test_cause_of_a_cause() -> None:
+    """The traceback goes on with what the application's own code raised, even if an error of ours lies between."""
+
+    class Place(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def look_up(cls, name: str) -> str:
+            raise KeyError(name)
+
+    with pytest.raises(RunError) as caught:
+        Runner(model=ScriptedModel(['{"name": "x"}'] * 3)).run("go", output_type=Place)
+
+    assert (KeyError, "ToolError") == (type(caught.value.__cause__), type(caught.value.cause).__name__)
 
 
 def test_frozen_exception() -> None:
