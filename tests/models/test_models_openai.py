@@ -255,7 +255,7 @@ def test_client_behind_create() -> None:
 @pytest.mark.parametrize("name", ["timeout", "extra_headers", "extra_query", "extra_body"])
 def test_option_of_the_client(name: str) -> None:
     """What is an argument of `create`, and no key of a body, is refused with what to do."""
-    with pytest.raises(TypeError, match=rf"{name}.* is not a key of a request's body: set it on the client\."):
+    with pytest.raises(TypeError, match=rf"{name}.* is not a key of .* body: write the keys of extra_body beside"):
         OpenAIModel(Recorder(HI), "fake", options={name: {}})
 
 

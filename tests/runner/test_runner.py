@@ -1002,7 +1002,7 @@ def test_cancellation_of_a_tools_own(go: Callable[..., RunResult]) -> None:
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"model": "x"}, "the Runner sets it"), ({"timeout": 5}, "set it on the client")],
+    [({"model": "x"}, "the Runner sets it"), ({"timeout": 5}, "set the rest on the client")],
     ids=["ours", "client"],
 )
 def test_request_options_that_are_none(options: dict[str, Any], word: str) -> None:

@@ -27,7 +27,7 @@ from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.models import Model
-from toolkit.models.client import CLIENT_OPTIONS
+from toolkit.models.client import CLIENT_OPTIONS, CLIENT_REMEDY
 
 # Keys of a request that the Runner decides on.
 RESERVED = frozenset(
@@ -192,7 +192,7 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
         raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
     if clients:
         name = sorted(clients)[0]
-        raise TypeError(f"{name!r} is not a key of a request's body: set it on the client, client=OpenAI(...).")
+        raise TypeError(f"{name!r} is not a key of a request's body: {CLIENT_REMEDY}")
 
 
 def _optional(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:

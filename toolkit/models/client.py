@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
-# Arguments of the package's `create` that are not keys of a body.
+# Arguments of the package's `create` that are not keys of a body, and what to write.
 CLIENT_OPTIONS = frozenset({"extra_body", "extra_headers", "extra_query", "max_retries", "timeout"})
+CLIENT_REMEDY = "write the keys of extra_body beside the others, and set the rest on the client, client=OpenAI(...)."
 # Options that servers refuse where a request has no tools.
 TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
 # Hosts that understand a list of allowed tools beside the tools on offer; others are offered only what is allowed.
@@ -233,7 +234,7 @@ def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
         TypeError: One is an argument of the package's `create`, and no key of a request's body.
     """
     for name in options.keys() & CLIENT_OPTIONS:
-        raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: set it on the client.")
+        raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: {CLIENT_REMEDY}")
     return dict(options)
 
 
