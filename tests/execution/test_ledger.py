@@ -415,3 +415,16 @@ def test_middleware_that_tries_again(ledger: Ledger, effect: Any, tries: int) ->
     result = Runner([look_up], model=model, middleware=[thrice], ledger=ledger).run("Look.")
 
     assert (tries, f"at try {tries}") == (len(tried), result.calls[0].result.text)
+
+
+def test_ledger_behind_a_proxy() -> None:
+    """An object that passes the methods of a ledger on is a ledger, on each Python."""
+
+    class Proxy:
+        def __init__(self) -> None:
+            self.inner = MemoryLedger()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    assert Runner(model=ScriptedModel([]), ledger=Proxy())

@@ -18,7 +18,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from pydantic_core import to_json
 
@@ -59,7 +59,6 @@ class LedgerEntry:
     at: float = field(default_factory=time.time, compare=False)
 
 
-@runtime_checkable
 class Ledger(Protocol):
     """Storage of entries. It is used from any thread."""
 

@@ -256,7 +256,10 @@ _RULES: Mapping[str, _Rule] = {
         _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
     ),
-    "ledger": _Rule("a ledger, with write and read, such as MemoryLedger()", lambda value: isinstance(value, Ledger)),
+    "ledger": _Rule(
+        "a ledger, with write and read, such as MemoryLedger()",
+        lambda value: all(callable(getattr(value, name, None)) for name in ("write", "read")),
+    ),
     "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
     "middleware": _Rule(
         "a list of functions or instances: write middleware=[...]",
