@@ -599,7 +599,7 @@ def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
         default = sorted(default, key=json.dumps)
     shown = render_default(default) if "default" in node else {}
     if node.get("enum") == []:
-        raise EmptyType(f"{node['title']} has no members")
+        raise EmptyType(f"{node.get('title', 'its enum')} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
         shown["enum"] = list({json.dumps(value): value for value in values}.values())
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
