@@ -282,7 +282,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
         (GET, {"methods": ["POST"]}, "1 operations none is left"),
         (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
-        (GET, {"client": httpx2.Client}, "AsyncClient"),
+        (GET, {"client": httpx2.Client}, "is not an httpx2.AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
         (GET, {"max_bytes": "5"}, "max_bytes='5'"),
         (GET, {"max_bytes": True}, "max_bytes=True is not a whole number"),
@@ -303,6 +303,8 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
         (operation({}, path="/x?y=1"), {}, "neither"),
         (operation({"parameters": [{**IN_PATH, "name": "a/b"}]}, path="/{a/b}/c"), {}, "nor '/' in braces"),
+        (operation({"parameters": [{"name": "X\r\nX", "in": "header"}]}), {}, "is not a name of a header"),
+        (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is not a media type"),
         (operation({"parameters": [{"name": "a", "in": "mind"}]}), {}, "GET /x: parameters.in: Input should be"),
         (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' lies outside.*bundle"),
         (operation(body({"$ref": "https://example.com/a.json"})), {}, "lies outside.*bundle"),
@@ -715,9 +717,10 @@ def test_names_that_meet(server: Server) -> None:
 
 def test_read_only_members_of_a_composition() -> None:
     """Read-only members are left out of every part of a composed schema."""
-    base = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string", "readOnly": True}}}
+    base = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/Id"}}}
     schema = {"allOf": [base, {"type": "object", "required": ["id", "a"], "properties": {"a": {}}}]}
-    tool = make_tool(operation(body(schema), method="post"))
+    document = operation(body(schema), method="post") | {"$defs": {"Id": {"type": "string", "readOnly": True}}}
+    tool = make_tool(document)
 
     parts = tool.parameters["properties"]["body"]["allOf"]
     assert [([], {}), (["a"], {"a": {}})] == [(part["required"], part["properties"]) for part in parts]

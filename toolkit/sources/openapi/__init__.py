@@ -97,7 +97,8 @@ def openapi_tools(
     """
     check_options("openapi_tools", OWN_OPTIONS, options)
     check_type("deprecated", deprecated, bool)
-    check_type("client", client, httpx2.AsyncClient, type(None))
+    if not isinstance(client, (httpx2.AsyncClient, type(None))):
+        raise DefinitionError(f"client={client!r} is not an httpx2.AsyncClient; sync calls take that, too.")
     if client is not None and client.params:
         raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))

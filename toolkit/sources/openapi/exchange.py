@@ -21,7 +21,7 @@ from toolkit._guards.media import detect_image
 from toolkit._messages import Image, ToolResult
 from toolkit.errors import DefinitionError, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.sources.openapi.inputs import Body, Parameter
-from toolkit.sources.openapi.styles import is_json
+from toolkit.sources.openapi.styles import HEADER_VALUE, is_json
 
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 # The name of a header: RFC 9110, section 5.6.2.
@@ -75,6 +75,11 @@ class RequestBuilder:
             raise DefinitionError(
                 "the path is invalid: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
             )
+        for each in self.parameters:
+            if each.spec.place == "header" and not TOKEN.fullmatch(each.spec.name):
+                raise DefinitionError(f"parameters: {each.spec.name!r} is not a name of a header.")
+        if self.body and not HEADER_VALUE.fullmatch(self.body.media_type):
+            raise DefinitionError(f"requestBody: {self.body.media_type!r} is not a media type.")
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments from which the HTTP client builds a request.

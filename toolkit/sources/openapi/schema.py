@@ -3,7 +3,7 @@
 Names and defaults of the objects are those of the specification. A schema is translated as one for input:
 
 - 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They mean nothing in 3.1, and are read there all the same.
-- Properties that say `readOnly` belong to responses, so they are left out.
+- `readOnly` properties belong to responses, so they are left out.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
 - A pattern that cannot be checked here in bounded time is left out: the server checks it.
@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.json_schema import as_mapping, map_schemas, resolve_reference
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError
@@ -164,7 +164,7 @@ def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     def drop_read_only(node: Node) -> Node:
         parts = get_properties(node).items()
-        names = {name for name, part in parts if isinstance(part, Mapping) and part.get("readOnly") is True}
+        names = {name for name, part in parts if resolve_reference(as_mapping(part), schema).get("readOnly") is True}
         read_only.update(names)
         if not names:
             return node
