@@ -414,6 +414,15 @@ def test_line_ends(box: Toolbox, place: Path, data: bytes, old: str, new: str, c
     assert changed == (place / "text").read_bytes()
 
 
+@pytest.mark.parametrize("data", [b"a\r\nb\nc\n", b"a\r\nb\r\nc\n\n"])
+def test_edit_of_mixed_line_ends(box: Toolbox, place: Path, data: bytes) -> None:
+    """Where only the line ends differ, the answer says so, and does not show the same text again."""
+    (place / "text").write_bytes(data)
+    answer = text(box, "edit_file", path="text", old_text="a\nb\nc", new_text="x")
+
+    assert "The line ends differ: the file has LF, CR LF, or both." in answer
+
+
 def test_line_ends_everywhere(box: Toolbox, place: Path) -> None:
     """The lines around an edit have their old ends, wherever it is."""
     chance = random.Random(1)  # noqa: S311  the same files each time

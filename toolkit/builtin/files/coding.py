@@ -44,6 +44,7 @@ MAX_PATTERN = 1000  # characters of a pattern or a glob
 REPETITIONS = 10
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
+LINE_ENDS = "The line ends differ: the file has LF, CR LF, or both. Replace one line at a time, without its end."
 EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
 ADVICE = " Use offset/limit for partial reads."
 OUTSIDE_MESSAGES: Mapping[str, str] = dict.fromkeys(
@@ -265,7 +266,8 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
         old, new = (each.replace("\r\n", "\n").replace("\n", "\r\n") for each in (old, new))
     start = text.find(old)
     if start < 0:
-        raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
+        differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
+        raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
     if text.find(old, start + 1) >= 0:  # also where two overlap, as `aa` in `aaa`
         count = max(text.count(old), 2)
         raise Failed(
