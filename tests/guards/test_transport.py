@@ -254,6 +254,14 @@ def test_redirects_that_are_not_followed(location: str, why: str) -> None:
     assert len(connect.asked) <= MAX_REDIRECTS + 1
 
 
+def test_body_of_a_redirect() -> None:
+    """The body of a redirect is not read, so it may be anything."""
+    head = b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Encoding: br\r\nContent-Length: 9\r\n\r\n"
+    connect = Recorder([head], http(b"hello"))
+
+    assert "hello" == fetch_text(HttpClient(GuardedNetwork(resolve=lookup, backend=connect)), f"http://{PUBLIC_NAME}/")
+
+
 def test_headers_of_redirects() -> None:
     """No cookie, credential or referrer is sent on with a redirect."""
     hops = [redirect("/b", 302, "Set-Cookie: a=b; Path=/"), redirect("//b.example/", 302, "Set-Cookie: a=b"), http()]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -111,19 +111,25 @@ class HttpClient(httpx2.AsyncBaseTransport):
         try:
             return await asyncio.wait_for(exchange, self._timeout)
         except (asyncio.TimeoutError, httpx2.TimeoutException) as error:
-            seconds = f"{self._timeout:g} seconds"
-            raise httpx2.ReadTimeout(f"fetch error: it took longer than {seconds}") from error
+            raise httpx2.ReadTimeout(f"fetch error: it took longer than {self._timeout or 0:g} seconds") from error
 
     async def _follow_redirects(self, url: httpx2.URL) -> httpx2.Response:
         for _ in range(MAX_REDIRECTS + 1):
-            response = await self._exchange(httpx2.Request("GET", url, headers=self._headers))
-            target = _find_redirect(response)
-            if target is None:
-                return response
+            request = httpx2.Request("GET", url, headers=self._headers)
+            async with self._open_response(request) as response:
+                target = _find_redirect(response, url)
+                if target is None:
+                    return await self._read_response(response, request)
             url = target
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
     async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
+        async with self._open_response(request) as response:
+            return await self._read_response(response, request)
+
+    @asynccontextmanager
+    async def _open_response(self, request: httpx2.Request) -> AsyncIterator[httpcore2.Response]:
+        """Send a request, and give the response before its body."""
         url = request.url
         context = self._context if url.scheme == "https" else None
         async with (
@@ -144,20 +150,19 @@ class HttpClient(httpx2.AsyncBaseTransport):
                         extensions={**request.extensions, "timeout": {"connect": self._timeout}},
                     )
                 )
-            with _translate_errors("read error"):
-                return await self._read_response(response, request)
+            yield response
 
     async def _read_response(self, response: httpcore2.Response, request: httpx2.Request) -> httpx2.Response:
-        headers = httpx2.Headers(response.headers)
-        if headers.get("content-encoding", "").lower() not in ENCODINGS:
-            raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[2:])} are read")
-        packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
-        body = bytearray()
-        async with aclosing(packed.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) > self._max_bytes:
-                    break
+        headers, body = httpx2.Headers(response.headers), bytearray()
+        with _translate_errors("read error"):
+            if headers.get("content-encoding", "").lower() not in ENCODINGS:
+                raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[2:])} are read")
+            packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
+            async with aclosing(packed.aiter_bytes()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) > self._max_bytes:
+                        break
         headers.pop("content-encoding", None)
         if types := headers.get_list("content-type"):
             headers["content-type"] = types[-1]  # of several, browsers take the last
@@ -209,16 +214,16 @@ def _translate_errors(phase: str) -> Iterator[None]:
         raise kind(f"{phase}: {text}") from error
 
 
-def _find_redirect(response: httpx2.Response) -> httpx2.URL | None:
+def _find_redirect(response: httpcore2.Response, url: httpx2.URL) -> httpx2.URL | None:
     """Return the URL to which a response redirects, if it does."""
-    location = response.headers.get("location")
-    if response.status_code not in REDIRECT_STATUSES or location is None:
+    location = httpx2.Headers(response.headers).get("location")
+    if response.status not in REDIRECT_STATUSES or location is None:
         return None
     try:
-        target = parse_url(location, response.url)
+        target = parse_url(location, url)
     except ValueError as error:
         raise Failed(f"fetch error: the redirect is an invalid URL: {error}") from None
-    if (response.url.scheme, target.scheme) == ("https", "http"):
+    if (url.scheme, target.scheme) == ("https", "http"):
         raise Failed("fetch error: a redirect from https to http is not followed")
     return target
 
