@@ -338,7 +338,10 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "not finite": (float, {"value": "1e999"}, {"value": "Input should be a finite number"}),
     "too large": (Annotated[int, Field(lt=3)], {"value": "3"}, {"value": "Input should be less than 3"}),
     "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "Input should be 'a' or 'b'"}),
-    "no JSON": (list[int], {"value": "[1"}, {"value": "Input should be a valid array"}),
+    "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
+                                                     "column 2"}),
+    "no JSON, nor a text": (str | list[int], {"value": "[1,]"}, {"value": "this is not valid JSON: trailing comma at "
+                                                                "line 1 column 4"}),
     "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "
                                                                    "parse string as an integer"}),
     "inside of objects": (Place, {"value": '{"street": {"name": "A"}}'}, {"value": "city: required"}),

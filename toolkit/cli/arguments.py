@@ -25,9 +25,9 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
     """Make a function for Typer with an option for each parameter of a tool.
 
     Texts, numbers, booleans, enumerations and lists of them are options of these types. All else is an option that
-    takes JSON, or a text. Options that are not given are left to the tool's defaults; the tool itself finds what is
-    missing or wrong. `--arguments` takes a JSON object of all of them. With `--yes` a call is approved. A parameter of
-    one of these names has the option for itself.
+    takes JSON, or a text that does not begin as JSON. Options that are not given are left to the tool's defaults; the
+    tool itself finds what is missing or wrong. `--arguments` takes a JSON object of all of them. With `--yes` a call is
+    approved. A parameter of one of these names has the option for itself.
 
     Args:
         tool: The tool.
@@ -40,13 +40,13 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
 
     def command(**given: Any) -> None:
         is_approved = bool(given.pop(YES, False))
-        arguments = _parse(given.pop(WHOLE, None) or "{}")
+        arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
         if not isinstance(arguments, dict):
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
             if value is not None and value != []:
-                arguments[name] = _parse(value) if types[name] is None else value
+                arguments[name] = _parse(value, name) if types[name] is None else value
         run(json.dumps(arguments), is_approved)
 
     required = schema.get("required", ())
@@ -95,9 +95,11 @@ def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
     return Parameter(option, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parse(text: str) -> Any:
-    """Parse JSON; a text that is none stays as it is."""
+def _parse(text: str, name: str) -> Any:
+    """Parse JSON; a text that does not begin as JSON stays as it is."""
     try:
         return json.loads(text)
-    except ValueError:
+    except ValueError as error:
+        if text.lstrip().startswith(("{", "[", '"')):
+            raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name.replace('_', '-')}") from None
         return text

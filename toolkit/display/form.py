@@ -100,7 +100,12 @@ class Form:
         """
         form = Form(self.tool, action=self.action)
         form._texts = {each.name: _get_text(posted, each.name) for each in self._fields}
-        values = {each.name: each.parse(form._texts[each.name]) for each in self._fields}
+        values: dict[str, Any] = {}
+        for each in self._fields:
+            try:
+                values[each.name] = each.parse(form._texts[each.name])
+            except ValueError as error:  # noqa: PERF203  all of them are shown
+                form._errors[each.name] = str(error)
         arguments = to_json({name: value for name, value in values.items() if value is not NOTHING})
         for name, message in self._find_errors(arguments):
             form._errors.setdefault(name, message)
@@ -199,9 +204,12 @@ class Field:
         return f'<div style="margin:.6em 0"><label>{label}</label>{about}{alert}</div>'
 
     def parse(self, text: str | None) -> Any:
-        """Parse what was posted, as far as it can be: the tool's own validation finds what is wrong.
+        """Parse what was posted, as far as it can be: the tool's own validation finds what else is wrong.
 
         Nothing is null, if null is allowed and leaving it out would mean something else.
+
+        Raises:
+            ValueError: It begins as JSON, and is none.
         """
         if self.kind == "checkbox":
             return (text or "").strip().lower() not in _OFF
@@ -305,10 +313,12 @@ def _list_options(schema: Mapping[str, Any], *, is_nullable: bool) -> list[Any]:
 
 
 def _parse_json(text: str) -> Any:
-    """Parse JSON; a text that is none stays as it is."""
+    """Parse JSON; a text that does not begin as JSON stays as it is."""
     try:
         return from_json(text, allow_inf_nan=False)
-    except ValueError:
+    except ValueError as error:
+        if text.lstrip().startswith(("{", "[", '"')):
+            raise ValueError(f"this is not valid JSON: {error}") from None
         return text
 
 
