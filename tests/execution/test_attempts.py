@@ -587,14 +587,14 @@ def test_executor_that_takes_nothing(go: Callable[..., ToolResult], release: thr
 
 @BOTH
 def test_busy_executor(go: Callable[..., ToolResult], release: threading.Event) -> None:
-    """A call that did not get a place in time does not start."""
+    """A call that did not get a place in time says so, and does not start."""
     started: list[int] = []
     with ThreadPoolExecutor(1) as executor:
         executor.submit(release.wait, 60)
         result = go(tool(lambda: started.append(1), name="made", executor=executor, timeout=0.3))
         release.set()
 
-    assert "Timed out after 0.3 s." == result.text
+    assert "Timed out after 0.3 s: not started, its executor was busy." == result.text
     assert [] == started
 
 

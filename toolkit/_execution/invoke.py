@@ -24,7 +24,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watch_loop
 from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
 from toolkit._context import ToolContext
-from toolkit._execution.isolation import run_in_process, submit_call, wait_for_future
+from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.options import ToolSettings
 from toolkit._tools.results import render
@@ -217,7 +217,7 @@ class Attempts:
         """Make the result of a call that is no longer waited for: how much time it had, and whether it still runs."""
         seconds = self.tool.settings.timeout
         if isinstance(end, TimedOut) and seconds is not None and not self.cancellation:
-            end = TimedOut.after(seconds)
+            end = TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
         return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
 
 

@@ -41,7 +41,7 @@ from toolkit._concurrency.threads import (
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -51,6 +51,7 @@ BOOT = "import sys; sys.path[:] = {path!r}; from toolkit._execution.isolation im
 PREPARING = "TOOLKIT_PREPARING"
 # How long a child may take to exit once it has sent its outcome, in seconds.
 GRACE = 1.0
+NOT_STARTED = "not started, its executor was busy."
 LOST = "{} has run, but its result was lost."
 
 
@@ -109,10 +110,15 @@ def submit_call(
         raise _explain_unsent(tool) from error
 
 
+class NotStarted(TimedOut):
+    """The executor had not started a call when its time was up."""
+
+
 def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
     """Wait on this thread for the outcome of a submitted call; one that has not started at the deadline does not start.
 
     Raises:
+        NotStarted: The deadline has passed, and the executor never started the call.
         TimedOut: The deadline has passed.
         Cancelled: The run was cancelled.
         Exception: The executor broke, or cannot send the outcome.
@@ -120,10 +126,12 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
     try:
-        if get_unless_cancelled(done, cancellation) is None:
-            raise cancellation_error(cancellation)
+        has_ended = get_unless_cancelled(done, cancellation) is not None
     finally:
-        future.cancel()
+        has_started = not future.cancel()
+    if not has_ended:
+        error = cancellation_error(cancellation)
+        raise error if has_started or isinstance(error, Cancelled) else NotStarted
     outcome = future.result()
     return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
 
