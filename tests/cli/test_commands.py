@@ -283,6 +283,15 @@ def test_code_in_place_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]
     assert "8\ndouble(x: int)\n" == capsys.readouterr().out
 
 
+def test_call_with_a_list_of_choices(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list of choices takes the option once per item."""
+    code = "from typing import Literal\ndef join(colours: list[Literal['red', 'blue']]):\n    return '+'.join(colours)"
+    assert 0 == main(["call", code, "join", "--colours", "red", "--colours", "blue"])
+    assert 1 == main(["call", code, "join", "--colours", "green"])
+
+    assert "red+blue\n" == capsys.readouterr().out
+
+
 @pytest.mark.parametrize("option", [[], ["--a2a"]], ids=["MCP", "A2A"])
 def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     """Where the port is taken, that is said, and no address is."""

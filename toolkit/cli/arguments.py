@@ -76,6 +76,7 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
         return Literal[tuple(values)]
     if schema.get("type") == "array":
         item = _find_type(schema.get("items"), root)
+        item = str if get_origin(item) is Literal else item  # Typer has no list of choices
         return None if item is None or get_origin(item) is list else GenericAlias(list, item)
     return TYPES.get(str(schema.get("type")))
 
