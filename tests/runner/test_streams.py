@@ -555,3 +555,18 @@ def test_titles(calls: list[Any]) -> None:
     assert "[Add numbers]" in out.getvalue()
     assert "Add numbers" in Story(events)._repr_html_()
     assert "Add numbers" not in repr(model.requests[-1].messages)
+
+
+@pytest.mark.parametrize("limits", [None, Limits(max_seconds=60)], ids=["no limit", "seconds"])
+def test_sync_stream_in_an_async_tool(limits: Limits | None) -> None:
+    """An async tool that streams a run synchronously is told to await, as for run(): it would wait for its own loop."""
+
+    @tool
+    async def ask() -> str:
+        """Ask."""
+        inner = Runner(model=ScriptedModel(["Hello."], is_async=True), limits=limits)
+        return "".join(map(str, inner.stream("Hi")))
+
+    result = Runner([ask], model=ScriptedModel([call("ask"), "Done."])).run("Go.").calls[0].result
+
+    assert "an async tool called a sync method of this library" in str(result.exception)

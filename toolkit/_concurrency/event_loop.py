@@ -85,11 +85,8 @@ class PrivateLoop:
         import asyncio
         from concurrent.futures import CancelledError
 
+        self.check_caller()
         loop = self._get_loop()
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(
-                "an async tool called a sync method of this library: await the async method, such as arun() for run()"
-            )
         has_ended, future = threading.Event(), None
 
         async def watched() -> T:
@@ -113,6 +110,17 @@ class PrivateLoop:
             if future and future.cancel():  # Ctrl-C
                 has_ended.wait(GRACE)  # let its `finally` blocks run
             raise
+
+    def check_caller(self) -> None:
+        """Check that the current thread may wait for the loop.
+
+        Raises:
+            RuntimeError: It is the loop's own, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "an async tool called a sync method of this library: await the async method, such as arun() for run()"
+            )
 
     async def arun(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine function in the loop and wait for it in the running loop, which may be this one."""
