@@ -309,12 +309,13 @@ class MCP(RemoteSource):
 
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
-        code = error.code if isinstance(error, MCPError) else None  # a server may answer with those of the mcp package
-        if isinstance(error, TimeoutError) or code == types.REQUEST_TIMEOUT:
+        if isinstance(error, TimeoutError):
             return TimedOut.after(self._timeout)
-        if code is None:
+        if not isinstance(error, MCPError):
             return Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.")
-        if code == types.CONNECTION_CLOSED:
+        if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
+            return TimedOut.after(self._timeout)  # as the tool's own limit does; a server may answer with the same code
+        if session.is_lost(error):
             return Failed(LOST.format(name=self.name, reason=f": {session.fault}" if session.fault else ""))
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
 
