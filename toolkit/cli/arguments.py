@@ -45,6 +45,9 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
+            if isinstance(value, list) and any(map(_is_json_list, value)):  # no tool would find that out
+                remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
+                raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
                 arguments[name] = _parse(value, name) if types[name] is None else value
         run(json.dumps(arguments), is_approved)
@@ -104,3 +107,10 @@ def _parse(text: str, name: str) -> Any:
         if text.lstrip().startswith(("{", "[", '"')):
             raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name.replace('_', '-')}") from None
         return text
+
+
+def _is_json_list(item: object) -> bool:
+    try:
+        return isinstance(json.loads(f"{item}"), list)
+    except ValueError:
+        return False
