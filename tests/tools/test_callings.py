@@ -512,7 +512,7 @@ OTHERS: dict[str, tuple[str, Any, str]] = {
     "a text": ("all", ["weather"], r"'weather' is not a ToolCall"),
     "one call for many": ("all", OSLO, r"Calls come in a list, so write \[ToolCall"),
     "arguments as a dict": (
-        "all", [ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"}))], r"arguments=\{'city'.* is not text",
+        "all", [ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"}))], r"so write json\.dumps\(\{'city'",
     ),
     "a dict among many": ("first", [OSLO, {}], r"\{\} is not a ToolCall"),
 }  # fmt: skip

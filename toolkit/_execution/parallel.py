@@ -211,4 +211,6 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
                 f"{call!r:.100} is not a ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
                 f"and toolkit.calls.parse_calls(toolbox, reply) makes those of a reply."
             )
+        if not isinstance(call.arguments, str):
+            raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")
     return [replace(call.validate()) for call in own]
