@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -570,3 +571,28 @@ def test_sync_stream_in_an_async_tool(limits: Limits | None) -> None:
     result = Runner([ask], model=ScriptedModel([call("ask"), "Done."])).run("Go.").calls[0].result
 
     assert "an async tool called a sync method of this library" in str(result.exception)
+
+
+@pytest.mark.parametrize("client", [openai.OpenAI, openai.AsyncOpenAI], ids=["sync client", "async client"])
+@pytest.mark.parametrize("in_loop", [True, False], ids=["in a loop", "sync"])
+def test_time_limit_of_a_silent_stream(
+    client: Any, in_loop: bool, server: Callable[[Reply], FakeServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream ends when its time is up; it does not wait for the model's, which has nothing to return."""
+    for backend in ("sync_backend", "async_backend"):
+        monkeypatch.setattr(f"toolkit._concurrency.{backend}.GRACE", 60)
+        monkeypatch.setattr(f"toolkit._concurrency.{backend}.PATIENCE", 60)
+    model = client(base_url=server(HELD).base_url, api_key="test", max_retries=0)
+    runner = Runner(model="fake", client=model, limits=Limits(max_seconds=0.3, on_limit="stop"))
+
+    async def follow_it() -> None:
+        async for _ in runner.astream("x"):
+            pass
+
+    start = time.monotonic()
+    if in_loop:
+        asyncio.run(follow_it())
+    else:
+        list(runner.stream("x"))
+
+    assert time.monotonic() - start < 30
