@@ -560,6 +560,19 @@ def test_late_in_an_executor(go: Callable[..., ToolResult], threads: Executor, r
     assert STILL_RUNS == go(hanging(release, executor=threads, timeout=SOON)).text
 
 
+@BOTH
+def test_wait_for_a_place(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """The time of a function in a pool of threads starts when it does, for its context too."""
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(threading.Event().wait, 0.6)
+
+        def work(context: ToolContext) -> bool:
+            release.wait(0.6)
+            return context.cancelled
+
+        assert go(tool(work, executor=executor, timeout=1)).value is False
+
+
 class Reluctant(ThreadPoolExecutor):
     """An executor that takes its time to take anything."""
 

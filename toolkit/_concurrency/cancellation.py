@@ -31,10 +31,10 @@ class Cancellation:
         self._lock = threading.RLock()  # a signal handler may come in between
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
-        deadlines = [] if seconds is None else [time.monotonic() + seconds]
-        if parent is not None and parent.deadline is not None:
-            deadlines.append(parent.deadline)
-        self.deadline: float | None = min(deadlines, default=None)
+        self._parent = parent
+        self.deadline: float | None = None if parent is None else parent.deadline
+        if seconds is not None:
+            self.restart(seconds)
         self._leave: Callback | None = None
         if parent is not None:
             self._leave = parent.subscribe(lambda: self.cancel(parent.reason))
@@ -54,8 +54,12 @@ class Cancellation:
     def __bool__(self) -> bool:
         return bool(self.reason)
 
-    def __reduce__(self) -> tuple[type[Cancellation], tuple[float | None]]:
-        return Cancellation, (self.remaining,)  # in another process it has the deadline alone
+    def restart(self, seconds: float | None) -> None:
+        """Set the deadline again, counted from now; None leaves that of the parent."""
+        deadlines = [] if seconds is None else [time.monotonic() + seconds]
+        if self._parent is not None and self._parent.deadline is not None:
+            deadlines.append(self._parent.deadline)
+        self.deadline = min(deadlines, default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
         """Cancel; returns whether this was the first time."""

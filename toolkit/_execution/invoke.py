@@ -182,11 +182,12 @@ class Attempts:
         return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        """Submit the call to an executor and wait; its time in the queue counts."""
+        """Submit the call to an executor and wait; its timeout starts when the executor starts it, if that is known."""
         cancellation, running, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
 
         async def submit() -> Future[Any]:
-            future = submit_call(executor, self.tool, self.arguments, context)
+            on_start = partial(cancellation.restart, self.tool.settings.timeout)
+            future = submit_call(executor, self.tool, self.arguments, context, on_start)
             running.append(self.call.id)
             future.add_done_callback(lambda _: running.remove(self.call.id))
             if cancellation:  # cancelled while the executor was busy

@@ -24,8 +24,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -41,7 +40,7 @@ from toolkit._concurrency.threads import (
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
-from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut
+from toolkit.errors import DefinitionError, Failed, TimedOut
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -51,6 +50,8 @@ BOOT = "import sys; sys.path[:] = {path!r}; from toolkit._execution.isolation im
 PREPARING = "TOOLKIT_PREPARING"
 # How long a child may take to exit once it has sent its outcome, in seconds.
 GRACE = 1.0
+# Fields of a context that stay in this process. The deadline is sent as the seconds left.
+LOCAL_FIELDS = frozenset({"cancellation", "emit"})
 NOT_STARTED = "not started, its executor was busy."
 LOST = "{} has run, but its result was lost."
 
@@ -86,24 +87,34 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
 
 
 def submit_call(
-    executor: Executor, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]
+    executor: Executor,
+    tool: Tool[..., Any],
+    values: dict[str, Any],
+    context: ToolContext[Any],
+    on_start: Callable[[], object],
 ) -> Future[Any]:
-    """Submit a call to an executor.
+    """Submit a call to an executor; `on_start` is called when it starts, on a thread of this process.
+
+    Another process does not report when it starts.
 
     Raises:
         DefinitionError: The tool cannot be sent to another process.
         Failed: The executor does not accept it.
     """
+
+    def run_here() -> Outcome[Any]:
+        on_start()
+        return capture_outcome(lambda: tool._invocation.perform(values, context))
+
     try:
         from concurrent import futures  # each kind of executor is loaded with its name
 
         isolated: Any = getattr(futures, "InterpreterPoolExecutor", ())  # a thread pool by name that shares no memory
         if isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, isolated):
-            perform = partial(tool._invocation.perform, values, context)
-            return executor.submit(copy_context().run, capture_outcome, perform)
+            return executor.submit(copy_context().run, run_here)
         is_process = isinstance(executor, futures.ProcessPoolExecutor)
         bare = strip_settings(tool) if is_process else replace(tool, settings=DEFAULT_SETTINGS)
-        return executor.submit(run_remotely, bare, values, replace(context, emit=discard))
+        return executor.submit(run_remotely, bare, values, select_portable(context))
     except DefinitionError:
         raise
     except Exception as error:
@@ -126,14 +137,18 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
     try:
-        has_ended = get_unless_cancelled(done, cancellation) is not None
+        while get_unless_cancelled(done, cancellation) is None:
+            if cancellation:  # otherwise the call has started, which restarted its time
+                break
+        else:
+            outcome = future.result()
+            return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
     finally:
         has_started = not future.cancel()
-    if not has_ended:
-        error = cancellation_error(cancellation)
-        raise error if has_started or isinstance(error, Cancelled) else NotStarted
-    outcome = future.result()
-    return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
+    error = cancellation_error(cancellation)
+    if isinstance(error, TimedOut) and not has_started:
+        raise NotStarted.after(None, NOT_STARTED)
+    raise error
 
 
 class RemoteTraceback(Exception):
@@ -179,10 +194,23 @@ class RemoteOutcome:
         return None, error
 
 
-def run_remotely(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> RemoteOutcome:
-    """Run a tool in another process."""
+def run_remotely(
+    tool: Tool[..., Any],
+    values: dict[str, Any],
+    portable: Mapping[str, Any],
+    emit: Callable[[str | None, Any], object] = discard,
+) -> RemoteOutcome:
+    """Run a tool in another process, with a context made of the output of `select_portable`."""
+    others = {name: value for name, value in portable.items() if name != "seconds"}
+    context = ToolContext(**others, emit=emit, cancellation=Cancellation(portable["seconds"]))
     value, error = capture_outcome(lambda: tool._invocation.perform(values, context))
     return RemoteOutcome(value) if error is None else RemoteOutcome.from_error(error)
+
+
+def select_portable(context: ToolContext[Any]) -> Mapping[str, Any]:
+    """Return the parts of a context that another process gets."""
+    parts = {field.name: getattr(context, field.name) for field in fields(context) if field.name not in LOCAL_FIELDS}
+    return {**parts, "seconds": context.cancellation.remaining}
 
 
 def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
@@ -223,7 +251,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
         )
     bare = strip_settings(tool)
     try:
-        call = pickle.dumps((bare, values, replace(context, emit=discard)))
+        call = pickle.dumps((bare, values, select_portable(context)))
     except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
         raise _explain_unsent(tool) from pickle.PicklingError(
             f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
@@ -370,8 +398,8 @@ def _run_call(requests: IO[bytes], emit: Callable[[str | None, Any], object]) ->
     threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
     if call is None:
         return RemoteOutcome.from_error(error or EOFError())
-    tool, values, context = call
-    return run_remotely(tool, values, replace(context, emit=emit))
+    tool, values, portable = call
+    return run_remotely(tool, values, portable, emit)
 
 
 def _end_with_parent(requests: int) -> None:
