@@ -97,8 +97,20 @@ class ModelChoice:
                 f"client={self.client!r:.100} is not a client: write client=OpenAI(...), base_url= and api_key=, or "
                 "for a Model, model=."
             )
+        if self._is_misspelt:
+            raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
         if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
             raise ValueError(fault)
+
+    @property
+    def _is_misspelt(self) -> bool:
+        """Whether the name is nearly that of the embedded model: the prompt is not meant for OpenAI."""
+        if not self.name or self.name == EMBEDDED or self.name[:2].lower() != EMBEDDED[:2]:
+            return False
+        import difflib  # few names are alike
+
+        has_server = self.client or self.base_url or os.environ.get("OPENAI_BASE_URL")
+        return not has_server and bool(difflib.get_close_matches(self.name.lower(), [EMBEDDED], cutoff=0.8))
 
     @property
     def is_fallback(self) -> bool:
