@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import openai
@@ -525,6 +526,28 @@ def test_end_of_a_loop() -> None:
         gc.collect()
 
     assert (["Hi."] * 40, []) == (outputs, [str(each.message) for each in caught])
+
+
+def test_end_of_a_loop_that_takes_its_time(caplog: pytest.LogCaptureFixture) -> None:
+    """A runner whose connections are still being closed when its own delay is over leaves no error in the log."""
+
+    async def linger() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            time.sleep(0.2)  # noqa: ASYNC251  it blocks the loop that shuts down
+
+    async def main(address: str, lingering: AsyncGenerator[None, None]) -> None:
+        await anext(lingering)
+        runner = Runner(base_url=address, model="m")
+        await asyncio.gather(*[runner.arun("Hi") for _ in range(40)])
+
+    with FakeServer(lambda _: reply.text("Hi.")) as server:
+        lingering = linger()
+        asyncio.run(main(server.base_url, lingering))
+        gc.collect()
+
+    assert [] == [record.getMessage() for record in caplog.records if record.name == "asyncio"]
 
 
 def test_client_of_a_runner_that_is_gone() -> None:

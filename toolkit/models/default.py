@@ -253,7 +253,8 @@ async def _open_in_loop(model: ServerModel) -> Model:
 def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, None]) -> None:
     """Close a client in its loop; one that shuts down meanwhile does it itself, and waits for the end."""
     with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(loop.call_later, CLOSE_DELAY, lambda: loop.create_task(closer.aclose()))
+        # The timer holds it; a loop closes a generator that is gone, unless it is closing it already.
+        loop.call_soon_threadsafe(loop.call_later, CLOSE_DELAY, closer.__aiter__)
 
 
 async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
