@@ -135,7 +135,7 @@ def ainvoked(case: cases.Case, effort: Effort, loop: asyncio.AbstractEventLoop) 
 
 def loops(effort: Effort) -> Iterator[Row]:
     """Compare turns of short conversations with a loop by hand."""
-    sizes = {"1 call a turn": (1, 0.6), "8 calls a turn": (8, 0.4)}
+    sizes = {"1 call a turn": (1, 0.4), "8 calls a turn": (8, 0.3)}
     with serving() as port, event_loop() as loop:
         for (size, (calls, aim)), stream, (kind, make) in product(sizes.items(), (False, True), kinds(loop).items()):
             held = make(port, turns=10, calls=calls, stream=stream)
