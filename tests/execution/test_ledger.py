@@ -427,4 +427,6 @@ def test_ledger_behind_a_proxy() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.inner, name)
 
-    assert Runner(model=ScriptedModel([]), ledger=Proxy())
+    proxy: Any = Proxy()
+
+    assert Runner(model=ScriptedModel([]), ledger=proxy)

@@ -79,7 +79,8 @@ class Switch(httpcore2.AsyncNetworkBackend):
     """Connects to a prepared response at first, and then as httpcore2 does."""
 
     def __init__(self, first: Recorder) -> None:
-        self.first, self.rest = first, httpcore2.AnyIOBackend()
+        self.first = first
+        self.rest: Any = httpcore2.AnyIOBackend()  # pyright does not see its methods
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
         backend = self.rest if self.first.asked else self.first

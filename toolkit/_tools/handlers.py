@@ -133,7 +133,7 @@ class DeclaredHandler(Uncached):
         """The name of the function or schema that declares it, for error messages."""
         return self.interface.origin
 
-    @property
+    @cached_property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of its arguments."""
         return self.interface.argument_schema

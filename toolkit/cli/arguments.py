@@ -49,7 +49,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
                 remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
                 raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
-                arguments[name] = _parse(value, name) if types[name] is None else value
+                arguments[name] = _parse(str(value), name) if types[name] is None else value
         run(json.dumps(arguments), is_approved)
 
     required = schema.get("required", ())
