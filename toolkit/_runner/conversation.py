@@ -126,7 +126,7 @@ class Conversation:
     """
 
     def __init__(self, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> None:
-        self.run_id = state.run_id
+        self.run_id: str = state.run_id
         self.limit: LimitName | Literal[""] = ""
         if state.finish_reason in get_args(LimitName):
             self.limit = cast("LimitName", state.finish_reason)

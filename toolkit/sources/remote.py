@@ -60,7 +60,8 @@ class Unreachable(Failed):
 
     def __init__(self, message: str, brief: str = "", cause: BaseException | None = None) -> None:
         super().__init__(message)
-        self.brief, self.cause = brief, cause
+        self.brief: str = brief
+        self.cause: BaseException | None = cause
 
 
 class RemoteSource:
