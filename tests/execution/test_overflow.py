@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toolkit import Runner, Toolbox, ToolCall, ToolResult, tool
@@ -72,6 +72,7 @@ def test_error() -> None:
 
 
 @given(st.text(max_size=400), st.integers(1, 400))
+@example("\n" + "0" * 399, 300)
 def test_lengths(text: str, limit: int) -> None:
     """What is cut begins and ends as the whole does, and at least half of the limit is the result's own."""
     cut = truncate(ToolResult(text, text), limit).text or ""

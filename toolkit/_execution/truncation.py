@@ -134,15 +134,11 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
     head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
-    return result.replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
-
-
-def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
-    """Drop the incomplete line at a cut, if it is short: half a number in it would be another number."""
-    end = text.find("\n", 0, AROUND) if at_start else text.rfind("\n", -AROUND)
-    if end < 0:
-        return text
-    return text[end + 1 :] if at_start else text[: end + 1]
+    # Half a number would be another number, so an incomplete line goes, too, if it is short.
+    spare = min(AROUND, (room - limit // 2) // 2)
+    head = head[: head.rfind("\n", len(head) - spare) + 1] or head
+    tail = tail[tail.find("\n", 0, spare) + 1 :]
+    return result.replace(text=f"{head}{note}{tail}")
 
 
 def _build_note(text: str, handle: str, *, is_table: bool) -> str:
