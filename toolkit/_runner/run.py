@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic
@@ -262,9 +262,8 @@ class Run(Generic[T]):
         partial_output = PartialOutput(self.output) if self.caller.request.streams and self.output.spec else None
         # A last turn may come after the run's time.
         deadline = self.caller.deadline if step.with_tools else self.cancellation
-        seconds = self._limit_turn(step)
-        with nullcontext(deadline) if seconds is None else Cancellation(seconds, parent=deadline) as cancellation:
-            try:
+        try:
+            with self._limit_time(step, deadline) as cancellation:
                 request = await self._make_model_request(step, backend, cancellation)
                 names = [spec.name for spec in request.tools]
                 logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
@@ -281,42 +280,26 @@ class Run(Generic[T]):
                 self.conversation.add_usage(response.usage)  # its cost counts, whatever the hooks do
                 for hook in self.hooks.after_model:
                     response = await apply_model_hook(hook, response, backend, cancellation)
-            except Exception as error:
-                for dropped in self.caller.drop_early():
-                    yield dropped
-                if not self._is_over(error, deadline, seconds if cancellation else None):
-                    raise
-                return
+        except Exception as error:
+            for dropped in self.caller.drop_early():
+                yield dropped
+            if not self._is_over(error, deadline):
+                raise
+            return
         for event in self._add_response(response, step, partial_output, started):
             yield event
 
-    def _limit_turn(self, step: CallModel) -> float | None:
-        """Return the seconds for a call of the model and the hooks around it; None where a limit is worth no thread."""
-        limits = self.limits
-        if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
-            return None
-        has_extra_turn = limits.max_seconds is not None and not step.with_tools
-        return limits.max_seconds_per_turn or (LAST_SECONDS if has_extra_turn else ANY_SECONDS)
-
-    def _is_over(self, error: Exception, deadline: Cancellation, late: float | None) -> bool:
-        """Return whether an error means that the run is over: it was cancelled or stopped, or its time is up.
-
-        Raises:
-            ModelError: The time of the turn is up, which were so many seconds.
-        """
+    def _is_over(self, error: Exception, deadline: Cancellation) -> bool:
+        """Return whether an error means that the run is over: it was cancelled or stopped, or its time is up."""
         if isinstance(error, Stopped):
             self.conversation.end("stopped")
             return True
-        if not isinstance(error, (TimedOut, Cancelled)):
+        if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
-        if not deadline and late is not None:
-            raise ModelError(
-                f"The model did not complete its answer within {late:g} s, the hooks around it included."
-            ) from error
-        if deadline and self.caller.deadline.reason == DEADLINE and not self.cancellation:
+        if self.caller.deadline.reason == DEADLINE and not self.cancellation:
             seconds = self.limits.max_seconds or 0.0
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
-        return bool(deadline)
+        return True
 
     async def _make_model_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
         if self.list_tools is not None and step.turn:
@@ -387,6 +370,29 @@ class Run(Generic[T]):
             if error.cause is None:
                 raise
             raise error.with_traceback(None) from error.__cause__  # the frames of the client are in `cause`
+
+    @contextmanager
+    def _limit_time(self, step: CallModel, deadline: Cancellation) -> Iterator[Cancellation]:
+        """Bound a call of the model and the hooks around it; with a deadline only where that is worth a thread.
+
+        Raises:
+            ModelError: The time of the turn is up.
+        """
+        limits = self.limits
+        if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
+            yield deadline
+            return
+        has_extra_turn = limits.max_seconds is not None and not step.with_tools
+        seconds = limits.max_seconds_per_turn or (LAST_SECONDS if has_extra_turn else ANY_SECONDS)
+        with Cancellation(seconds, parent=deadline) as cancellation:
+            try:
+                yield cancellation
+            except (TimedOut, Cancelled) as error:
+                if deadline or not cancellation:
+                    raise
+                raise ModelError(
+                    f"The model did not complete its answer within {seconds:g} s, the hooks around it included."
+                ) from error
 
     def _transform_piece(
         self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
