@@ -439,8 +439,10 @@ def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
     flaky = Flaky(9, OSError())
 
     def work(context: ToolContext) -> None:
-        cancellation.cancel()
-        flaky.work(context)
+        try:
+            flaky.work(context)
+        finally:
+            cancellation.cancel()  # from here on nothing waits for this thread
 
     made = tool(work, retries=5, effect="read")
     context = ToolContext(deps=None, cancellation=cancellation)
