@@ -559,14 +559,22 @@ def test_titles(calls: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("limits", [None, Limits(max_seconds=60)], ids=["no limit", "seconds"])
-def test_sync_stream_in_an_async_tool(limits: Limits | None) -> None:
-    """An async tool that streams a run synchronously is told to await, as for run(): it would wait for its own loop."""
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["stream", "run"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async model", "sync model"])
+def test_sync_run_in_an_async_tool(limits: Limits | None, is_streamed: bool, is_async: bool) -> None:
+    """An async tool that starts a sync run is told to await: they would wait for each other."""
+
+    @tool
+    async def count(number: int) -> int:
+        """Count."""
+        return number
 
     @tool
     async def ask() -> str:
         """Ask."""
-        inner = Runner(model=ScriptedModel(["Hello."], is_async=True), limits=limits)
-        return "".join(map(str, inner.stream("Hi")))
+        model = ScriptedModel([[call("count", number=1), call("count", number=2)], "Hello."], is_async=is_async)
+        inner = Runner([count], model=model, limits=limits)
+        return "".join(map(str, inner.stream("Hi"))) if is_streamed else inner.run("Hi").output
 
     result = Runner([ask], model=ScriptedModel([call("ask"), "Done."])).run("Go.").calls[0].result
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.event_loop import private_loop
 from toolkit._concurrency.tasks import await_in_place
 from toolkit._concurrency.threads import AbandonedJobs, Outcome
 
@@ -233,12 +232,9 @@ def iterate_until(
     Raises:
         TimedOut: The deadline has passed.
         Cancelled: It was cancelled.
-        RuntimeError: A sync backend would wait for an async leaf on the thread of the private loop.
     """
     if cancellation.deadline is None and is_async == backend.is_async:
         return _iterate_in_place(source, cancellation if is_async else None)
-    if is_async and not backend.is_async:
-        private_loop.check_caller()
     return _pump(backend, source, cancellation, is_async=is_async)
 
 

@@ -33,11 +33,16 @@ MOMENT = 0.05
 
 
 class SyncBackend:
-    """The backend of `run`, `stream`, `invoke` and `call`."""
+    """The backend of `run`, `stream`, `invoke` and `call`.
+
+    Raises:
+        RuntimeError: An async tool of a sync run makes it: what it waits for could need the loop of that tool.
+    """
 
     is_async = False
 
     def __init__(self) -> None:
+        private_loop.check_caller()
         self.running: list[str] = []
         self.abandoned = AbandonedJobs()
 
