@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowQueryFailedError
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.worker import Replayer
 
 from tests.durable.support import Durable, environment, until
@@ -73,6 +73,11 @@ async def start(durable: Durable) -> DurableRun:
     return run
 
 
+async def count_ended_calls(handle: WorkflowHandle[Any, Any]) -> int:
+    events = (await handle.fetch_history()).events
+    return sum(event.HasField("activity_task_completed_event_attributes") for event in events)
+
+
 def test_a_question_before_a_task(durable: Durable) -> None:
     """A message after the question is read where a replay reads it; the question waits for its answer."""
 
@@ -106,8 +111,11 @@ def test_a_terminated_run(durable: Durable) -> None:
         given, released = options(durable.queue), asyncio.Event()
         async with await Durable(durable.address, given["tool_queues"]["wait"]).worker(runner, deps=released, **given):
             run = await start(durable)
+            handle = (await durable.connect()).get_workflow_handle(run.id)
+            calls = await count_ended_calls(handle)
             released.set()
-        await (await durable.connect()).get_workflow_handle(run.id).terminate("By hand.")
+            await until(partial(count_ended_calls, handle), calls.__lt__)
+        await handle.terminate("By hand.")
         async with await durable.worker(runner, **given):
             with pytest.raises(RunError, match="terminated"):
                 await run.status()
