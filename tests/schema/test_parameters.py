@@ -616,6 +616,9 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "function": (any, "its annotation <built-in function any> is not a type"),
     "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Write a type such as"),
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
+    "broken pattern": (Annotated[str, Field(pattern="(")], r"\(unclosed group\)\. Correct the annotation: write"),
+    "broken bound": (Annotated[int, Field(ge="x")], r"'ge' must be .*\)\. Correct the annotation: write"),
+    "half a type": (dict[str], r"Expected two type arguments.*\)\. Correct the annotation: write"),  # type: ignore[misc]
 }
 
 
@@ -651,7 +654,7 @@ def test_reasons(annotation: Any, reason: str) -> None:
     hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
 
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
-    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Annotate|Write)"):
+    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Annotat|[Ww]rite)"):
         _ = echo(annotation).parameters
 
 

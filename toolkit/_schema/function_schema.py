@@ -25,7 +25,6 @@ from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
     UNPACK,
-    EmptyType,
     Fields,
     TypeWriter,
     Unusual,
@@ -128,7 +127,7 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
-EMPTY_REMEDY = "Write a type and constraints that some value meets."
+TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.
@@ -430,10 +429,12 @@ def _explain(p: Parameter, error: Exception) -> str:
 
 
 def _choose_remedy(p: Parameter, error: Exception) -> str:
+    from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
+
     if p.problem:
         return NAME_REMEDY
-    if isinstance(error, EmptyType):
-        return EMPTY_REMEDY
+    if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
+        return TYPE_REMEDY
     written = _write_type(p)
     return REMEDY.format(written=written if len(written) < 80 else "...")
 
