@@ -278,7 +278,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         ({"openapi": "3.1.0", "x-a": object()}, {}, "is not JSON: Unable to serialize"),
         ("https://example.com/openapi.json", {}, r"httpx2.get\(...\).text"),
         (GET, {"include": "x"}, r"include=\['x'\]"),
-        (GET, {"include": ["y"]}, "'y' is not an operation.*There are: x"),
+        (GET, {"include": ["y"]}, r"'y' is not an operation.*'/'\. Available: x"),
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
         (GET, {"methods": ["POST"]}, "1 operations none is left"),
         (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
@@ -320,6 +320,23 @@ def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
 
     with pytest.raises(DefinitionError, match=f"(?s){message}"):
         openapi_tools(document, **given)
+
+
+def test_fault_of_several_operations() -> None:
+    """A fault that several operations have is described once; each of them can be left out."""
+    document = {**PETSTORE, "servers": []}
+
+    with pytest.raises(DefinitionError) as refused:
+        openapi_tools(document)
+    assert 1 == str(refused.value).count("Pass base_url=")
+    assert str(refused.value).startswith("GET /pets and 5 more: The server '/' of the document is no whole address.")
+    assert "exclude=['listPets', 'createPet', " in str(refused.value)
+
+
+def test_misspelt_selector() -> None:
+    """A misspelt operation is refused with the one that is meant."""
+    with pytest.raises(DefinitionError, match=r"include: 'listPet' is not .*; did you mean 'listPets'"):
+        openapi_tools(PETSTORE, base_url="https://example.com", include=["listPet"])
 
 
 def test_byte_order_mark() -> None:

@@ -51,7 +51,7 @@ from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE, check_options
 __all__ = ["openapi_tools"]
 
 TIMEOUT = 30.0  # seconds
-MAX_FAULTS = 10  # operations whose faults are described; the names of all are listed
+MAX_FAULTS = 10  # that are described; the names of all operations that have one are listed
 
 
 @hide_frames
@@ -145,17 +145,18 @@ class _Service:
         Raises:
             DefinitionError: Some operations cannot be tools.
         """
-        tools, faults = list[Tool[..., Any]](), dict[str, str]()
+        tools, faults = list[Tool[..., Any]](), dict[str, list[Operation]]()
         for each in operations:
             try:
                 tools.append(self._make_tool(each, options))
             except DefinitionError as error:  # noqa: PERF203  all of them are named
-                faults[each.name] = f"{each.label}: {error}"
+                faults.setdefault(str(error), []).append(each)
         if faults:
-            lines = "\n".join([*faults.values()][:MAX_FAULTS])
+            lines = [f"{_list_labels(unfit)}: {fault}" for fault, unfit in faults.items()][:MAX_FAULTS]
+            names = [each.name for unfit in faults.values() for each in unfit]
             raise DefinitionError(
-                f"{lines}\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or leave "
-                f"these {len(faults)} operations out: exclude={[*faults]}."
+                "\n".join(lines) + "\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or "
+                f"leave out: exclude={names}."
             )
         return tools
 
@@ -190,3 +191,9 @@ def _describe(operation: Operation) -> str:
     mark = "Deprecated." if spec.deprecated else ""
     texts = [mark, spec.summary.strip(), "" if spec.description == spec.summary else spec.description.strip()]
     return shorten("\n\n".join(filter(None, texts)) or operation.label, MAX_DESCRIPTION)
+
+
+def _list_labels(operations: list[Operation]) -> str:
+    """Write the operations that have one fault: the first, and the number of the others."""
+    others = f" and {len(operations) - 1} more" if operations[1:] else ""
+    return f"{operations[0].label}{others}"

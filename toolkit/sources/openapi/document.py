@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from toolkit._guards.http_client import check_base_url
 from toolkit._guards.options import check_texts
 from toolkit._messages import Effect
+from toolkit._schema.error_messages import suggest
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.schema import OperationObject, PathItem, Root, Server, Source
@@ -174,9 +175,9 @@ def select_operations(
     for option, selectors in (("include", () if include is None else include), ("exclude", exclude)):
         for word in check_texts(option, selectors):
             if not any(operation.matches(word) for operation in operations):
+                hint = suggest(word, [operation.name for operation in operations])
                 raise DefinitionError(
-                    f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'. "
-                    f"There are: {', '.join(operation.name for operation in operations[:20])}."
+                    f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'{hint}"
                 )
     wanted = {method.upper() for method in check_texts("methods", methods)}
     if wanted - EFFECTS.keys():
