@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,6 +58,19 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> 
     """The bare command shows what there is, with exit code 2."""
     assert 2 == main([])
     assert "demo" in "".join(capsys.readouterr())
+
+
+def test_help_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of each command has a sentence for each of its options."""
+    main(["--help"])
+    commands = re.findall(r"^  (\w+) ", capsys.readouterr().out.partition("Commands:")[2], re.M)
+    helps = list[str]()
+    for command in commands:
+        main([command, "--help"])
+        helps.append(capsys.readouterr().out)
+
+    assert 13 == len(commands)
+    assert [] == re.findall(r"^  (-\S*(?: \S+)*)\s{2,}\[", "".join(helps), re.M)
 
 
 def test_module_is_the_command() -> None:

@@ -79,7 +79,7 @@ def schema(
     *,
     all_functions: AllFunctions = False,
     dialect: Dialect = "chat",
-    strict: bool = False,
+    strict: Annotated[bool, typer.Option(help="Write the schemas for the provider's strict mode.")] = False,
 ) -> None:
     """Print the schemas that a provider receives."""
     toolbox = load(file, all_functions=all_functions)[1]
