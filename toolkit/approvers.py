@@ -103,6 +103,8 @@ class Console:
             return next((answer for answer in answers if answer is not None), False)
         except EOFError:
             return Decision.unavailable("There was no answer: the input has ended.")
+        except NotImplementedError:  # of a kernel whose front end has no field for input, as nbconvert
+            return Decision.unavailable("There is nobody to ask: this front end takes no input.")
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
         """Read one answer; None if it decides nothing."""
