@@ -71,6 +71,10 @@ ERRORS = {
         '{"limit": 0}',
         "query: missing, but required; limit: Input should be greater than or equal to 1 (received 0)",
     ),
+    "several unknown": (
+        '{"query": "a", "q": 1, "limits": 3}',
+        "q: no such parameter. Available: query, limit, unit; limits: no such parameter; did you mean 'limit'?",
+    ),
     "unknown": ('{"query": "a", "q": 1}', "q: no such parameter. Available: query, limit, unit"),
     "nearly known": (
         '{"query": "a", "limits": 1}',

@@ -64,11 +64,14 @@ class ErrorExplainer:
         return replace_surrogates(shorten(message, MAX_FAULT_TEXT))
 
     def _explain_faults(self, faults: Sequence[ErrorDetails], document: Any) -> str:
-        shown = [self._explain_fault(fault, document) for fault in faults[:MAX_FAULTS]]
+        unknown = [
+            fault for fault in faults[:MAX_FAULTS] if fault["type"] == "extra_forbidden" and not fault["loc"][1:]
+        ]
+        shown = [self._explain_fault(fault, document, has_list=fault in unknown[:1]) for fault in faults[:MAX_FAULTS]]
         more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         return "; ".join(shown + more)
 
-    def _explain_fault(self, fault: ErrorDetails, document: Any) -> str:
+    def _explain_fault(self, fault: ErrorDetails, document: Any, *, has_list: bool = True) -> str:
         location, kind = fault["loc"], fault["type"]
         if kind == "json_invalid" and not location:
             return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
@@ -76,7 +79,7 @@ class ErrorExplainer:
         if kind == "missing":
             return f"{path}: missing, but required"
         if kind == "extra_forbidden":
-            return f"{path}: no such parameter{self._suggest_parameters(location)}"
+            return f"{path}: no such parameter{self._suggest_parameters(location, has_list=has_list)}"
         is_secret = location[0] in self._secrets if location else self._has_secrets
         received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
         if path:
@@ -84,10 +87,12 @@ class ErrorExplainer:
         keys = ", ".join(self._schema["properties"]) or "no keys"
         return f"expected one JSON object with {keys}, received {received}"
 
-    def _suggest_parameters(self, location: Sequence[int | str]) -> str:
+    def _suggest_parameters(self, location: Sequence[int | str], *, has_list: bool) -> str:
         """Suggest parameters for an unknown key at the top; deeper keys are not looked at."""
         known = self._schema["properties"] if len(location) == 1 else ()
-        return suggest(str(location[0]), known) if known else ""
+        if not known:
+            return ""
+        return suggest(str(location[0]), known) if has_list else suggest_near(str(location[0]), known)
 
 
 def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
@@ -135,12 +140,16 @@ def shorten(text: str, limit: int) -> str:
 
 def suggest(name: str, names: Collection[str]) -> str:
     """Suggest names like a wrong one, and list all."""
+    known = ", ".join(names) or "none"
+    return shorten(f"{suggest_near(name, names) or '.'} Available: {known}", MAX_LISTED)
+
+
+def suggest_near(name: str, names: Collection[str]) -> str:
+    """Suggest names like a wrong one; "" where there are none."""
     import difflib  # needed where a model errs
 
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    known = ", ".join(names) or "none"
-    return shorten(f"{hint} Available: {known}", MAX_LISTED)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
