@@ -341,6 +341,14 @@ def test_long_nonsense_is_shortened() -> None:
     assert f"The server's answer is not a chat completion; check base_url: {'x' * 299}… (fake)" == str(caught.value)
 
 
+def test_empty_answer() -> None:
+    """An error about an answer without a text says that there is none."""
+    with pytest.raises(ModelError) as caught:
+        completed(OpenAIModel(Recorder(""), "fake"))
+
+    assert "The server's answer is not a chat completion; check base_url: it is empty (fake)" == str(caught.value)
+
+
 @pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
 def test_error_that_a_client_passes_on(error: Any) -> None:
     """An error within a stream that the client takes for a chunk is the run's, with the server's text."""

@@ -33,7 +33,8 @@ class _CompletionBuilder(ResponseBuilder):
         builder = cls()
         choices = read_objects(get_member(reply, "choices"), "the list of choices")
         if not choices:
-            raise ModelError(f"The server's answer is not a chat completion; check base_url: {excerpt(reply)}")
+            shown = excerpt(reply) or "it is empty"
+            raise ModelError(f"The server's answer is not a chat completion; check base_url: {shown}")
         message = read_object(get_member(choices[0], "message"), "the message")
         if message is None:
             raise malformed("the message", message)
