@@ -264,6 +264,13 @@ def test_long_texts() -> None:
     assert len(rendered(made(*done, output="x" * 10**6))) < 40_000
 
 
+def test_text_of_many_lines() -> None:
+    """A text of many short lines scrolls, as a long one does."""
+    for lines, start in ((20, '<div class="t">'), (60, '<div class="t s" tabindex="0">')):
+        result = ToolResult(text="line\n" * lines)
+        assert f"{start}line\n" in rendered(made(ToolCallFinished(QUICK, result, 0.1)))
+
+
 def test_colours_are_the_notebooks() -> None:
     """No background hides a dark page, and no text has a colour of its own: all are mixed with the page's."""
     style = rendered(run("Hello.")).partition("</style>")[0]

@@ -21,6 +21,7 @@ from toolkit.display.formatting import escape_controls, escape_text, parse_json
 MAX_PAGE = 200_000  # characters: more than a run leaves of a result
 MAX_ANSWER = 20_000
 MAX_CELL = 2_000
+MAX_LINES = 40  # of a text that does not scroll
 MAX_NAME = 64
 WIDTH = 40  # characters of JSON in one line
 MAX_ROWS = 50  # of a table
@@ -142,7 +143,8 @@ def render_pill(text: str, style: str | None = None) -> str:
 
 def render_text(text: str, size: int) -> str:
     """Render a text with its lines, a long one in a box that scrolls, by the keyboard too; "" for an empty one."""
-    attributes = ' class="t s" tabindex="0"' if min(len(text), size) > MAX_CELL else ' class="t"'
+    is_long = min(len(text), size) > MAX_CELL or text.count("\n", 0, size) > MAX_LINES
+    attributes = ' class="t s" tabindex="0"' if is_long else ' class="t"'
     return f"<div{attributes}>{escape_text(text, size)}</div>" if text else ""
 
 
