@@ -220,6 +220,13 @@ def shorten_traceback(error: BaseException) -> None:
     error.with_traceback(_join_frames(kept))  # a frozen dataclass refuses to have an attribute set
 
 
+def get_short_traceback(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return an exception for a log, without the frames of this package where the application's are left."""
+    frames = _list_frames(error.__traceback__)
+    kept = [frame for frame in frames if _find_package(frame) not in OWN]
+    return type(error), error, _join_frames(kept or frames)
+
+
 def _hide_cause(error: ToolkitError) -> None:
     """Move the cause of an error to its attribute, unless it arose in the application, as its own cause may have."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

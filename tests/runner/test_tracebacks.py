@@ -15,7 +15,18 @@ from pydantic import BaseModel, field_validator
 
 import toolkit
 from tests import ways
-from toolkit import DefinitionError, FatalError, ModelError, RunError, Runner, SQLiteSession, Toolbox, ToolContext, tool
+from toolkit import (
+    ApprovalRequest,
+    DefinitionError,
+    FatalError,
+    ModelError,
+    RunError,
+    Runner,
+    SQLiteSession,
+    Toolbox,
+    ToolContext,
+    tool,
+)
 from toolkit.builtin import shell_tool
 from toolkit.errors import ToolkitError
 from toolkit.sources.openapi import openapi_tools
@@ -206,3 +217,18 @@ def test_frozen_exception() -> None:
         Toolbox([refuse]).call("refuse")
 
     assert "refuse" == traceback.extract_tb(caught.value.__traceback__)[-1].name
+
+
+def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log shows where the application's function or gate raised, without the frames of the package."""
+
+    def refuse(request: ApprovalRequest) -> bool:
+        raise RuntimeError("the gate's own")
+
+    for approve in (None, refuse):
+        Runner([fail], model=ScriptedModel([call("fail"), "x"]), approve=approve).run("go")
+
+    assert ["Tool fail raised", f"The gate {refuse!r} raised; the call is refused."] == caplog.messages
+    assert ["fail", "refuse"] == [
+        frame.name for record in caplog.records for frame in traceback.extract_tb((record.exc_info or [None])[-1])
+    ]

@@ -21,7 +21,7 @@ from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
 from toolkit._execution.approval_request import ApprovalRequest
-from toolkit._options import check_methods
+from toolkit._options import check_methods, get_short_traceback
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, ToolkitError
 from toolkit.events import PendingApproval
@@ -83,7 +83,7 @@ async def _ask_gate(
         if cancellation:
             raise cancellation_error(cancellation)
     if isinstance(answer, Exception) and not isinstance(answer, Denied):
-        logger.error("The gate %r raised; the call is refused.", gate, exc_info=answer)
+        logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
     return answer
 
 

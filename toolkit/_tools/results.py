@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
 
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
+from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import MAX_ERROR, shorten
 from toolkit._tools.foreign_values import has_picture, hide_address, is_table, to_image, to_plain, write_table
 from toolkit.errors import Cancelled, ToolError, ToolkitError
@@ -64,7 +65,7 @@ def explain_exception(
 def log_exception(name: str, error: BaseException) -> None:
     """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
     if not isinstance(error, ToolkitError):
-        logger.warning("Tool %s raised", name, exc_info=error)
+        logger.warning("Tool %s raised", name, exc_info=get_short_traceback(error))
     elif logger.isEnabledFor(logging.DEBUG):
         logger.debug("Tool %s refused", name, exc_info=error)
 
