@@ -118,6 +118,13 @@ def test_runners_share_one_server(model: OpenAIModel) -> None:
     assert model.client.base_url == embedded_model().client.base_url
 
 
+def test_name_in_answers(model: OpenAIModel) -> None:
+    """An answer, which sessions and logs keep, has the name of the weights, and not where they lie."""
+    (turn,) = Runner(model=model).run("Hello").responses
+
+    assert "SmolLM2-135M-Instruct.Q4_1" == turn.response.model
+
+
 def test_server_wants_its_key(model: OpenAIModel) -> None:
     """Another program of this machine cannot talk to the server."""
     url = f"{model.client.base_url}chat/completions"

@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -39,6 +40,7 @@ def _start(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
     key = secrets.token_urlsafe()
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
+    params.model_alias = {Path(settings["path"]).stem}  # the name in answers; their path is nobody's business
     params.api_keys = [key]  # so that other users of this machine cannot use it
     params.n_ctx = settings["context"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
