@@ -497,7 +497,7 @@ def test_lock(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(files / "own.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Return whether it is."\n')
 
     assert [0, 0] == [main(["lock", "own.py", "--update"]), main(["lock", "own.py"])]
-    assert "tools.lock.json: 1 tools written\ntools.lock.json: 1 tools as before\n" == capsys.readouterr().out
+    assert "tools.lock.json: 1 tool written\ntools.lock.json: 1 tool as before\n" == capsys.readouterr().out
 
     write(files / "new.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Say whether it is."\n')
 

@@ -269,6 +269,12 @@ ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
         [call("delete_book", title="Dune")],
         '[paused: delete_book({"title": "Dune"}) waits for approval]',
     ),
+    (
+        delete_book,
+        {"approve": defer},
+        [[call("delete_book", title="Dune"), call("delete_book", title="Emma")]],
+        '[paused: delete_book({"title": "Dune"}), delete_book({"title": "Emma"}) wait for approval]',
+    ),
     (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), ""], "[stopped: max_turns]"),
     (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), "Nearly."], "Nearly.\n[stopped: max_turns]"),
     (delete_book, {"approve": lambda _: Decision.stop("no")}, [call("delete_book", title="Dune")], "[stopped: no]"),
@@ -280,7 +286,7 @@ ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
 @pytest.mark.parametrize(
     ("made", "options", "replies", "text"),
     ENDS,
-    ids=["paused", "limit", "text at a limit", "approver", "no reason", "answer"],
+    ids=["paused", "two paused", "limit", "text at a limit", "approver", "no reason", "answer"],
 )
 def test_printed_result(made: Tool[..., Any], options: dict[str, Any], replies: list[Any], text: str) -> None:
     """A result is printed as its answer; without one, as the reason why."""

@@ -78,7 +78,7 @@ class RunResult(Generic[T]):
     def _describe_end(self) -> str:
         if self.is_paused:
             calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
-            return f"[paused: {calls} waits for approval]"
+            return f"[paused: {calls} {'wait' if self.pending[1:] else 'waits'} for approval]"
         reason = self.finish_reason
         stops = (str(made.exception) for made in self.calls if type(made.exception) is Stopped)
         if reason == "stopped" and (why := next(stops, "")):

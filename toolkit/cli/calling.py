@@ -117,7 +117,8 @@ def lock(
         check_lock(path, box, update=update, remedy=f"toolkit lock {file}{options} --update")
     except OSError as error:
         fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
-    print(f"{path}: {len(box)} tools {'written' if update else 'as before'}")
+    count = "1 tool" if len(box) == 1 else f"{len(box)} tools"
+    print(f"{path}: {count} {'written' if update else 'as before'}")
 
 
 def _describe_error(name: str, result: ToolResult) -> str | None:
