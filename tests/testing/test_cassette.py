@@ -120,7 +120,9 @@ def test_difference_of_messages_and_tools(path: Path) -> None:
     assert "tools:\n" in str(caught.value)
     assert '"Add two numbers.",\n  +    "description": "Add some numbers.",\n' in str(caught.value)
     assert '  +        "c": {\n' in str(caught.value)
-    assert str(caught.value).endswith('If this is meant, record it again: mode="record".')
+    assert str(caught.value).endswith(
+        'If this is meant, record it again: mode="record", or, with the fixture `cassette`, pytest --cassettes=record.'
+    )
 
 
 def test_one_request_more(path: Path) -> None:

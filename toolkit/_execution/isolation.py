@@ -224,7 +224,7 @@ def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
         pickle.dumps(bare)
     except Exception as error:
         raise DefinitionError(
-            f"{tool.origin}: it is to run in another process, which cannot get it: {error} "
+            f"{tool.origin}: it is to run in another process, which cannot get it: {error}. "
             "Define it at the top of a module; what it is bound to must pickle."
         ) from error
     return bare

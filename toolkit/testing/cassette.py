@@ -81,7 +81,8 @@ class _Track:
         differences = "\n".join(_list_differences(self.records[place][self.kind], asked))
         return (
             f"The {self.kind} differs from record {place + 1} of {len(self.records)} in {path} (- recorded, + now):\n"
-            f'{differences}\nIf this is meant, record it again: mode="record".'
+            f'{differences}\nIf this is meant, record it again: mode="record", or, with the fixture `cassette`, '
+            "pytest --cassettes=record."
         )
 
 
