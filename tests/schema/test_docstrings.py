@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from dataclasses import FrozenInstanceError
+from textwrap import indent
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import scale
+from toolkit import tool
 from toolkit._schema.docstrings import Docstring, parse_docstring
 
 CITY = {"city": "Name of the city, in English."}
@@ -531,6 +533,27 @@ def test_examples(text: str, examples: tuple[str, ...]) -> None:
     assert Docstring(description="Get.", parameters={}, raises={}, examples=examples) == parse_docstring(
         f"Get.\n\n{text}"
     )
+
+
+OBJECTS: dict[str, tuple[str, list[dict[str, int]] | None]] = {
+    "one": ('{"x": 1}', [{"x": 1}]),
+    "one in each line": ('{"x": 1}\n{"x": 2}', [{"x": 1}, {"x": 2}]),
+    "of several lines": ('{\n  "x": 1\n}\n{"x": 2}', [{"x": 1}, {"x": 2}]),
+    "in paragraphs": ('One:\n\n{"x": 1}\n\n{"x": 2}', [{"x": 1}, {"x": 2}]),
+    "in a fence": ('```json\n{"x": 1}\n{"x": 2}\n```', [{"x": 1}, {"x": 2}]),
+    "and words": ('{"x": 1}\nis an example.', None),
+}
+
+
+@pytest.mark.parametrize(("text", "examples"), OBJECTS.values(), ids=OBJECTS)
+def test_examples_in_json(text: str, examples: list[dict[str, int]] | None) -> None:
+    """Examples that are JSON objects are those of the schema, also one in each line."""
+
+    def get(x: int) -> None: ...
+
+    get.__doc__ = "Get.\n\nExamples:\n" + indent(text, "    ")
+
+    assert examples == tool(get).parameters.get("examples")
 
 
 DESCRIPTIONS = {

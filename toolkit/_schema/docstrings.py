@@ -362,6 +362,7 @@ def _fold(text: str) -> str:
 # A statement of a doctest, and its prompts.
 _STATEMENT = re.compile(r"^ *>>> .*(?:\n *\.\.\. .*)*", re.MULTILINE)
 _PROMPT = re.compile(r"^ *(?:>>>|\.\.\.) ", re.MULTILINE)
+_DECODER = json.JSONDecoder()
 
 
 def find_examples(texts: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
@@ -406,9 +407,13 @@ def _read_literals(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any] 
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Find the paragraphs that are JSON objects, one or several, and nothing else."""
     for paragraph in re.split(r"\n\s*\n", text):
-        content = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+        rest = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+        found = list[Any]()
         with suppress(ValueError, RecursionError):
-            document = json.loads(content)
-            if isinstance(document, dict):
-                yield document
+            while rest:
+                document, end = _DECODER.raw_decode(rest)
+                found.append(document)
+                rest = rest[end:].lstrip()
+            yield from (each for each in found if isinstance(each, dict))
