@@ -131,6 +131,7 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
     "address",
     [
         *("http://", "https:///v1", "http://:8080/v1", "http://[::1", "http://host:x/v1", "localhost:1/v1"),
+        *(" http://localhost:1/v1", "http://localhost:1/v1\n", "http://local host:1/v1"),
         *("http://user:secret@localhost:1/v1/chat/completions", "http://user:secret@localhost:1/v1/responses/"),
     ],
 )
@@ -427,7 +428,7 @@ class Listing:
     [
         (b'{"object": "list", "data": []}', NoModelError, "lists no model"),
         (b'{"object": "list", "data": null}', NoModelError, "lists no model"),
-        (b"<html>", ModelError, "The request to the model failed"),
+        (b"<html>", ModelError, r"The request to the model failed, .*; check base_url, which often ends in /v1"),
         (b'{"data": [5]}', ModelError, "The request to the model failed"),
     ],
     ids=["empty", "null", "html", "numbers"],

@@ -233,9 +233,13 @@ def _find_address_fault(name: str, address: Any) -> str:
     with suppress(ValueError):  # of what is no URL
         parts = urlsplit(str(address))
         is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        if is_server and not re.search("/(chat/completions|completions|responses)/*$", parts.path):
+        is_request = re.search("/(chat/completions|completions|responses)/*$", parts.path)
+        if is_server and not is_request and not re.search(r"\s", str(address)):
             return ""
-    return f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without the path of a request."
+    return (
+        f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without spaces and without the "
+        "path of a request."
+    )
 
 
 async def _open_in_loop(model: ServerModel) -> Model:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from toolkit._schema.error_messages import shorten
 from toolkit.errors import ModelError
 
-UNREADABLE = "The request to the model failed, or its answer cannot be read."
+UNREADABLE = "The request to the model failed, or its answer cannot be read; check base_url, which often ends in /v1."
 
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
