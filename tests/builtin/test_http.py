@@ -225,6 +225,12 @@ def test_sizes(make: Callable[[], list[bytes]], size: int) -> None:
     assert (size, True) == (result.size, peak < 2**24)
 
 
+def test_unknown_host() -> None:
+    """A host that the resolver does not know is named."""
+    with pytest.raises(Failed, match=r"^fetch error: no-such-host\.invalid cannot be looked up: [^\[]"):
+        fetch("http://no-such-host.invalid/")
+
+
 @pytest.mark.parametrize(
     ("html", "text"),
     [

@@ -262,7 +262,7 @@ class GuardedNetwork:
         try:
             addresses = await call_function(self.look_up, (host, port), AsyncBackend())
         except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from error
+            raise httpcore2.ConnectError(f"{host} cannot be looked up: {error.strerror or error}") from error
         *others, last = addresses[:MAX_ADDRESSES]
         seconds = None if timeout is None else timeout / (len(others) + 1)
         for address in others:
