@@ -358,6 +358,13 @@ def test_texts_have_no_keys(server: Any) -> None:
         (lambda: MCP("http://x", env={"a": "b"}), "env= does not go with a URL"),
         (lambda: MCP(make_server(), cwd="/"), "cwd= does not go with a server object"),
         (lambda: MCP("x", allow="add"), "allow='add' is not a list of texts"),
+        (
+            lambda: MCP("http://x", headers=cast("Any", "k")),
+            r"^headers= maps names to texts: headers={'NAME': 'value'}\.$",
+        ),
+        (lambda: MCP("x", env=cast("Any", {"A": 3})), "^env= maps names to texts"),
+        (lambda: MCP("http://x", auth=cast("Any", "k")), "^auth= is not an httpx2.Auth. A key is sent by headers="),
+        (lambda: MCP("x", elicit=cast("Any", 3)), "^elicit=3 is not True, or a function of a message and a schema"),
         (lambda: MCP("x", timeout=None), "timeout=None"),
         (lambda: MCP("x", timeout=-1), "timeout=-1"),
         (lambda: MCP("x", name=cast("Any", 3)), "name=3"),

@@ -66,6 +66,13 @@ def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
+def check_named_texts(name: str, value: Mapping[str, str]) -> Mapping[str, str]:
+    """Check that a value maps names to texts; they may be keys, so they are not repeated."""
+    if not isinstance(value, Mapping) or not all(map(is_text, (*value.keys(), *value.values()))):
+        raise DefinitionError(f"{name}= maps names to texts: {name}={{'NAME': 'value'}}.")
+    return value
+
+
 def is_text(value: object) -> bool:
     """Return whether a value is a text without NUL."""
     return isinstance(value, str) and "\0" not in value

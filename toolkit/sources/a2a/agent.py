@@ -15,6 +15,7 @@ from a2a.types import AgentCard
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from toolkit._guards.http_client import check_base_url
+from toolkit._guards.options import check_named_texts
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream, find_reason
 
@@ -52,7 +53,7 @@ class Address:
         Raises:
             DefinitionError: It is not an HTTP address, or the token is not a word, or there are two.
         """
-        given = dict(headers or {})
+        given = dict(check_named_texts("headers", headers or {}))
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
                 raise DefinitionError("token= must be visible ASCII characters.")

@@ -138,6 +138,8 @@ class MCP(RemoteSource):
             optional=optional,
             options={"timeout": TIMEOUT, **options},
         )
+        if not (elicit is None or isinstance(elicit, bool) or callable(elicit)):
+            raise DefinitionError(f"elicit={elicit!r:.100} is not True, or a function of a message and a schema.")
         self._elicit = elicit
         self._may_sample = check_type("sample", sample, bool)
         self._request_tools = (

@@ -18,6 +18,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from toolkit._guards.options import check_named_texts
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream
 
@@ -79,6 +80,10 @@ class Address:
         if other:
             kind = "a URL" if made.is_url else "a command" if made.is_command else "a server object"
             raise DefinitionError(f"MCP() of {made}: {other}= does not go with {kind}.")
+        for name in ("headers", "env"):
+            check_named_texts(name, options.get(name) or {})
+        if not isinstance(made.auth, (httpx2.Auth, type(None))):
+            raise DefinitionError("auth= is not an httpx2.Auth. A key is sent by headers={'Authorization': key}.")
         return made
 
     def __str__(self) -> str:
