@@ -262,7 +262,8 @@ _RULES: Mapping[str, _Rule] = {
     ),
     "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
     "middleware": _Rule(
-        "a list of functions or instances: write middleware=[...]",
+        "a list of functions of (call, call_next): write middleware=[...]. An object with methods such as before_model "
+        "goes in as hooks=[...]",
         lambda value: isinstance(value, Sequence) and all(map(_is_function, value)),
     ),
     "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Iterable)),

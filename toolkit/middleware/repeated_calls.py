@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_options
+from toolkit._options import check_options, is_number, is_whole
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Halt, ToolError
 
@@ -55,8 +55,8 @@ def cache(
     Raises:
         ValueError: `ttl` or `maxsize` is not above 0.
     """
-    if ttl <= 0 or maxsize <= 0:
-        raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both must be above 0.")
+    if not (is_number(ttl) and is_whole(maxsize, 1) and ttl > 0):
+        raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both must be numbers above 0.")
     results = _ResultCache(ttl, maxsize, clock)
 
     async def use_cache(call: ToolCall, call_next: Next) -> ToolResult:
