@@ -168,13 +168,13 @@ class Toolbox:
         made_of = [self._make_tools(listed) for listed in listings]
         with table_lock:
             added = dict(self.bindings._tools)
-            for made in chain.from_iterable(made_of):
-                if made.name in added and not (replace or is_redefined(self.bindings._tools.get(made.name), made)):
+            for tool in chain.from_iterable(made_of):
+                if tool.name in added and not (replace or is_redefined(self.bindings._tools.get(tool.name), tool)):
                     raise DuplicateToolError(
-                        f"{describe_conflict(added[made.name], made)} Give one another name=, put a prefix with "
+                        f"{describe_conflict(added[tool.name], tool)} Give one another name=, put a prefix with "
                         "Toolbox.prefixed(), or take its place with Toolbox.add(..., replace=True)."
                     )
-                added[made.name] = made
+                added[tool.name] = tool
             self.bindings._tools = added
             for item, listed, own in zip(tools, listings, made_of):
                 if is_source(item):
@@ -186,7 +186,7 @@ class Toolbox:
         Raises:
             ToolNotFoundError: There is no tool of this name to replace.
         """
-        given = {made.name: made for made in self._make_tools(tools)}
+        given = {tool.name: tool for tool in self._make_tools(tools)}
         with table_lock:
             for name in given:
                 _ = self[name]
@@ -200,7 +200,7 @@ class Toolbox:
         """
         with table_lock:
             removed = {self[name].name for name in names}
-            self.bindings._tools = {name: made for name, made in self.bindings._tools.items() if name not in removed}
+            self.bindings._tools = {name: tool for name, tool in self.bindings._tools.items() if name not in removed}
 
     def get(self, name: str) -> AnyTool | None:
         """Return a tool, or None if there is none of this name."""
@@ -213,11 +213,11 @@ class Toolbox:
         """
         tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
-        return self._with((made.with_name(names[name]) for name, made in tools.items()), self.bindings._rename(names))
+        return self._with((tool.with_name(names[name]) for name, tool in tools.items()), self.bindings._rename(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep` returns True."""
-        return self._with((self.bindings._tools[made.name] for made in self if keep(made)), self._copy_bindings())
+        return self._with((self.bindings._tools[tool.name] for tool in self if keep(tool)), self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Return the current tools by name, with the functions that execute them. Later changes are not included.
@@ -302,7 +302,7 @@ class Toolbox:
             self._schemas = tools, {}
         cache = self._schemas[1]
         if key not in cache:
-            cache[key] = [_render(renderer, made) for made in tools.values()]
+            cache[key] = [_render(renderer, tool) for tool in tools.values()]
         return list(cache[key])
 
     def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
@@ -530,24 +530,24 @@ class Toolbox:
         return render(self, "cards.render_toolbox")
 
     def _make_tools(self, items: Sequence[Addable]) -> list[AnyTool]:
-        made = chain.from_iterable(map(list_tools, items))
-        return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
+        tools = chain.from_iterable(map(list_tools, items))
+        return [add_defaults(tool, self.defaults) for tool in tools] if self.defaults else [*tools]
 
     def _copy_bindings(self) -> Bindings:
         return self.bindings._rename({name: name for name in self.names})
 
     def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
-        made = type(self)(tools, strict=self.strict, check_output=self.check_output)
-        made.defaults = self.defaults  # which were added to those of these tools that they are for
-        bindings._tools = made.bindings._tools
-        made.bindings = bindings
-        return made
+        box = type(self)(tools, strict=self.strict, check_output=self.check_output)
+        box.defaults = self.defaults  # after the tools: these have the defaults already
+        bindings._tools = box.bindings._tools
+        box.bindings = bindings
+        return box
 
     def _dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
 
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
-        specs = [made._spec for made in self]
+        specs = [tool._spec for tool in self]
         calls = dialect.parse_calls(reply, specs)
         if not calls and (other := find_dialect(reply)):
             raise ValueError(
@@ -569,12 +569,12 @@ class Toolbox:
     ) -> ToolResult:
         _check_name(name)
         call, dispatcher = ToolCall(name=name, arguments=to_json_text(arguments)), self._make_dispatcher(approve, HINT)
-        made = dispatcher.tools.get(name)
-        if shared is not None or may_refer(made):
+        tool = dispatcher.tools.get(name)
+        if shared is not None or may_refer(tool):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
         own = replace(use_context(context), tool_name=name) if context else ToolContext(deps=None, tool_name=name)
-        if made:
-            check_deps(made, own.deps, CONTEXT_REMEDY)
+        if tool:
+            check_deps(tool, own.deps, CONTEXT_REMEDY)
         return await dispatcher.dispatch(call, own, backend)
 
     async def _call_many(self, calls: Iterable[ToolCall], wait: Wait, parallel: ParallelCalls) -> list[ToolResult]:
@@ -613,10 +613,10 @@ def _make_parallel(
     return ParallelCalls(dispatcher, use_context(context), backend, SharedValues.of(shared))
 
 
-def _render(dialect: Dialect, made: AnyTool) -> dict[str, Any]:
+def _render(dialect: Dialect, tool: AnyTool) -> dict[str, Any]:
     """Render a tool as plain data that shares nothing with it."""
     try:
-        copy: dict[str, Any] = from_json(to_json(dialect.render_tool(made._spec)))
+        copy: dict[str, Any] = from_json(to_json(dialect.render_tool(tool._spec)))
     except (PydanticSerializationError, ValueError) as error:  # a schema whose references are replaced may be deep
-        raise DefinitionError(f"{made.origin}: its schema cannot be sent in this dialect: {error}") from None
+        raise DefinitionError(f"{tool.origin}: its schema cannot be sent in this dialect: {error}") from None
     return copy

@@ -34,7 +34,7 @@ def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, A
     Raises:
         DefinitionError: A tool cannot be described to a model.
     """
-    specs = [replace(made._spec, activity=get_activity(made)) for made in toolbox]
+    specs = [replace(tool._spec, activity=get_activity(tool)) for tool in toolbox]
     schema = dialect.reply_schema(specs, dialect=_dialect(toolbox, strict=strict))
     copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
     return copy
@@ -54,7 +54,7 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
     text = strip_fence(to_json_text(reply))
     if dialect.load_reply(text) is None:
         raise ToolError('Invalid reply: it is not a JSON object with a list "calls". Send one whole object.')
-    return _dialect(toolbox, strict=strict).parse_calls(text, [made._spec for made in toolbox])
+    return _dialect(toolbox, strict=strict).parse_calls(text, [tool._spec for tool in toolbox])
 
 
 def _dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:

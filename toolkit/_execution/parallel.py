@@ -167,8 +167,8 @@ class ParallelCalls:
             TypeError: The tool of a call takes deps that the context does not have.
         """
         for call in calls:
-            if made := self.dispatcher.tools.get(call.name):
-                check_deps(made, self.context.deps, CONTEXT_REMEDY)
+            if tool := self.dispatcher.tools.get(call.name):
+                check_deps(tool, self.context.deps, CONTEXT_REMEDY)
         with Cancellation(parent=self.context.cancellation) as cancellation:
             dependencies = Dependencies(calls, self.shared, self.dispatcher.tools, cancellation)
 

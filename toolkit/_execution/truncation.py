@@ -107,8 +107,8 @@ class ResultStore:
     @cached_property
     def tool(self) -> Tool[..., Any]:
         """The tool `result_read`."""
-        made: Tool[..., Any] = self.result_read
-        return made
+        bound: Tool[..., Any] = self.result_read
+        return bound
 
 
 def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore | None = None) -> ToolResult:

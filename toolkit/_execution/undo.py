@@ -19,7 +19,7 @@ from toolkit._context import ToolContext, discard
 from toolkit._execution.invoke import Attempts
 from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.decorator import tool
+from toolkit._tools.decorator import tool as make_tool
 from toolkit._tools.tool import Tool, check_deps, name_function
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
@@ -53,9 +53,9 @@ class Undo:
     exception: BaseException | None = field(default=None, repr=False)
 
 
-def _list_functions(made: Tool[..., Any]) -> list[Any]:
+def _list_functions(tool: Tool[..., Any]) -> list[Any]:
     """List the functions that a tool and its undo call; methods of one instance are equal, those of two are not."""
-    handlers = made.handler.function_handler, take_undo(made).handler.function_handler
+    handlers = tool.handler.function_handler, take_undo(tool).handler.function_handler
     return [handler and handler.function for handler in handlers]
 
 
@@ -101,8 +101,8 @@ class Undoer:
         entries = await call_function(self.ledger.read, (self.recorded_as,), self.backend)
         found = _list_undoable(entries, self.run_id)
         for each in found:
-            for made in self._find(each):
-                check_deps(take_undo(made), self.deps, "pass deps= to undo")
+            for tool in self._find(each):
+                check_deps(take_undo(tool), self.deps, "pass deps= to undo")
         undone = [await self._undo(each) for each in reversed(found)]
         for undo in undone:
             if undo.outcome != "undone":
@@ -112,10 +112,10 @@ class Undoer:
     def _find(self, done: _UndoableCall) -> list[Tool[..., Any]]:
         """Find the tools that may have made a call: several of one name may be those of different instances."""
         found: list[Tool[..., Any]] = []
-        for made in self.tools:
-            is_its = made.settings.undo and (made.name, name_function(made)) == (done.call.name, done.function)
-            if is_its and not any(_list_functions(made) == _list_functions(each) for each in found):
-                found.append(made)
+        for tool in self.tools:
+            is_its = tool.settings.undo and (tool.name, name_function(tool)) == (done.call.name, done.function)
+            if is_its and not any(_list_functions(tool) == _list_functions(each) for each in found):
+                found.append(tool)
         return found
 
     async def _undo(self, done: _UndoableCall) -> Undo:
@@ -132,15 +132,15 @@ class Undoer:
         found = self._find(done)
         if len(found) != 1:
             return Undo(call=call, outcome="failed", error=(TWO_TOOLS if found else NO_UNDO).format(call.name))
-        made = found[0]
+        tool = found[0]
         try:
-            arguments, _ = made._invocation.parser.parse(call.arguments)
-            plan, returns = made._undo_plan, made.handler.interface.returns
+            arguments, _ = tool._invocation.parser.parse(call.arguments)
+            plan, returns = tool._undo_plan, tool.handler.interface.returns
             values = plan.fit(arguments, returns.check(json.loads(result["value"])) if plan.result else None)
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)
-        return await self._run_undo(done, take_undo(made), values)
+        return await self._run_undo(done, take_undo(tool), values)
 
     async def _run_undo(self, done: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
@@ -178,10 +178,10 @@ class Undoer:
         return bool(await call_function(self.ledger.write, (entry,), self.backend))
 
 
-def take_undo(made: Tool[..., Any]) -> Tool[..., Any]:
+def take_undo(tool: Tool[..., Any]) -> Tool[..., Any]:
     """Return the undo of a tool that has one, as a tool."""
-    undo = made.settings.undo
-    return undo if isinstance(undo, Tool) else tool(undo)  # type: ignore[arg-type]  # it has one
+    undo = tool.settings.undo
+    return undo if isinstance(undo, Tool) else make_tool(undo)  # type: ignore[arg-type]  # it has one
 
 
 def name_undo(own_id: str) -> str:

@@ -76,14 +76,14 @@ class MessageQueue:
             return (*self._steering, *self._follow_ups)
 
     def _append(self, queue: deque[UserMessage], message: UserInput) -> None:
-        made = make_user_message(message)
+        user_message = make_user_message(message)
         with self._lock:
             if self._is_closed:
                 raise RunError(
                     "This run has ended. Start another with messages=result.messages, "
                     "or, if it is paused, call resume(result.state, decisions)."
                 )
-            queue.append(made)
+            queue.append(user_message)
 
     def _take(self, queue: deque[UserMessage]) -> list[UserMessage]:
         count = len(queue) if self._at_a_time is None else min(len(queue), self._at_a_time)

@@ -48,17 +48,17 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
     """
     results, notes = _pair_results(messages)
     ids = _UniqueIds(_get_wire_id(call) for _, call in _iter_calls(messages))
-    made: list[Message] = []
+    repaired: list[Message] = []
     order: list[int] = []  # where the messages stood
     for at, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue
         order.append(at)
         if not isinstance(message, ModelResponse):
-            made.append(message)
+            repaired.append(message)
             continue
         calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
-        made.append(replace(message, calls=calls))
+        repaired.append(replace(message, calls=calls))
         for number, (former, call) in enumerate(zip(message.calls, calls)):
             if (place := results.get((at, number))) is None:
                 notes.append(f"The call {_quote(_get_wire_id(former))} had no result; it got an error.")
@@ -67,10 +67,10 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
                 order.append(place)
                 result = cast("ToolMessage", messages[place])
             name = result.name or call.name
-            made.append(replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=name))
+            repaired.append(replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=name))
     if order != sorted(order):
         notes.append("Results that stood elsewhere were put behind their calls, in call order.")
-    return made, tuple(notes)
+    return repaired, tuple(notes)
 
 
 def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[str]]:

@@ -78,15 +78,15 @@ class Hooks:
 
     async def _run_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""
-        made = call
+        current = call
         try:
             for hook in self._before_call:
-                made = await _run_before(hook, made, call_next)
-            result = await call_next(made)
+                current = await _run_before(hook, current, call_next)
+            result = await call_next(current)
         except ToolError as refusal:
-            result = explain_exception(refusal, made.name)
+            result = explain_exception(refusal, current.name)
         for hook in self._after_call:
-            result = await _run_after(hook, made, result, call_next)
+            result = await _run_after(hook, current, result, call_next)
         return result
 
 

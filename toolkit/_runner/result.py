@@ -80,7 +80,7 @@ class RunResult(Generic[T]):
             calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
             return f"[paused: {calls} {'wait' if self.pending[1:] else 'waits'} for approval]"
         reason = self.finish_reason
-        stops = (str(made.exception) for made in self.calls if type(made.exception) is Stopped)
+        stops = (str(call.exception) for call in self.calls if type(call.exception) is Stopped)
         if reason == "stopped" and (why := next(stops, "")):
             return f"[stopped: {why}]"
         return f"[{reason}]" if reason in REASONS_WITHOUT_ANSWER else f"[stopped: {reason}]"

@@ -93,8 +93,8 @@ class RunFactory:
     ) -> None:
         self.toolbox = toolbox
         self._tools: _CheckedTools | None = None
-        for made in self.check_tools().listed.values():
-            _ = made._spec, made._invocation  # a tool that cannot be described is found here, not in the first run
+        for tool in self.check_tools().listed.values():
+            _ = tool._spec, tool._invocation  # a tool that cannot be described is found here, not in the first run
         check_values({**given, "instructions": instructions})
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
             given.setdefault("ledger", saved)
@@ -136,7 +136,7 @@ class RunFactory:
         if any(active.conversation.run_id == run_id for active in self.active.get_all()):
             raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
         called = () if state is None else [tools[name] for name in state.calls_by_tool if name in tools]
-        may_undo = state is None or any(made.settings.undo for made in walk_tools(called))
+        may_undo = state is None or any(tool.settings.undo for tool in walk_tools(called))
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
         undone = await self.create_undoer(backend, run_id=run_id, deps=deps).undo()
@@ -213,16 +213,16 @@ class RunFactory:
             )
         self._tools = _CheckedTools(
             listed=listed,
-            changing=[made for made in listed.values() if made.settings.effect in CHANGES],
-            typed=[made for made in walk_tools(listed.values()) if made._deps_types],
-            has_agents=any(isinstance(find_instance(made), SubAgent) for made in listed.values()),
+            changing=[tool for tool in listed.values() if tool.settings.effect in CHANGES],
+            typed=[tool for tool in walk_tools(listed.values()) if tool._deps_types],
+            has_agents=any(isinstance(find_instance(tool), SubAgent) for tool in listed.values()),
         )
         return self._tools
 
     def warn_of_unasked(self, tools: Iterable[AnyTool]) -> None:
         """Warn, once, of destructive tools without an approver."""
-        destructive = [made for made in tools if made.settings.effect == "destructive"]
-        unasked = [made.name for made in destructive if made.settings.approve is False]
+        destructive = [tool for tool in tools if tool.settings.effect == "destructive"]
+        unasked = [tool.name for tool in destructive if tool.settings.approve is False]
         if unasked and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -260,7 +260,7 @@ class _RunBuilder:
         if choice is not None or allowed is not None:
             choice, allowed = check_choice(choice, allowed, self._tools)
         self._choice = choice
-        self._allowed = None if allowed is None else (*allowed, *(made.name for made in request.tools))
+        self._allowed = None if allowed is None else (*allowed, *(tool.name for tool in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
         self._available: Collection[str] | None = None
         if allowed is not None or choice == "none":
@@ -376,7 +376,7 @@ class _RunBuilder:
         if self._state is not None or not self._factory.check_tools().has_agents:
             return None
         allowed = self._allowed
-        may_call = {name: made for name, made in self._tools.items() if allowed is None or name in allowed}
+        may_call = {name: tool for name, tool in self._tools.items() if allowed is None or name in allowed}
         call = continue_handoff(conversation.history, may_call)
         return None if call is None else conversation.add_response(ModelResponse(calls=(call,)))
 
@@ -389,9 +389,9 @@ class _RunBuilder:
         factory, deps = self._factory, self._request.deps
         if not factory.options["undo_on_failure"]:
             return None
-        for made in walk_tools(factory.check_tools().listed.values()):
-            if made.settings.undo is not None:
-                check_deps(take_undo(made), deps, "pass deps= to the run")
+        for tool in walk_tools(factory.check_tools().listed.values()):
+            if tool.settings.undo is not None:
+                check_deps(take_undo(tool), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
         return partial(factory.create_undoer, run_id=run_id, above=above, ledger=dispatcher.undo_ledger, deps=deps)
 
@@ -405,9 +405,9 @@ class _RunBuilder:
             ValueError: There are limits for a tool that does not exist.
         """
         factory, request, checked = self._factory, self._request, self._factory.check_tools()
-        tools = {**checked.listed, **{made.name: made for made in request.tools}}
-        for made in checked.typed:
-            check_deps(made, request.deps, "pass deps= to the run")
+        tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
+        for tool in checked.typed:
+            check_deps(tool, request.deps, "pass deps= to the run")
         for name in factory.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
@@ -417,8 +417,8 @@ class _RunBuilder:
         if not checked.changing or any(each.approvers for each in dispatchers):
             return tools
         if factory.model_choice.is_fallback:
-            asked = [replace(made, settings=replace(made.settings, approve=True)) for made in checked.changing]
-            return {**tools, **{made.name: made for made in asked}}
+            asked = [replace(tool, settings=replace(tool.settings, approve=True)) for tool in checked.changing]
+            return {**tools, **{tool.name: tool for tool in asked}}
         factory.warn_of_unasked(checked.changing)
         return tools
 
@@ -494,9 +494,9 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
     dialect = choice.dialect or getattr(choice.given, "dialect", None)
     if dialect is None and choice.given is None:
         dialect = APIS[choice.api][choice.api]()
-    for made in toolbox:
-        if made._spec.provider_form is not None and isinstance(dialect, Dialect):
-            dialect.render_tool(made._spec)
+    for tool in toolbox:
+        if tool._spec.provider_form is not None and isinstance(dialect, Dialect):
+            dialect.render_tool(tool._spec)
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Mapping[str, Any]) -> ModelChoice:

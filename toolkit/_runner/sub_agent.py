@@ -111,14 +111,14 @@ class SubAgent:
 
     def make_tool(self, description: str) -> Tool[..., Any]:
         """Make the tool that runs it."""
-        made: Tool[..., Any] = tool(
+        delegating: Tool[..., Any] = tool(
             self,
             name=self.name,
             description=DESCRIPTION.format(description),
             effect=_find_effect(self.runner.toolbox),
             return_direct=self.handoff,
         )
-        return with_origin(made, f"the sub-agent {self.name!r}")
+        return with_origin(delegating, f"the sub-agent {self.name!r}")
 
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
         """Run the runner on a task, in the way in which the run above runs."""
@@ -225,7 +225,7 @@ def name_sub_agent(runner: str) -> str:
 
 def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
     """Find the effect of a runner with these tools; never `read`, since tools may be added later."""
-    effects = {made.settings.effect for made in tools}
+    effects = {each.settings.effect for each in tools}
     if "destructive" in effects:
         return "destructive"
     return "write" if "write" in effects and None not in effects else None
@@ -245,11 +245,11 @@ def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., 
         return None
     ends = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(earlier))]
     for end in reversed(ends):
-        made = tools.get(end.name) if isinstance(end, ToolMessage) and not end.is_error else None
-        if made and made.settings.return_direct:  # of several, the first one gave the answer
-            sub_agent = find_instance(made)
+        called = tools.get(end.name) if isinstance(end, ToolMessage) and not end.is_error else None
+        if called and called.settings.return_direct:  # of several, the first one gave the answer
+            sub_agent = find_instance(called)
             is_handoff = isinstance(sub_agent, SubAgent) and sub_agent.handoff
-            return sub_agent.make_call(made.name, last) if is_handoff else None
+            return sub_agent.make_call(called.name, last) if is_handoff else None
     return None
 
 
@@ -263,14 +263,14 @@ def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()
     Raises:
         DefinitionError: They form a circle, or are nested too deeply.
     """
-    for made in tools:
-        yield made
-        sub_agent = find_instance(made)
+    for each in tools:
+        yield each
+        sub_agent = find_instance(each)
         if not isinstance(sub_agent, SubAgent):
             continue
         nested = (*above, sub_agent)
-        path = " -> ".join(each.name for each in nested)
-        if any(each.runner is sub_agent.runner for each in above):
+        path = " -> ".join(agent.name for agent in nested)
+        if any(agent.runner is sub_agent.runner for agent in above):
             raise DefinitionError(f"The sub-agents call each other in a circle: {path}. Leave one of them out.")
         if len(nested) > sub_agent.max_depth:
             raise DefinitionError(

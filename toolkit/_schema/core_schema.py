@@ -183,8 +183,8 @@ class TypeWriter:
         """Generate the core schemas that are missing, together, and return all definitions."""
         if self.unknown:
             generated = generate_fields({str(number): kind for number, (kind, _) in enumerate(self.unknown)}, {})
-            for (_, core), made in zip(self.unknown, generated.cores.values()):
-                core |= made["schema"]
+            for (_, core), built in zip(self.unknown, generated.cores.values()):
+                core |= built["schema"]
             self.add({}, generated.definitions)
         return list(self.core_definitions.values())
 

@@ -382,8 +382,8 @@ class ParameterSchema(ArgumentSchema):
             hidden = self._find_unfit(parameters, error)
             fields, schemas, definitions = self._make_schemas([p for p in parameters if p.name not in hidden])
         writer.add(definitions, fields.definitions)
-        made = {name: Property(get_key(name, core), schemas[name], core) for name, core in fields.cores.items()}
-        return Properties(usual | made, writer, hidden)
+        generated = {name: Property(get_key(name, core), schemas[name], core) for name, core in fields.cores.items()}
+        return Properties(usual | generated, writer, hidden)
 
     def _make_schemas(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
         unresolved = next((p for p in parameters if p.problem), None)

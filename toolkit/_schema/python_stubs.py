@@ -109,7 +109,7 @@ class StubWriter:
         if not all(map(is_name, properties)):
             return "dict[str, Any]"
         if name in self.classes:
-            name = next(made for number in range(2, 10_000) if (made := f"{name}{number}") not in self.classes)
+            name = next(free for number in range(2, 10_000) if (free := f"{name}{number}") not in self.classes)
         self.classes[name] = ""  # a type may hold itself
         required = part.get("required", ())
         types = {
@@ -122,8 +122,8 @@ class StubWriter:
 
 def make_identifier(name: str) -> str:
     """Make a name of Python of a tool's or a type's name."""
-    made = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return made if is_name(made) else f"_{made}"
+    cleaned = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return cleaned if is_name(cleaned) else f"_{cleaned}"
 
 
 def is_name(text: str) -> bool:

@@ -550,8 +550,8 @@ def _convert_strings(annotation: Any) -> Any:
     given = getattr(annotation, "__args__", ())
     if _is_literal(annotation) or not isinstance(given, tuple):
         return annotation
-    made = tuple(typing.ForwardRef(part) if isinstance(part, str) else _convert_strings(part) for part in given)
-    return annotation if all(new is old for new, old in zip(made, given)) else _rebuild(annotation, made)
+    converted = tuple(typing.ForwardRef(part) if isinstance(part, str) else _convert_strings(part) for part in given)
+    return annotation if all(new is old for new, old in zip(converted, given)) else _rebuild(annotation, converted)
 
 
 def _rebuild(annotation: Any, arguments: tuple[Any, ...]) -> Any:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 from toolkit._tools.bindings import AnyTool, Tools
-from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.decorator import tool as make_tool
+from toolkit._tools.decorator import tool_methods
 from toolkit._tools.delegation import ModuleRunner
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.tool import Tool, refuse_unbound
@@ -55,9 +56,9 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         DefinitionError: It stands for none.
     """
     if isinstance(item, Tool) or inspect.isroutine(item):
-        made = item if isinstance(item, Tool) else tool(item)
-        refuse_unbound(made, "add")
-        return [made]
+        tool = item if isinstance(item, Tool) else make_tool(item)
+        refuse_unbound(tool, "add")
+        return [tool]
     if is_source(item):
         return item.current_tools()
     owner = item if inspect.isclass(item) else type(item)
@@ -65,7 +66,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     if item is owner and (methods or hasattr(item, "current_tools")):
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
-        return [made for name in methods for made in list_tools(getattr(item, name))]
+        return [tool for name in methods for tool in list_tools(getattr(item, name))]
     if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
         written: Any = item
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
@@ -81,7 +82,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
             "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]. For a JSON Schema "
             "write Tool.from_schema(name, schema, function)."
         )
-    return [tool(item)]
+    return [make_tool(item)]
 
 
 def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
@@ -104,25 +105,25 @@ def describe_conflict(old: AnyTool, new: AnyTool) -> str:
     )
 
 
-def _find_kind(made: AnyTool) -> str:
-    return next((kind for part, kind in KINDS.items() if part in made.origin), "native")
+def _find_kind(tool: AnyTool) -> str:
+    return next((kind for part, kind in KINDS.items() if part in tool.origin), "native")
 
 
-def _name_source(made: AnyTool) -> str:
-    interface = made.handler.interface
+def _name_source(tool: AnyTool) -> str:
+    interface = tool.handler.interface
     is_function = isinstance(interface, FunctionHandler) and not interface.signature.origin
-    return f"the function {made.origin}" if is_function else made.origin
+    return f"the function {tool.origin}" if is_function else tool.origin
 
 
 def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
     """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
-    owned, known, fresh = {*map(id, old)}, {made.name for made in old}, {made.name: made for made in new}
+    owned, known, fresh = {*map(id, old)}, {tool.name for tool in old}, {tool.name: tool for tool in new}
     current = {
-        name: fresh[name] if id(made) in owned else made
-        for name, made in tools.items()
-        if id(made) not in owned or name in fresh
+        name: fresh[name] if id(tool) in owned else tool
+        for name, tool in tools.items()
+        if id(tool) not in owned or name in fresh
     }
-    added = {name: made for name, made in fresh.items() if name not in known}
+    added = {name: tool for name, tool in fresh.items() if name not in known}
     for name in added.keys() & current.keys():
         logger.warning("%s The new one is left out.", describe_conflict(current[name], added[name]))
-    return current | {name: made for name, made in added.items() if name not in current}
+    return current | {name: tool for name, tool in added.items() if name not in current}

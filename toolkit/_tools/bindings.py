@@ -69,7 +69,7 @@ class Bindings:
 
     def _override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
         """Do what `Toolbox.override` does. Blocks may end in any order; each removes its own override only."""
-        mentioned = (*(made.activity for made in self._tools.values()), *self.choices.values())
+        mentioned = (*(tool.activity for tool in self._tools.values()), *self.choices.values())
         activities = [each for each in mentioned if isinstance(each, str) and each]
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
         if _check_name(name) not in known:
@@ -114,9 +114,9 @@ class Bindings:
         """
         if delegate is Parameter.empty:
             return lambda function: self.module(name, function) or function
-        made = parse_delegate(delegate)
+        parsed = parse_delegate(delegate)
         with table_lock:
-            self.modules = {**self.modules, name: made}
+            self.modules = {**self.modules, name: parsed}
         return None
 
     def activity_of(self, name: str) -> str:

@@ -142,22 +142,22 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(given)
 
 
-def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
+def add_defaults(target: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
     """Apply options to a tool where it has their defaults; retries only if it may be repeated.
 
     Of an effect that another program says of itself and the default, the stricter one holds.
     """
-    if "effect" in defaults and getattr(made.handler.interface, "is_hint", False):
-        settings = made.settings.inherit(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
-        made = replace(made, settings=settings)
-    own = {**vars(made.settings), "relay": made.relay}
+    if "effect" in defaults and getattr(target.handler.interface, "is_hint", False):
+        settings = target.settings.inherit(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
+        target = replace(target, settings=settings)
+    own = {**vars(target.settings), "relay": target.relay}
     added = {name: value for name, value in defaults.items() if own[name] == DEFAULTS.get(name)}
     retries = added.pop("retries", 0)
     if added:
-        made = tool(made, **added)
-    if retries and made.settings.may_repeat:
-        made = tool(made, retries=retries)
-    return made
+        target = tool(target, **added)
+    if retries and target.settings.may_repeat:
+        target = tool(target, retries=retries)
+    return target
 
 
 def tool_methods(owner: type) -> list[str]:
@@ -187,8 +187,8 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     fields = {"name": safe_name(name), **split_options(given, name, settings)}
     choose = _drop_function if _is_declaration(plain) else _choose_handler
     handler = choose(function_handler, fields.get("activity"))
-    made: Tool[Any, Any] = Tool(handler=handler, _is_classmethod=isinstance(function, classmethod), **fields)
-    return staticmethod(made) if isinstance(function, staticmethod) else made
+    result: Tool[Any, Any] = Tool(handler=handler, _is_classmethod=isinstance(function, classmethod), **fields)
+    return staticmethod(result) if isinstance(function, staticmethod) else result
 
 
 def _returns_tools(signature: Signature) -> bool:

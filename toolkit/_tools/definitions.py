@@ -41,7 +41,7 @@ _WIDER_TYPES = {'"integer"': '"number"'}
 
 def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     """Describe tools as plain data: what a model sees of each, its effect and its source, with a digest."""
-    definitions = {made.name: _describe_tool(made) for made in tools}
+    definitions = {tool.name: _describe_tool(tool) for tool in tools}
     digests = {name: {"digest": make_digest(definition), **definition} for name, definition in definitions.items()}
     return {"version": VERSION, "tools": dict(sorted(digests.items()))}
 
@@ -97,16 +97,16 @@ def compare_tools(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]])
     return {name: lines for name, lines in found.items() if lines}
 
 
-def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
-    spec = made._spec
+def _describe_tool(tool: Tool[..., Any]) -> dict[str, Any]:
+    spec = tool._spec
     definition = {
         "title": spec.title,
         "description": spec.description,
         "parameters": spec.parameters,
         "output": spec.output,
-        "effect": made.settings.effect,
+        "effect": tool.settings.effect,
         "provider": spec.provider_form,
-        "source": made.origin,
+        "source": tool.origin,
     }
     described: dict[str, Any] = json.loads(json.dumps({key: value for key, value in definition.items() if value}))
     return described
@@ -298,13 +298,13 @@ class Fingerprint:
         """
         try:
             data = json.loads(text)
-            version, made = data.pop("version"), cls(**data)
-            digests = [*made.tools.values(), *made.settings.values()]
+            version, fingerprint = data.pop("version"), cls(**data)
+            digests = [*fingerprint.tools.values(), *fingerprint.settings.values()]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DefinitionError(f"This is not a fingerprint: {error!r}") from None
         if version != FINGERPRINT_VERSION or not all(isinstance(digest, str) for digest in digests):
             raise DefinitionError("This is a fingerprint of another version: give both sides the same library.")
-        return made
+        return fingerprint
 
 
 def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, Any]) -> Fingerprint:
@@ -313,19 +313,19 @@ def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, A
     Those of a sub-agent join it, with the name of its tool in front.
     """
     given = {name: value for name, value in settings.items() if value is not None}
-    digests = {made.name: _digest_tool(made) for made in tools}
+    digests = {tool.name: _digest_tool(tool) for tool in tools}
     own = {name: make_digest({name: _make_plain(value)}) for name, value in sorted(given.items())}
-    for made in (each for each in tools if each.origin.startswith(SUB_AGENT)):
-        inner = find_instance(made).runner.fingerprint()
-        digests |= {f"{made.name}/{name}": digest for name, digest in inner.tools.items()}
-        own |= {f"{made.name}/{name}": digest for name, digest in inner.settings.items()}
+    for tool in (each for each in tools if each.origin.startswith(SUB_AGENT)):
+        inner = find_instance(tool).runner.fingerprint()
+        digests |= {f"{tool.name}/{name}": digest for name, digest in inner.tools.items()}
+        own |= {f"{tool.name}/{name}": digest for name, digest in inner.settings.items()}
     return Fingerprint(digests, own)
 
 
-def _digest_tool(made: Tool[..., Any]) -> str:
-    definition = describe_tools([made])["tools"][made.name]
+def _digest_tool(tool: Tool[..., Any]) -> str:
+    definition = describe_tools([tool])["tools"][tool.name]
     return make_digest(
-        {**definition, "digest": "", "source": name_function(made), "settings": _list_changed(made.settings)}
+        {**definition, "digest": "", "source": name_function(tool), "settings": _list_changed(tool.settings)}
     )
 
 

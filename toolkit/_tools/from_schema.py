@@ -145,9 +145,9 @@ def parse_types(origin: str, accepts: Any, gives: Any, *, is_hint: bool = False)
         returns = (
             ReturnDocument(bundle(SchemaDocument.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         )
-        made = Declaration(origin, built.schema.get("description", ""), built, returns, is_hint=is_hint)
+        declaration = Declaration(origin, built.schema.get("description", ""), built, returns, is_hint=is_hint)
     refuse_private(origin, built.schema["properties"])
-    return check_declaration(made)
+    return check_declaration(declaration)
 
 
 def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:

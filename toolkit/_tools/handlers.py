@@ -52,18 +52,18 @@ class Declaration:
     is_hint: bool = False
 
 
-def check_declaration(made: Declaration) -> Declaration:
+def check_declaration(declaration: Declaration) -> Declaration:
     """Check a declaration's JSON Schemas, so that a mistake in them is found before any call.
 
     Raises:
         DefinitionError: A schema cannot be compiled; the message says whose, and where.
     """
-    returned = made.returns.argument_schema if isinstance(made.returns, ReturnDocument) else None
-    with name_origin(made.origin):
-        for each in (made.argument_schema, returned):
+    returned = declaration.returns.argument_schema if isinstance(declaration.returns, ReturnDocument) else None
+    with name_origin(declaration.origin):
+        for each in (declaration.argument_schema, returned):
             if isinstance(each, DocumentSchema):
                 each.check()
-    return made
+    return declaration
 
 
 @contextmanager

@@ -156,8 +156,8 @@ def make_writer(serializer: SchemaSerializer) -> Callable[[Any], str]:
 
 def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
     """Make the result of a function's return value."""
-    if is_special(type(value)) and (made := _special(value, write)) is not None:
-        return made
+    if is_special(type(value)) and (special := _special(value, write)) is not None:
+        return special
     return ToolResult(value, write(value))
 
 

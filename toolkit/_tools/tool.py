@@ -478,20 +478,20 @@ def _rebuild_from_home(
     return replace(home, handler=carried.with_interface(function) if carried else function, **values)
 
 
-def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
+def refuse_unbound(tool: Tool[..., Any], verb: str) -> None:
     """Refuse a method without its instance.
 
     Args:
-        made: Any tool.
+        tool: Any tool.
         verb: The intended action, for the message.
 
     Raises:
         DefinitionError: The tool is an unbound method.
     """
-    if made._is_unbound:
+    if tool._is_unbound:
         raise DefinitionError(
-            f"{made.origin} is a method and needs its instance: "
-            f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."
+            f"{tool.origin} is a method and needs its instance: "
+            f"{verb} instance.{tool.name}, or use Toolbox.from_object(instance)."
         )
 
 
@@ -501,32 +501,32 @@ def _is_written_in_class(function: Any) -> bool:
     return bool(owner) and not owner.endswith("<locals>") and function.__code__.co_varnames[:1] == ("self",)
 
 
-def with_origin(made: Tool[..., Any], origin: str) -> Tool[..., Any]:
+def with_origin(tool: Tool[..., Any], origin: str) -> Tool[..., Any]:
     """Return the tool of a function or a declaration with another origin: what errors and approvers say that it is."""
-    handler: Any = made.handler
+    handler: Any = tool.handler
     if isinstance(handler, FunctionHandler):
-        return replace(made, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
-    return replace(made, handler=handler.with_interface(replace(handler.interface, origin=origin)))
+        return replace(tool, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
+    return replace(tool, handler=handler.with_interface(replace(handler.interface, origin=origin)))
 
 
-def check_deps(made: Tool[..., Any], deps: Any, remedy: str) -> None:
+def check_deps(tool: Tool[..., Any], deps: Any, remedy: str) -> None:
     """Refuse deps that a tool's function does not take: none, or a builtin value in place of an object.
 
     Args:
-        made: Any tool.
+        tool: Any tool.
         deps: What the caller gave; None where that is nothing.
         remedy: How deps are passed to the caller.
 
     Raises:
         TypeError: There are no deps, or they are of another class.
     """
-    for kind in made._deps_types:
+    for kind in tool._deps_types:
         name = getattr(kind, "__name__", str(kind))
         if deps is None:
-            raise TypeError(f"{made.origin} takes a ToolContext[{name}], and there are no deps: {remedy}.")
+            raise TypeError(f"{tool.origin} takes a ToolContext[{name}], and there are no deps: {remedy}.")
         if not _may_be(deps, kind):
             raise TypeError(
-                f"{made.origin} takes a ToolContext[{name}], and the deps are of type {type(deps).__name__}: "
+                f"{tool.origin} takes a ToolContext[{name}], and the deps are of type {type(deps).__name__}: "
                 f"{remedy}, of type {name}."
             )
 
@@ -549,8 +549,8 @@ def take_function(given: Any) -> FunctionHandler:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
     """
     if not isinstance(given, Tool):
-        made, behind = make_function_handler(given), find_wrapped_tool(given)
-        return made if behind is None else replace(made, settings=behind.settings)
+        plain, wrapped = make_function_handler(given), find_wrapped_tool(given)
+        return plain if wrapped is None else replace(plain, settings=wrapped.settings)
     refuse_unbound(given, "bind")
     handler = given.handler.function_handler
     if handler is None:
@@ -572,15 +572,15 @@ def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
     return found if isinstance(found, Tool) else None
 
 
-def find_module(made: Tool[..., Any]) -> str:
+def find_module(tool: Tool[..., Any]) -> str:
     """Return the module of a tool's function; empty for a tool without one."""
-    signature = getattr(made.handler.interface, "signature", None)
+    signature = getattr(tool.handler.interface, "signature", None)
     return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
 
 
-def name_function(made: Tool[..., Any]) -> str:
+def name_function(tool: Tool[..., Any]) -> str:
     """Name the function of a tool, without its module: a function in another file is still the same."""
-    return made.origin.removeprefix(f"{find_module(made)}.")
+    return tool.origin.removeprefix(f"{find_module(tool)}.")
 
 
 def find_instance(part: Any) -> Any:

@@ -294,8 +294,8 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
         return "memory saved"
 
     options: Any = {"title": "Save Memory", "description": SAVE_MEMORY, "effect": "write"}
-    made = Tool.from_models("save_memory", _NewMemory, str, save_memory, **options)
-    return with_origin(made, "the memory tool 'save_memory'")
+    declared = Tool.from_models("save_memory", _NewMemory, str, save_memory, **options)
+    return with_origin(declared, "the memory tool 'save_memory'")
 
 
 # A call without a text is for the tool itself to refuse, in a fixed wording.

@@ -70,5 +70,5 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"provider_tool({name!r}) has a setting that no JSON can carry: {error}") from None
     function, effect = _Provider({"type": name, **given}), EFFECTS.get(name)
-    made = Tool.from_schema(name, SETTINGS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
-    return with_origin(made, "a tool of the model's provider")
+    tool = Tool.from_schema(name, SETTINGS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
+    return with_origin(tool, "a tool of the model's provider")

@@ -46,9 +46,9 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
         member = _get_member(module, name, place)
         return member if isinstance(member, (Runner, Toolbox)) else Toolbox([member])
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    made = None if all_functions else _find_only(Runner, values, place) or _find_only(Toolbox, values, place)
-    if made is not None:
-        return made
+    only = None if all_functions else _find_only(Runner, values, place) or _find_only(Toolbox, values, place)
+    if only is not None:
+        return only
     functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
     tools = {id(value): value for value in values.values() if isinstance(value, Tool) or tool_methods(type(value))}
     found = [*tools.values(), *(functions.values() if all_functions else ())]

@@ -125,10 +125,10 @@ def format_call(call: ToolCall) -> str:
     return f"{call.name}({', '.join(written)})"
 
 
-def format_finished(made: ToolCallFinished) -> str:
+def format_finished(call: ToolCallFinished) -> str:
     """Write a call and its result on one line, both cut: `add(a=17, b=25) -> 42`."""
-    text = " ".join(shorten(made.result.text or "", MAX_RESULT).split())
-    return f"{made.ran or made.call} -> {escape_controls(text)}"
+    text = " ".join(shorten(call.result.text or "", MAX_RESULT).split())
+    return f"{call.ran or call.call} -> {escape_controls(text)}"
 
 
 def get_progress_text(event: Event) -> str:

@@ -100,7 +100,7 @@ class Turn:
 
 def render_result(result: Any) -> str:
     """Render a RunResult: the answer, and below it what waits for approval and a folded timeline of the calls."""
-    rows = {made.call.id: make_row(made) for made in result.calls}
+    rows = {finished.call.id: make_row(finished) for finished in result.calls}
     turns = list_turns(result.state, rows)
     paused = "" if result.output is None else str(result.output)  # what it waits for stands below
     answer = paused if result.is_paused else str(result)
@@ -113,7 +113,7 @@ def render_result(result: Any) -> str:
 
 def render_state(state: Any, calls: Iterable[ToolCallFinished]) -> str:
     """Render a RunState: its phase, what waits for approval, and a timeline of its calls so far."""
-    rows = {made.call.id: replace(make_row(made), seconds=None) for made in calls}
+    rows = {finished.call.id: replace(make_row(finished), seconds=None) for finished in calls}
     about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
     end = state.finish_reason or state.phase
     turns = list_turns(state, rows)

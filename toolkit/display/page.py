@@ -51,7 +51,7 @@ class _Bar(NamedTuple):
 
 def render_page(result: Any) -> str:
     """Render a RunResult as a whole page: what happened, with nothing folded, so that a browser's search finds it."""
-    turns = list_turns(result.state, {made.call.id: make_row(made) for made in result.calls})
+    turns = list_turns(result.state, {finished.call.id: make_row(finished) for finished in result.calls})
     ids = [call_id for turn in turns for call_id in turn.rows]
     anchors = {call_id: f"call-{number}" for number, call_id in enumerate(ids, 1)}
     for turn in turns:
@@ -84,7 +84,7 @@ def _list_prompts(state: Any) -> Sequence[UserMessage]:
 
 
 def _render_facts(result: Any, count: int, bars: Sequence[_Bar]) -> str:
-    errors = sum(made.result.is_error for made in result.calls)
+    errors = sum(finished.result.is_error for finished in result.calls)
     facts = (
         result.model,
         f"{datetime.fromtimestamp(bars[0].started, timezone.utc):%Y-%m-%d %H:%M} UTC" if bars else "",
@@ -112,10 +112,10 @@ def _render_section(title: str, text: str) -> str:
 def _make_bars(result: Any, anchors: Mapping[str, str]) -> Iterator[_Bar]:
     for turn in result.responses:
         yield _Bar(turn.started, turn.seconds, f"Turn {turn.turn + 1}", "turn", "")
-    for made in result.calls:
-        prefix, style = ("Error: ", "bad") if made.result.is_error else ("", "")
-        label = f"{prefix}{made.ran or made.call}"
-        yield _Bar(made.started, made.seconds, label, style, anchors[made.call.id])
+    for finished in result.calls:
+        prefix, style = ("Error: ", "bad") if finished.result.is_error else ("", "")
+        label = f"{prefix}{finished.ran or finished.call}"
+        yield _Bar(finished.started, finished.seconds, label, style, anchors[finished.call.id])
 
 
 def _get_end(bars: Sequence[_Bar]) -> float:

@@ -18,9 +18,9 @@ function render({model, el}) {
   const form = el.appendChild(document.createElement("div"));
   form.className = "tk-question";
   const make = (tag, text) => {
-    const made = form.appendChild(document.createElement(tag));
-    made.textContent = text;
-    return made;
+    const element = form.appendChild(document.createElement(tag));
+    element.textContent = text;
+    return element;
   };
   const approve = make("button", "Approve"), reject = make("button", "Reject");
   const reason = make("input", ""), state = make("span", "");

@@ -271,12 +271,12 @@ class Activities:
             max_bytes=self.max_bytes,
             is_typed=is_typed,
             undoes=options["undo_on_failure"],
-            tools={made.name: self._plan_tool(made, factory, caller.dispatcher) for made in caller.tools.values()},
+            tools={tool.name: self._plan_tool(tool, factory, caller.dispatcher) for tool in caller.tools.values()},
         )
 
-    def _plan_tool(self, made: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
+    def _plan_tool(self, tool: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
         """Plan a tool's calls; their longest time is that of the attempts and of the pauses between them."""
-        settings, seconds, gate_seconds = made.settings, None, None
+        settings, seconds, gate_seconds = tool.settings, None, None
         limits = [each for each in (settings.timeout, factory.limits.max_seconds) if each is not None]
         if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
@@ -286,11 +286,11 @@ class Activities:
             gate_seconds = 2 * count * dispatcher.approval_timeout + SLACK
         return wire.ToolPlan(
             runs_alone=settings.runs_alone,
-            is_gated=dispatcher.is_gated(made) or find_agent(made) is not None,
+            is_gated=dispatcher.is_gated(tool) or find_agent(tool) is not None,
             gate_seconds=gate_seconds,
             seconds=seconds,
             timeout=min(limits, default=None),
-            task_queue=self.tool_queues.get(made.name, ""),
+            task_queue=self.tool_queues.get(tool.name, ""),
         )
 
     def _check(self, digest: str) -> None:

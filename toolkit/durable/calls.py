@@ -65,9 +65,9 @@ class Hold:
         return [event for event in events if self.task is not None and isinstance(event, ToolCallStarted)]
 
 
-def find_agent(made: AnyTool) -> SubAgent | None:
+def find_agent(tool: AnyTool) -> SubAgent | None:
     """Return the sub-agent that a tool runs, if that may be a workflow of its own."""
-    agent = find_instance(made)
+    agent = find_instance(tool)
     return agent if isinstance(agent, SubAgent) and not agent.handoff else None
 
 
@@ -104,7 +104,7 @@ def make_dispatcher(
         hold: Holds the call, so that it does not run.
         has_ledger: Whether the run's own runner has a ledger; else the one above may have one, for `undo`.
     """
-    dispatcher, made = caller.dispatcher, caller.tools.get(call.name)
+    dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
     gates = dispatcher.approvers
     if step.decision is not None:
@@ -112,9 +112,9 @@ def make_dispatcher(
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
     # The calls of a sub-agent that runs elsewhere are recorded there.
-    is_elsewhere = made is not None and find_agent(made) is not None and bool(hold or step.answer)
+    is_elsewhere = tool is not None and find_agent(tool) is not None and bool(hold or step.answer)
     ledger = None if is_elsewhere else share_ledger(recorder.dispatcher)
-    is_recorded = ledger is not None and (has_ledger or (made is not None and made.settings.undo is not None))
+    is_recorded = ledger is not None and (has_ledger or (tool is not None and tool.settings.undo is not None))
     is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,

@@ -359,8 +359,8 @@ class DurableRun:
             ValueError: `call_id` is no id, or `decision` is no decision.
         """
         wire.check_name("call_id", call_id)
-        made = decision if isinstance(decision, Decision) else Decision(approved=decision)
-        data = {**asdict(made), "arguments": None if made.arguments is None else dict(made.arguments)}
+        full = decision if isinstance(decision, Decision) else Decision(approved=decision)
+        data = {**asdict(full), "arguments": None if full.arguments is None else dict(full.arguments)}
         try:
             async with self._deciding:
                 with _translated(self.id):
@@ -534,5 +534,5 @@ def _make_error(cause: BaseException | None) -> Exception:
     if not isinstance(cause, ApplicationError):
         return RunError(f"The run failed: {cause}")
     kind = getattr(errors, cause.type or "", RunError)
-    made: Exception = kind(cause.message)
-    return made
+    error: Exception = kind(cause.message)
+    return error

@@ -233,7 +233,7 @@ def _check_arguments(
     check_number("heartbeat", heartbeat, 1)
     check_whole("attempts", attempts)
     check_whole("max_bytes", max_bytes, 1000)
-    names = [made.name for made in walk_tools(runner.toolbox)]
+    names = [tool.name for tool in walk_tools(runner.toolbox)]
     for name, queue in check_type("tool_queues", tool_queues, Mapping).items():
         check_choice("tool_queues", name, *names)
         wire.check_name("tool_queues", queue)

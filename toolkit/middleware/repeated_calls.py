@@ -196,16 +196,16 @@ def repeat_guard(
 
     async def refuse_repeats(call: ToolCall, call_next: Next) -> ToolResult:
         history = histories.get(call_next.context)
-        made = history.start(_PastCall(identify(call)), cycles)
+        past = history.start(_PastCall(identify(call)), cycles)
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            made.outcome = (True, hash(refusal.text))
+            past.outcome = (True, hash(refusal.text))
             raise
         except BaseException:
-            history.forget(made)  # it waits for approval, or the run has ended
+            history.forget(past)  # it waits for approval, or the run has ended
             raise
-        made.outcome = (result.is_error, hash((result.text, result.images, result.files)))
+        past.outcome = (result.is_error, hash((result.text, result.images, result.files)))
         return result
 
     return refuse_repeats
@@ -234,7 +234,7 @@ class _CallHistory:
     last_time: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, made: _PastCall, cycles: tuple[tuple[int, int], ...]) -> _PastCall:
+    def start(self, past: _PastCall, cycles: tuple[tuple[int, int], ...]) -> _PastCall:
         """Record a call.
 
         Raises:
@@ -246,26 +246,26 @@ class _CallHistory:
             if self.reset_after is not None and now - self.last_time >= self.reset_after:
                 self.calls.clear()
             last = list(self.calls)
-            if any(_is_cycle(made, last[-period * times :], period, times) for period, times in cycles):
+            if any(_is_cycle(past, last[-period * times :], period, times) for period, times in cycles):
                 self.refused += 1
-                raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(made.identity[0], last[-1]))
+                raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(past.identity[0], last[-1]))
             self.refused, self.last_time = 0, now
-            self.calls.append(made)
-        return made
+            self.calls.append(past)
+        return past
 
-    def forget(self, made: _PastCall) -> None:
+    def forget(self, past: _PastCall) -> None:
         """Remove a call that may be made once more."""
         with self.lock, suppress(ValueError):
-            self.calls.remove(made)
+            self.calls.remove(past)
 
 
-def _is_cycle(made: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
+def _is_cycle(past: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
     """Return whether the last calls repeat with this period so many times, and this call would continue."""
     cycle = {earlier.identity for earlier in last[:period]}
     return (
         len(last) == period * times
         and len(cycle) == period
-        and made.identity in cycle
+        and past.identity in cycle
         and all(earlier.is_repeat_of(later) for earlier, later in zip(last, last[period:]))
     )
 

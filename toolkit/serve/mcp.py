@@ -43,7 +43,7 @@ from toolkit._schema.error_messages import shorten
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.decorator import tool
+from toolkit._tools.decorator import tool as make_tool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt
@@ -103,8 +103,8 @@ def make_server(
     import toolkit
 
     box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
-    for made in box:
-        check_deps(made, deps, "pass deps= to the server")
+    for tool in box:
+        check_deps(tool, deps, "pass deps= to the server")
     box.schemas("mcp")  # a tool that cannot be described to a client is found here
     library, offers = _Library(prompts, resources, deps), dict[str, Any]()
     if library.prompts.names:
@@ -118,7 +118,7 @@ def make_server(
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult(
-            tools=[_render_tool(made, schema) for made, schema in zip(box, box.schemas("mcp"))]
+            tools=[_render_tool(tool, schema) for tool, schema in zip(box, box.schemas("mcp"))]
         )
 
     async def call_tool(
@@ -164,9 +164,9 @@ async def _serve_stdio(server: Server[Any]) -> None:
             await server.run(receive, send, server.create_initialization_options())
 
 
-def _render_tool(made: AnyTool, schema: dict[str, Any]) -> types.Tool:
+def _render_tool(tool: AnyTool, schema: dict[str, Any]) -> types.Tool:
     """Render a tool with the hints that its effect gives; one without an effect has none."""
-    effect, idempotent = made.settings.effect, made.settings.idempotent
+    effect, idempotent = tool.settings.effect, tool.settings.idempotent
     hints = types.ToolAnnotations(
         read_only_hint=None if effect is None else effect == "read",
         destructive_hint=None if effect in (None, "read") else effect == "destructive",
@@ -205,8 +205,8 @@ class _ServedCall:
             call_soon(loop, updates.put_nowait, None)
         if self.questions:
             return types.InputRequiredResult(input_requests=self.questions)
-        call, made = ToolCall(name=self.params.name), self.box.get(self.params.name)
-        specs = [] if made is None else [made._spec]
+        call, tool = ToolCall(name=self.params.name), self.box.get(self.params.name)
+        specs = [] if tool is None else [tool._spec]
         return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
 
     async def _execute_call(self, context: ToolContext[Any]) -> ToolResult:
@@ -228,10 +228,10 @@ class _ServedCall:
         asking = None if capabilities is None else capabilities.elicitation
         if asking is None or (asking.form is None and asking.url is not None):
             return Decision.unavailable(CANNOT_ASK)
-        made = request.tool
-        title = f" ({made.title})" if made.title else ""
+        tool = request.tool
+        title = f" ({tool.title})" if tool.title else ""
         imports = f", and the shared values {request.imports_json}" if request.imports else ""
-        message = f"Run {made.name}{title} with {request.arguments_json}{imports}?"
+        message = f"Run {tool.name}{title} with {request.arguments_json}{imports}?"
         answer: Any
         if session.can_send_request:
             answer = await session.elicit_form(message, FORM, self.context.request_id)
@@ -294,7 +294,7 @@ def prompt(function: Callable[..., Any]) -> Prompt:
     Raises:
         DefinitionError: It cannot be described.
     """
-    return Prompt(tool(function))
+    return Prompt(make_tool(function))
 
 
 def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]], Resource]:
@@ -311,13 +311,13 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
         raise DefinitionError(f"uri={uri!r} is not an address: write it with a scheme, such as 'config://app'.")
 
     def decorate(function: Callable[..., Any]) -> Resource:
-        made = Resource(uri, check_type("media_type", media_type, str), tool(function))
-        if sorted(made.parameters) != sorted(made.tool.parameters["properties"]):
+        new = Resource(uri, check_type("media_type", media_type, str), make_tool(function))
+        if sorted(new.parameters) != sorted(new.tool.parameters["properties"]):
             raise DefinitionError(
-                f"{made.tool.origin}: the address {uri!r} has the parameters {made.parameters}, and the function "
-                f"{[*made.tool.parameters['properties']]}."
+                f"{new.tool.origin}: the address {uri!r} has the parameters {new.parameters}, and the function "
+                f"{[*new.tool.parameters['properties']]}."
             )
-        return made
+        return new
 
     return decorate
 
@@ -343,8 +343,8 @@ class _Library:
         for each in self.resources:
             if places.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
                 raise DefinitionError(f"Two resources have the address {each.uri!r}, of which one would be read.")
-        for made in (*self.prompts, *(each.tool for each in self.resources)):
-            check_deps(made, deps, "pass deps= to the server")
+        for tool in (*self.prompts, *(each.tool for each in self.resources)):
+            check_deps(tool, deps, "pass deps= to the server")
 
     async def list_prompts(self, _: Any, __: Any) -> types.ListPromptsResult:
         """Answer prompts/list."""
@@ -380,13 +380,13 @@ class _Library:
                 return types.ReadResourceResult(contents=[_render_content(params.uri, each.media_type, result.value)])
         raise MCPError(types.INVALID_PARAMS, f"There is no resource {params.uri!r:.300}.")
 
-    async def _call_tool(self, made: AnyTool, arguments: dict[str, str]) -> ToolResult:
+    async def _call_tool(self, tool: AnyTool, arguments: dict[str, str]) -> ToolResult:
         """Call a function with its gates.
 
         Raises:
             MCPError: It failed.
         """
-        result = await _execute(Toolbox([made]), made.name, arguments, ToolContext(deps=self._deps))
+        result = await _execute(Toolbox([tool]), tool.name, arguments, ToolContext(deps=self._deps))
         if result.is_error:
             raise MCPError(types.INVALID_PARAMS, result.text or result.error or "")
         return result
@@ -411,18 +411,18 @@ async def _execute(
         return ToolResult.from_error(Failed(f"{name} failed."))
 
 
-def _describe_prompt(made: AnyTool) -> types.Prompt:
-    required = made.parameters.get("required", ())
+def _describe_prompt(tool: AnyTool) -> types.Prompt:
+    required = tool.parameters.get("required", ())
     arguments = [
         types.PromptArgument(name=name, description=schema.get("description"), required=name in required)
-        for name, schema in made.parameters["properties"].items()
+        for name, schema in tool.parameters["properties"].items()
     ]
-    return types.Prompt(name=made.name, title=made.title or None, description=made.description, arguments=arguments)
+    return types.Prompt(name=tool.name, title=tool.title or None, description=tool.description, arguments=arguments)
 
 
 def _describe_resource(each: Resource) -> dict[str, Any]:
-    made = each.tool
-    about = {"name": made.name, "title": made.title or None, "description": made.description}
+    tool = each.tool
+    about = {"name": tool.name, "title": tool.title or None, "description": tool.description}
     return {**about, "mime_type": each.media_type or None}
 
 

@@ -215,7 +215,7 @@ class RemoteSource:
                 logger.warning(
                     "%r: %s= names the %s %r, which it does not have%s", self, option, self._what, name, there
                 )
-        made: dict[str, AnyTool] = {}
+        tools: dict[str, AnyTool] = {}
         late, end = time.monotonic() + self._timeout, time.thread_time() + self._timeout
         for name, spec in listed:
             if (self._allow is not None and name not in self._allow) or name in self._block:
@@ -228,9 +228,9 @@ class RemoteSource:
             except DefinitionError as error:
                 self.leave_out(name, str(error).removeprefix(f"{self._name_tool(name)}: "))
             else:
-                if made.setdefault(tool.name, tool) is not tool:
+                if tools.setdefault(tool.name, tool) is not tool:
                     self.leave_out(name, "another one has that name.")
-        self._tools = self._vet(tuple(made.values()))
+        self._tools = self._vet(tuple(tools.values()))
         self._warn_of_left_out()
 
     def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:

@@ -80,8 +80,8 @@ def retriever_tool(
         return chosen.render(passages) or f'No relevant information found for "{query}".'
 
     options: Any = {"title": f"Search {subject}", "description": text, "effect": "read"}
-    made = Tool.from_models(safe_name(f"retriever_{subject}"), _Question, str, retrieve, **options)
-    return with_origin(made, f"the retriever {subject!r}")
+    tool = Tool.from_models(safe_name(f"retriever_{subject}"), _Question, str, retrieve, **options)
+    return with_origin(tool, f"the retriever {subject!r}")
 
 
 # A call without a query is for the tool itself to refuse.

@@ -91,7 +91,7 @@ class ToolSearch:
         self._always = _check_names(always, self._tools)
         self._top_k = check_whole("top_k", top_k, 1)
         self._lock = threading.Lock()
-        rows = [_make_row(made) for name, made in self._tools.items() if name not in self._always]
+        rows = [_make_row(entry) for name, entry in self._tools.items() if name not in self._always]
         self._index = _build_index(rows)
         self._words = {word for _, *texts in rows for text in texts for word in text.lower().split()}
         weakref.finalize(self, self._index.close).atexit = False  # a thread may still search then
@@ -166,9 +166,9 @@ def _build_index(rows: Iterable[tuple[str, ...]]) -> sqlite3.Connection:
     return index
 
 
-def _make_row(made: Tool[..., Any]) -> tuple[str, ...]:
-    texts = (made.name, made.title or "", made.description, " ".join(_collect_texts(made.parameters)))
-    return (made.name, *[" ".join(_split_words(text)) for text in texts])
+def _make_row(entry: Tool[..., Any]) -> tuple[str, ...]:
+    texts = (entry.name, entry.title or "", entry.description, " ".join(_collect_texts(entry.parameters)))
+    return (entry.name, *[" ".join(_split_words(text)) for text in texts])
 
 
 def _collect_texts(schema: Any) -> Iterator[str]:

@@ -53,9 +53,9 @@ def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """
     box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
     dry = [_make_dry(tool) for tool in box.snapshot().values()]
-    made = Toolbox(dry, strict=box.strict, references=box.references)
-    made.bindings.modules = box.bindings.modules
-    return made
+    dry_box = Toolbox(dry, strict=box.strict, references=box.references)
+    dry_box.bindings.modules = box.bindings.modules
+    return dry_box
 
 
 def _make_dry(tool: AnyTool) -> AnyTool:

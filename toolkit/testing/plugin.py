@@ -35,25 +35,25 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]
     """
     from toolkit.testing.cassette import Cassette  # pytest starts without it
 
-    made: list[Cassette] = []
+    cassettes: list[Cassette] = []
 
     def make(model: Model | Callable[[], Model] | None = None, *, name: str = "", **options: Any) -> Cassette:
         mode = options.pop("mode", request.config.getoption("--cassettes"))
         file = re.sub(r"[^\w.\-]+", "-", name or request.node.nodeid.partition("::")[2]).strip("-")
         path = Path(request.path).parent / "cassettes" / Path(request.path).stem / f"{file}.json"
-        if any(each.path == path for each in made):
+        if any(each.path == path for each in cassettes):
             raise ValueError(
                 f'This test has a cassette {file}: give the next one a name, cassette(model, name="other").'
             )
         chosen: Any = model
         if callable(model) and not hasattr(model, "complete"):
             chosen = None if mode == "replay" else model()
-        made.append(Cassette(path, chosen, mode=mode, **options))
-        return made[-1]
+        cassettes.append(Cassette(path, chosen, mode=mode, **options))
+        return cassettes[-1]
 
     failed = request.session.testsfailed
     yield make
     if request.session.testsfailed == failed:
-        for each in made:
+        for each in cassettes:
             if each.mode == "replay":
                 each.check()

@@ -51,9 +51,9 @@ def assert_calls(
         raise TypeError(f"assert_calls() takes the result of a run first, not {result!r:.100}.")
     wanted = _check_expected(expected)
     pairs = (_pair_any_order if any_order else _pair_in_order)(
-        wanted, result.calls, lambda want, made: _is_match(want, made, partial=partial)
+        wanted, result.calls, lambda want, got: _is_match(want, got, partial=partial)
     )
-    if any(want is None or made is None or not fits for want, made, fits in pairs):
+    if any(want is None or got is None or not fits for want, got, fits in pairs):
         rules = [*(["in any order"] if any_order else []), *(["with these arguments at least"] if partial else [])]
         message = ", ".join(["The run made other calls than expected", *rules])
         raise AssertionError(f"{message}.\n{_render_pairs(pairs)}")
@@ -72,17 +72,17 @@ def _check_expected(expected: Any) -> list[ExpectedCall]:
     return wanted
 
 
-def _pair_in_order(wanted: Sequence[ExpectedCall], made: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
-    pairs = zip_longest(wanted, made)
+def _pair_in_order(wanted: Sequence[ExpectedCall], got: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
+    pairs = zip_longest(wanted, got)
     return [(want, call, want is not None and call is not None and match(want, call)) for want, call in pairs]
 
 
-def _pair_any_order(wanted: Sequence[ExpectedCall], made: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
+def _pair_any_order(wanted: Sequence[ExpectedCall], got: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
     """Pair as many calls as possible; a call that several expected ones fit is left to one that fits no other."""
-    owners: dict[int, int] = {}  # position in `made` -> position in `wanted`
+    owners: dict[int, int] = {}  # position in `got` -> position in `wanted`
 
     def find(want: int, tried: set[int]) -> bool:
-        for place, call in enumerate(made):
+        for place, call in enumerate(got):
             if place in tried or not match(wanted[want], call):
                 continue
             tried.add(place)
@@ -94,16 +94,16 @@ def _pair_any_order(wanted: Sequence[ExpectedCall], made: Sequence[ToolCallFinis
     for want in range(len(wanted)):
         find(want, set())
     places = {want: place for place, want in owners.items()}
-    pairs: list[_Pair] = [(wanted[want], made[place], True) for want, place in sorted(places.items())]
+    pairs: list[_Pair] = [(wanted[want], got[place], True) for want, place in sorted(places.items())]
     unpaired = [want for number, want in enumerate(wanted) if number not in places]
-    others = [call for place, call in enumerate(made) if place not in owners]
+    others = [call for place, call in enumerate(got) if place not in owners]
     return [*pairs, *((want, call, False) for want, call in zip_longest(unpaired, others))]
 
 
-def _is_match(want: ExpectedCall, made: ToolCallFinished, *, partial: bool) -> bool:
+def _is_match(want: ExpectedCall, got: ToolCallFinished, *, partial: bool) -> bool:
     if isinstance(want, str):
-        return want == made.name
-    ran = made.ran or made.call
+        return want == got.name
+    ran = got.ran or got.call
     if want.name != ran.name or any(getattr(want, own) not in ("", (), getattr(ran, own)) for own in BESIDE):
         return False
     wanted, arguments = parse_arguments(want.arguments), parse_arguments(ran.arguments)
@@ -122,17 +122,17 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _render_pairs(pairs: Sequence[_Pair]) -> str:
-    rows = [("" if fits else "!", _show(want), _show_made(made)) for want, made, fits in pairs]
+    rows = [("" if fits else "!", _show(want), _show_got(got)) for want, got, fits in pairs]
     width = max(len("expected"), *(len(want) for _, want, _ in rows))
     if width > COLUMN:  # one below the other
-        return "\n".join(f"{mark:1} expected: {want}\n  actual:   {made}" for mark, want, made in rows)
-    return "\n".join(f"{mark:1} {want:{width}}   {made}" for mark, want, made in [("", "expected", "actual"), *rows])
+        return "\n".join(f"{mark:1} expected: {want}\n  actual:   {got}" for mark, want, got in rows)
+    return "\n".join(f"{mark:1} {want:{width}}   {got}" for mark, want, got in [("", "expected", "actual"), *rows])
 
 
-def _show_made(made: ToolCallFinished | None) -> str:
-    if made is None:
+def _show_got(got: ToolCallFinished | None) -> str:
+    if got is None:
         return _show(None)
-    return _show(made.ran or made.call) + (f"  [{made.result.kind or 'failed'}]" if made.result.is_error else "")
+    return _show(got.ran or got.call) + (f"  [{got.result.kind or 'failed'}]" if got.result.is_error else "")
 
 
 def _show(call: ExpectedCall | None) -> str:

@@ -333,11 +333,11 @@ def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
         matched = [[key for key in free if matches(key)] for matches in patterns.values()]
         known = {key for keys in matched for key in keys}
         groups = [*matched, [key for key in free if key not in known]]
-        made = dict(value)
+        checked = dict(value)
         for keys, check_by in zip(groups, defer((None,) * len(groups))):
             if keys:
-                made |= check_by({key: made[key] for key in keys})
-        return made
+                checked |= check_by({key: checked[key] for key in keys})
+        return checked
 
     return [core, write_wrap(no_info(check), defer_checks([*cores, rest]))]
 

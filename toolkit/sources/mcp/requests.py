@@ -143,19 +143,21 @@ class ServerRequests:
         answer: Mapping[str, Any] = result.value
         return answer
 
-    async def _call(self, made: AnyTool | None, **arguments: Any) -> ToolResult:
+    async def _call(self, answerer: AnyTool | None, **arguments: Any) -> ToolResult:
         """Execute a request as a call of the run, in its event loop."""
-        call = self._scope.run(asyncio.run_coroutine_threadsafe, self._dispatch(made, arguments), self._loop)
+        call = self._scope.run(asyncio.run_coroutine_threadsafe, self._dispatch(answerer, arguments), self._loop)
         return await asyncio.wrap_future(call)
 
-    async def _dispatch(self, made: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _dispatch(self, answerer: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
         number, run = self._count, find_dispatcher()
         self._count += 1
-        if made is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
+        if answerer is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
             raise Failed(REFUSED)
-        call = ToolCall(name=made.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}")
-        dispatcher = replace(run, tools={made.name: made}, available=None)
-        if dispatcher.count(made.name, number):
+        call = ToolCall(
+            name=answerer.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}"
+        )
+        dispatcher = replace(run, tools={answerer.name: answerer}, available=None)
+        if dispatcher.count(answerer.name, number):
             raise Failed(REFUSED)
         result = await dispatcher.dispatch(call, self.context, AsyncBackend())
         if result.kind == "stopped":

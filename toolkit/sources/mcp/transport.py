@@ -74,17 +74,17 @@ class Address:
             server = [os.fspath(word) for word in server]
         if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
             raise DefinitionError(f"MCP() takes a command, a URL or a server object, not {server!r:.100}.")
-        made = cls(server=server, **options)
-        own = ("headers", "auth") if made.is_url else ("env", "cwd") if made.is_command else ()
+        address = cls(server=server, **options)
+        own = ("headers", "auth") if address.is_url else ("env", "cwd") if address.is_command else ()
         other = next((name for name, value in options.items() if value is not None and name not in own), None)
         if other:
-            kind = "a URL" if made.is_url else "a command" if made.is_command else "a server object"
-            raise DefinitionError(f"MCP() of {made}: {other}= does not go with {kind}.")
+            kind = "a URL" if address.is_url else "a command" if address.is_command else "a server object"
+            raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
         for name in ("headers", "env"):
             check_named_texts(name, options.get(name) or {})
-        if not isinstance(made.auth, (httpx2.Auth, type(None))):
+        if not isinstance(address.auth, (httpx2.Auth, type(None))):
             raise DefinitionError("auth= is not an httpx2.Auth. A key is sent by headers={'Authorization': key}.")
-        return made
+        return address
 
     def __str__(self) -> str:
         """Return what may be shown: of a command the program, since arguments may be keys."""

@@ -182,8 +182,8 @@ class _Service:
             **({"idempotent": True} if operation.method in IDEMPOTENT else {}),
             **options,
         }
-        made = Tool.from_schema(operation.name, schema, call, **declaration)
-        return with_origin(made, f"the OpenAPI operation {operation.label} of {base}")
+        tool = Tool.from_schema(operation.name, schema, call, **declaration)
+        return with_origin(tool, f"the OpenAPI operation {operation.label} of {base}")
 
 
 def _describe(operation: Operation) -> str:
