@@ -61,5 +61,5 @@ def start_both(folder: Path) -> None:
 if len(sys.argv) > 1:
     {"begin": begin, "decide": decide}[sys.argv[1]](Path(sys.argv[2]))
 else:
-    with tempfile.TemporaryDirectory() as made:
-        start_both(Path(made))
+    with tempfile.TemporaryDirectory() as directory:
+        start_both(Path(directory))

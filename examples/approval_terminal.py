@@ -55,6 +55,6 @@ runner = Runner([read_balance, pay], model=model, approve=ask_when(console, effe
 result = runner.run("Read my balance, then pay Ann 30, Bob 200 and Mallory 100 euros.")
 
 print()
-for made in result.calls:
-    print(f"{made.name}{made.arguments}: {made.result.text}")
+for finished in result.calls:
+    print(f"{finished.name}{finished.arguments}: {finished.result.text}")
 print(f"{result}  {balance['checking']} euros are left.")

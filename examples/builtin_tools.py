@@ -58,8 +58,8 @@ def run(title: str, tools: Toolbox, prompt: str, *script: ModelReply) -> None:
     guarded = ask_when(keep_the_key, names=["write_note"])
     result = Runner(tools, model=ScriptedModel(script), approve=guarded).run(prompt)
     print(f"{title}: {prompt}")
-    for made in result.calls:
-        print(f"    {made.name}{made.arguments}: {made.result.text}")
+    for finished in result.calls:
+        print(f"    {finished.name}{finished.arguments}: {finished.result.text}")
     print(f"    {result}\n")
 
 

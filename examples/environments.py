@@ -48,9 +48,9 @@ def main() -> None:
     for environment in [chosen] if chosen else ACTIVITIES:
         os.environ["APP_ENV"] = environment
         outbox.clear()
-        (made,) = Runner(box, model=ScriptedModel(script())).run("Ask Ann to lunch.").calls
+        (finished,) = Runner(box, model=ScriptedModel(script())).run("Ask Ann to lunch.").calls
         carrier = box.bindings.activity_of("sendEmail") or "the model"
-        print(f"{environment:12} by {carrier:10} {made.result.text:15} outbox {outbox}")
+        print(f"{environment:12} by {carrier:10} {finished.result.text:15} outbox {outbox}")
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ def main() -> None:
         middleware=[audit(records.append), redact([KEY]), repeat_guard(limit=2)],
     )
     result = runner.run("What is there to do?", deps="Ann")
-    for made in result.calls:
-        print(f"{made.call.arguments}\n    {made.result.text!r}")
+    for finished in result.calls:
+        print(f"{finished.proposed_arguments}\n    {finished.result.text!r}")
     print("Records, in the order in which the calls ended; a call that a hook denied reaches no middleware:")
     print(*records, result.output, sep="\n")
 

@@ -53,9 +53,9 @@ def main() -> None:
     text, output = "What a lovely day!", {"sentiment": "positive", "confidence": 0.97}
     both = [call("sentimentAnalysis", text=text, _output=output), call("weatherCheck", location="Paris")]
     result = Runner(box, model=ScriptedModel([both, "A lovely day, indeed."])).run("How is Paris?")
-    for made in result.calls:
-        who = "the function" if box.bindings.activity_of(made.name) else "the model"
-        print(f"    {made.name}, by {who}: {made.result.text}")
+    for finished in result.calls:
+        who = "the function" if box.bindings.activity_of(finished.name) else "the model"
+        print(f"    {finished.name}, by {who}: {finished.result.text}")
     print("    Answer:", result.output)
 
     print("The same as text:")

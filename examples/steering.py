@@ -34,5 +34,5 @@ with runner.stream("Find me a hotel in Italy.") as run:
 
 for message in run.result.messages:
     who = {UserMessage: "user", ToolMessage: "tool"}.get(type(message), "model")
-    calls = ", ".join(f"{made.name}({made.arguments})" for made in getattr(message, "calls", ()))
+    calls = ", ".join(f"{each.name}({each.arguments})" for each in getattr(message, "calls", ()))
     print(f"{who:5}", message.text or calls)
