@@ -1,6 +1,6 @@
 """References between calls: an argument `†trip.city` stands for the value stored there by another call.
 
-Each call waits for those that it refers to, gets their values, and stores its own result.
+Each call waits for the calls that it refers to, gets their values, and stores its own result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
         InvalidArguments: There is no such value.
     """
     is_marked = (MARK in arguments or _ESCAPED in arguments) and len(arguments) <= MAX_TEXT
-    document = load_object(arguments) if is_marked else None  # None too where the tool will reject the text
+    document = load_object(arguments) if is_marked else None  # also None for a text that the tool will refuse
     if document is None:
         return arguments
     own = {name: value if name == OUTPUT else _fill(value, value_of) for name, value in document.items()}
@@ -65,7 +65,7 @@ def find_references(arguments: str, *, only_required: bool = False) -> set[str]:
         only_required: Leave out the paths of references that have alternatives.
     """
     found = list[Sequence[str]]()
-    with suppress(InvalidArguments):  # refused when the turn of the call comes
+    with suppress(InvalidArguments):  # refused when the call runs
         substitute(arguments, found.append)
     return {path for paths in found for path in paths if not only_required or len(paths) == 1}
 
@@ -90,7 +90,7 @@ def _find_output_path(call: ToolCall, tools: Tools) -> Path | None:
     try:
         return (call.instance, *parse_path(parse_output_path(call)))
     except InvalidArguments:
-        return None  # it is refused when its turn comes
+        return None  # it is refused when the call runs
 
 
 def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
@@ -99,7 +99,7 @@ def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
         try:
             steps = parse_path(path)
         except ValueError:
-            continue  # refused when the turn of the call comes
+            continue  # refused when the call runs
         yield from ((owner, *steps) for owner in {call.instance, ""})
 
 
@@ -133,15 +133,15 @@ class Blocked(ToolError):
 
 
 class Dependencies:
-    """The calls of one response, of which some need the results of others.
+    """The calls of one response, some of which need the results of others.
 
-    A call needs each other one that stores its result at, above or below a place that it refers to or imports, in its
-    own instance or in none. Where calls would so need each other, imports count of the calls before alone: a model
-    cannot leave out what a tool always imports.
+    A call needs each call that stores its result at, above or below a path that it refers to or imports, in its own
+    instance or in none. If calls would need each other in a circle, a call needs only earlier calls for its imports,
+    since a model cannot leave out what a tool always imports.
 
     Args:
         calls: The calls, in call order.
-        results: The results of those that have ended.
+        results: The results of the calls that have ended.
     """
 
     def __init__(
@@ -156,11 +156,11 @@ class Dependencies:
         self._shared = shared
         self._tools = tools
         self._cancellation = cancellation
-        self._places = {id(call): place for place, call in enumerate(calls)}
+        self._positions = {id(call): position for position, call in enumerate(calls)}
         needs, self._order = _plan_calls(calls, tools)
-        # Positions of calls that need themselves, by way of others, and of those behind them.
+        # Positions of the calls in a circle of needs, and of the calls that need these.
         self._circular = needs.keys() - self._order
-        # By position, what a call waits for: those that it needs, and those before it that store theirs in its place.
+        # What each call waits for: the calls that it needs, and earlier calls that store their results at its path.
         self._after = _find_predecessors(self._order, needs, calls, tools)
         self._ends = [Cancellation(parent=cancellation) for _ in calls]  # each fires when its call has ended
         self._results: dict[int, ToolResult] = {}  # by position
@@ -171,42 +171,42 @@ class Dependencies:
 
     @property
     def startable(self) -> list[ToolCall]:
-        """The calls without a result, each behind those that it waits for: in this order, none waits for ever."""
-        places = [*self._order, *sorted(self._circular)]
-        return [self._calls[place] for place in places if place not in self._results]
+        """The calls without a result, each after those that it waits for: in this order none waits for ever."""
+        positions = [*self._order, *sorted(self._circular)]
+        return [self._calls[position] for position in positions if position not in self._results]
 
     async def execute(self, call: ToolCall, dispatch: RunCall, backend: Backend) -> ToolResult:
-        """Run a call once those have ended that it waits for; if it cannot have their values, that is its result."""
-        place = self._places[id(call)]
+        """Run a call once the calls that it waits for have ended; without their values its result is an error."""
+        position = self._positions[id(call)]
         try:
-            for other in self._after.get(place, ()):
+            for other in self._after.get(position, ()):
                 await _wait_for_end(self._ends[other], backend)
-            self._results[place] = result = await self._run_call(place, call, dispatch)
+            self._results[position] = result = await self._run_call(position, call, dispatch)
         finally:
-            self._end(place)
+            self._end(position)
         return result
 
     def end(self, call: ToolCall, result: ToolResult) -> None:
-        """Set the result of a call, which need not have started."""
-        place = self._places[id(call)]
-        self._results.setdefault(place, result)
-        self._end(place)
+        """Set the result of a call, also of one that has not started."""
+        position = self._positions[id(call)]
+        self._results.setdefault(position, result)
+        self._end(position)
 
     def close(self) -> None:
         """End every wait."""
-        for place in range(len(self._calls)):
-            self._end(place)
+        for position in range(len(self._calls)):
+            self._end(position)
 
-    def _end(self, place: int) -> None:
-        self._ends[place].cancel()
-        self._ends[place].close()
+    def _end(self, position: int) -> None:
+        self._ends[position].cancel()
+        self._ends[position].close()
 
-    async def _run_call(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
+    async def _run_call(self, position: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
         tool = _get_referring(call, self._tools)
         if tool is None:
             return await dispatch(call)
         try:
-            path, own = self._check_path(call), self._substitute(place, call)
+            path, own = self._check_path(call), self._substitute(position, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
         result = await dispatch(own)
@@ -232,16 +232,16 @@ class Dependencies:
                 raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
         return path
 
-    def _substitute(self, place: int, call: ToolCall) -> ToolCall:
+    def _substitute(self, position: int, call: ToolCall) -> ToolCall:
         """Replace references by values.
 
         Raises:
             ToolError: One of them has none.
         """
-        if place in self._circular:
+        if position in self._circular:
             raise InvalidArguments("what it refers to needs its own result, by way of other calls. Refer to less.")
-        for other in sorted(self._after[place]):
-            self._require_result(place, other)
+        for other in sorted(self._after[position]):
+            self._require_result(position, other)
         arguments = substitute(call.arguments, lambda paths: self._find_value(paths, call.instance))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
@@ -251,42 +251,43 @@ class Dependencies:
                 return self._shared.get(path, instance)
         raise missing_value(f" {OR} ".join(paths), self._shared.paths(instance))
 
-    def _require_result(self, place: int, needed_place: int) -> None:
-        other, result = self._calls[needed_place], self._results.get(needed_place)
+    def _require_result(self, position: int, needed_position: int) -> None:
+        other, result = self._calls[needed_position], self._results.get(needed_position)
         needed = f"{other.name} at {other.output_path!r}"
         if self._cancellation:
             raise cancellation_error(self._cancellation)
         if result is None or isinstance(result.exception, (Deferred, Blocked)):
             raise Blocked(f"Not run: it needs the result of {needed}, which has none yet.")
-        if result.is_error and self._is_required(place, other):
+        if result.is_error and self._is_required(position, other):
             raise Failed(f"Not run: it needs the result of {needed}, which failed: {result.error}")
 
-    def _is_required(self, place: int, other: ToolCall) -> bool:
+    def _is_required(self, position: int, other: ToolCall) -> bool:
         """Return whether a call refers to another, or imports from it, without an alternative."""
-        call, path = self._calls[place], _find_output_path(other, self._tools)
+        call, path = self._calls[position], _find_output_path(other, self._tools)
         required = find_references(call.arguments, only_required=True)
         imported = list_imports(call, self._tools[call.name])
         return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
 
 
 class _Writers:
-    """Calls by the place where they store their results."""
+    """The positions of calls by the paths where they store their results."""
 
     def __init__(self) -> None:
         self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
 
-    def add(self, place: int, path: Path | None) -> None:
-        """Add the path where a call stores its result; None if it does not."""
+    def add(self, position: int, path: Path | None) -> None:
+        """Add the path where a call stores its result; None if it stores none."""
         if path:
-            self._by_root[path[:2]].append((place, path))
+            self._by_root[path[:2]].append((position, path))
 
     def find(self, paths: Iterable[Path]) -> set[int]:
-        """Find the calls that store theirs at, above or below the paths."""
-        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if overlap(path, other)}
+        """Find the calls that store their results at, above or below the paths."""
+        candidates = ((path, candidate) for path in paths for candidate in self._by_root.get(path[:2], ()))
+        return {position for path, (position, other) in candidates if overlap(path, other)}
 
 
 def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[int]]:
-    """Find what each call needs, and the order in which calls run."""
+    """Find the calls that each call needs, and the order in which the calls run."""
     needs = _find_needs(calls, tools)
     order = _sort_by_needs(needs)
     if len(order) < len(calls):
@@ -296,39 +297,40 @@ def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[in
 
 
 def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool = False) -> Needs:
-    """Find the calls that each call refers to, and those, before it only or all, that store what it imports."""
+    """Find the calls that each call refers to, and those that store what it imports: all, or only earlier ones."""
     writers = _Writers()
-    for place, call in enumerate(calls):
-        writers.add(place, _find_output_path(call, tools))
+    for position, call in enumerate(calls):
+        writers.add(position, _find_output_path(call, tools))
     needs: dict[int, set[int]] = {}
-    for place, call in enumerate(calls):
-        needs[place] = set()
+    for position, call in enumerate(calls):
+        needs[position] = set()
         if tool := _get_referring(call, tools):
             referred = writers.find(_iter_paths(call, find_references(call.arguments)))
             imported = writers.find(_iter_paths(call, list_imports(call, tool)))
-            needs[place] = {*referred, *(other for other in imported if other < place or not only_earlier)} - {place}
+            usable = {other for other in imported if other < position} if only_earlier else imported
+            needs[position] = (referred | usable) - {position}
     return needs
 
 
 def _find_predecessors(order: Sequence[int], needs: Needs, calls: Sequence[ToolCall], tools: Tools) -> Needs:
     writers, after = _Writers(), dict[int, Collection[int]]()
-    for place in order:
-        path = _find_output_path(calls[place], tools)
-        after[place] = {*needs[place], *writers.find([path] if path else ())}
-        writers.add(place, path)
+    for position in order:
+        path = _find_output_path(calls[position], tools)
+        after[position] = {*needs[position], *writers.find([path] if path else ())}
+        writers.add(position, path)
     return after
 
 
 def _sort_by_needs(needs: Needs) -> list[int]:
-    """Sort positions so that each stands behind those that it needs; circles, and what is behind them, are left out."""
+    """Sort positions so that each comes after those that it needs; without circles, and what needs them."""
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):
         sorter.prepare()
     order: list[int] = []
     ready: list[int] = []
     while sorter.is_active() or ready:
-        for place in sorter.get_ready():
-            heappush(ready, place)
+        for position in sorter.get_ready():
+            heappush(ready, position)
         if not ready:
             break
         order.append(heappop(ready))
@@ -361,7 +363,7 @@ def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:
 
 
 def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> SharedValues:
-    """Create the shared values of a run: as they are given, or with the results in a history.
+    """Create the shared values of a run, with the results in its history; a given SharedValues is returned unchanged.
 
     A result that was truncated for the model is lost.
     """
@@ -371,8 +373,8 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     responses = [message for message in messages if isinstance(message, ModelResponse)]
     for response in responses:
-        for place in _plan_calls(response.calls, tools)[1]:  # in this order they ran: the last one of a path counts
-            call = response.calls[place]
+        for position in _plan_calls(response.calls, tools)[1]:  # as they ran: of one path the last result counts
+            call = response.calls[position]
             if call.id in results:
                 _restore_value(shared, call, results[call.id], tools)
     return shared
@@ -387,9 +389,9 @@ def _restore_value(shared: SharedValues, call: ToolCall, message: ToolMessage, t
 
 
 def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
-    """Parse the text of a result as JSON data: the same way in the run, and from its history.
+    """Parse the text of a result as JSON data, in a run and from its history in the same way.
 
-    For a tool that may return text, a number is text too; so is everything that its output schema does not mention.
+    For a tool that may return text, everything that its output schema does not mention stays text, such as a number.
     """
     try:
         value = from_json(text)
