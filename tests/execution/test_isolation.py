@@ -199,9 +199,7 @@ def test_local_function() -> None:
     """A function that no other process finds is refused, with what to do."""
     local = tool(lambda: 1, name="local", isolate="process")
 
-    with pytest.raises(
-        DefinitionError, match=r"another process, which cannot get it: .*\. Define it at the top of a module"
-    ):
+    with pytest.raises(DefinitionError, match=r"cannot be sent to another process, .*\. Define it at the top of a module"):
         ways.call(local)
 
 
@@ -214,15 +212,15 @@ def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
     result = Toolbox([known]).call("known", {}, ToolContext(deps=Unsendable("Ann")))
 
     assert "known was not run: it could not be sent to where it runs." == result.text
-    assert "Let parameters and deps be what pickles" in str(result.exception)
-    assert "Let parameters and deps be what pickles" in caplog.text
+    assert "Parameters and deps must pickle" in str(result.exception)
+    assert "Parameters and deps must pickle" in caplog.text
 
 
 def test_result_that_does_not_pickle() -> None:
     """A result that does not pickle is lost; the exception has the reason, and what to do."""
     error = str(ways.call(end, how="unsendable").exception)
 
-    assert "cannot pickle '_thread.lock' object Let it give what pickles" in error
+    assert "cannot pickle '_thread.lock' object Return plain data" in error
 
 
 def run_program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
@@ -276,7 +274,7 @@ def test_tool_without_a_file() -> None:
         check=False,
     )
 
-    assert "is in a notebook. Define it at the top of a module." in ended.stderr
+    assert "from a notebook or a Python prompt. Define it at the top of a module." in ended.stderr
 
 
 def test_process_of_a_process() -> None:

@@ -1,10 +1,10 @@
 """The gates of a call: authorizers say whether it may be made, approvers whether a person or a policy agrees.
 
-Gates get copies of the arguments. Only the answers that allow a call let it run: what is anything else, comes too late,
-or is an exception refuses it.
+Gates get copies of the arguments. A call runs only if each gate allows it: any other answer, a late answer or an
+exception refuses it.
 
 Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
-call; the policies in `toolkit.approvers` are approvers that ask another one only sometimes.
+call; the policies in `toolkit.approvers` are approvers that ask another approver about some calls only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_APPROVER = (
 
 
 class Unanswered(Denied):
-    """No gate answered: there is none, or it raised, which is the cause then."""
+    """No gate answered: there is none, or it raised an exception, which is the cause."""
 
     kind = "unavailable"
 
@@ -63,10 +63,11 @@ async def _ask_gate(
     timeout: float | None,
     list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda own: (own,),
 ) -> Any:
-    """Call a gate, and return its answer, or the exception that it raised: `Late` where it did not answer in time.
+    """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
 
-    It has `timeout` seconds, by default as long as the run takes. Without them a sync gate runs on the calling thread.
-    Its arguments are made of the request with a context that is cancelled once no answer is awaited any more.
+    The gate has `timeout` seconds, by default as long as the run takes. Without a timeout a sync gate runs on the
+    calling thread. `list_arguments` makes its arguments from the request, whose context is cancelled as soon as the
+    answer is no longer needed.
 
     Raises:
         TimedOut, Cancelled: The run ended first.
@@ -98,7 +99,7 @@ class Deny:
     reason: str = ""
 
 
-# Gets tool, validated arguments and context; True lets the call pass, anything else does not.
+# A function of tool, validated arguments and context. True allows the call; anything else denies it.
 Authorizer: TypeAlias = Callable[
     [Tool[..., Any], Mapping[str, Any], ToolContext[Any]], bool | Deny | Awaitable[bool | Deny]
 ]
@@ -107,10 +108,10 @@ Authorizer: TypeAlias = Callable[
 async def authorize(
     authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
 ) -> None:
-    """Check a call with an authorizer, which has `timeout` seconds; without one it is allowed.
+    """Check a call with an authorizer, which has `timeout` seconds; without an authorizer the call is allowed.
 
     Raises:
-        Denied: The authorizer returned anything but True; what is neither a bool nor a Deny is logged.
+        Denied: The authorizer did not return True. An answer that is neither a bool nor a Deny is logged.
         Unanswered: It raised, or did not answer in time.
         TimedOut, Cancelled: The run ended first.
     """
@@ -144,7 +145,7 @@ class Decision:
         reason: Reason for a rejection. The model reads it.
         arguments: Arguments that replace the model's. They are validated and authorized again.
         refusal: What happens to a refused call: `reject` gives it an error and the run continues, `defer` pauses the
-            run, `stop` ends the run, `unavailable` gives it the error that no person could be asked.
+            run, `stop` ends the run, `unavailable` gives it an error that says that no person could be asked.
 
     Raises:
         ValueError: The values contradict each other.
@@ -204,7 +205,7 @@ Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
 class Deferred(ToolkitError):
-    """A call waits for approval; leaves the pipeline of the call, middleware included.
+    """A call waits for approval. It is raised through the pipeline of the call, middleware included.
 
     Attributes:
         pending: The approval that is awaited.
@@ -230,7 +231,7 @@ async def approve(
     timeout: float | None = None,
     no_approver: str = NO_APPROVER,
 ) -> Decision:
-    """Return the decision that approves a call; the tool's own rule and the approver have `timeout` seconds each.
+    """Return the decision that approves a call. The tool's own rule and the approver have `timeout` seconds each.
 
     Raises:
         Rejected: The approver rejected the call.
@@ -279,15 +280,15 @@ async def _get_decision(
 
 
 class RecordedDecisions:
-    """An approver with decisions made while a run was paused, each for one call, once, if the call is unchanged.
+    """An approver that returns the decisions made while a run was paused, each once, if its call is unchanged.
 
     A rejection holds even if its call has changed.
 
     Args:
         decisions: Verdicts by call id. A pending call without one stays pending.
         pending: The pending calls.
-        otherwise: Approver for calls that have changed since, and for all later ones. Without it they are deferred: a
-            run that was gated stays gated.
+        otherwise: Approver for calls that have changed since, and for all later calls. Without it these are deferred,
+            so that no call runs without a decision.
 
     Raises:
         ApprovalError: A decision is for a call that is not pending, or has the wrong type.

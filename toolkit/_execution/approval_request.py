@@ -1,6 +1,6 @@
-"""What a gate decides on: a call, its arguments as people are shown them, and the digest that binds a decision to it.
+"""The request that a gate decides on: a call, its arguments as people see them, and the digest that binds a decision.
 
-People are shown all that the model wrote, except secrets. A digest is the same in every process, whatever the order of
+People see everything that the model wrote, except secrets. A digest is the same in every process and for any order of
 keys. It covers what the model wrote, so a default that the tool makes for each call is not part of it.
 """
 
@@ -148,7 +148,7 @@ def digest_call(
     """Return the SHA-256 of a call: its run, its id, its tool's definition, its arguments and what it imports."""
     try:
         arguments = load_json(call.arguments)
-    except ValueError:  # it is repaired before it runs, the same text always in the same way
+    except ValueError:  # the text is repaired before the call runs, always in the same way
         arguments = call.arguments
     return make_digest([run_id, call.id, digest_definition(tool), arguments, dict(imports)])
 
@@ -182,7 +182,7 @@ def show_arguments(tool: Tool[..., Any], call: ToolCall) -> Any:
     """
     try:
         written = tool._invocation.parser.parse_document(call.arguments)
-    except InvalidArguments:  # of a request made by hand
+    except InvalidArguments:  # possible only for a request that a user has made
         written = load_json(call.arguments)
     return _show(written, tool.parameters, tool.parameters)
 
@@ -205,7 +205,7 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _choose(written: Any, schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a value: of a union, the only member that it can be of; or one that says nothing."""
+    """Return the schema of a value: of a union, the only member that it may fit; {} unless there is exactly one."""
     members = _list_members(schema, root)
     fitting = [member for member in members if _may_fit(written, member)] if len(members) > 1 else members
     return fitting[0] if len(fitting) == 1 else {}

@@ -2,9 +2,9 @@
 
     resolve -> validate -> authorize -> approve -> invoke -> render
 
-Middleware wraps all of these steps, so that arguments which it rewrites pass validation and every gate. A step that
-refuses raises a ToolError, which becomes the call's result; only FatalError, Halt, DefinitionError and cancellation
-leave.
+Middleware wraps all of these steps, so that the arguments that it rewrites pass validation and every gate. A step that
+refuses the call raises a ToolError, which becomes the call's result. Only FatalError, Halt, DefinitionError and
+cancellation are raised.
 """
 
 from __future__ import annotations
@@ -95,37 +95,37 @@ class Next:
             )
         finally:
             if inspect.iscoroutine(promise) and inspect.getcoroutinestate(promise) == inspect.CORO_CREATED:
-                promise.close()  # it was too late to begin
+                promise.close()  # the deadline had passed before it started
 
 
-# Gets the call and what follows; answers with a result, its own or that of what follows.
+# A function of the call and the next step, which returns the result of that step or another one.
 Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """The tools of a run by name, and what stands before them.
+    """The tools of a run by name, with the middleware and gates around their calls.
 
     Attributes:
         available: Names of the tools that may be called; all if None.
-        authorizers: Whether a call may be made at all: all of them allow it.
-        approvers: Asked for approval: all of them approve, one after the other.
-        no_approver: Text of the refusal where a tool wants approval and there is no approver.
+        authorizers: Decide whether a call may be made. A call needs all of them.
+        approvers: Asked for approval in this order. A call needs all of them.
+        no_approver: Text of the refusal if a tool requires approval and there is no approver.
         approval_timeout: Seconds for a gate's answer.
-        max_result: Characters of a result that the model is shown, unless its tool sets its own.
+        max_result: The most characters of a result that the model reads, unless its tool sets its own number.
         check_output: Whether the value of a result must be of the tool's declared type.
         format_error: Makes the text of an error that the model reads.
-        overflow: Stores truncated results for the model to read on.
+        overflow: Stores truncated results, so that the model can read the rest.
         ledger: Records the stages of calls.
-        undo_ledger: Records those of tools with `undo`: the same one, where there is a ledger.
-        runs_above: Ids of the runs above whose `undo` undoes these calls, too; they are recorded as calls of the first,
-            the outermost.
-        suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
+        undo_ledger: Records those of tools with `undo`; the same as `ledger` if that is set.
+        runs_above: Ids of the runs above, the outermost first, whose `undo` undoes these calls, too. The calls are
+            recorded as those of the first.
+        suspects: Ids of calls that may have started in a process that has ended, and that no ledger has recorded.
         started: Calls that have reached their tools, as they ran, by id.
-        foreign: Names of the tools with `trust="foreign"` that the run, or one inside or around it, has called.
-        count: Counts a call that another call makes, by its tool and position; returns why it is one too many, or "".
-        hold: Gets each call that has passed its gates; it then waits, as for a decision, and does not run.
-        passed: Digest of a call that has passed its gates before: unless it has changed, none of them is asked again.
+        foreign: Names of the tools with `trust="foreign"` that the run, a run above it or a run below it has called.
+        count: Counts a call that another call makes, by its tool and position; returns why it exceeds a limit, or "".
+        hold: Gets the request of each call that has passed its gates. The call then waits and does not run.
+        passed: Digest of a call that has passed its gates already. They are not asked again unless it has changed.
     """
 
     tools: Mapping[str, Tool[..., Any]]
@@ -152,7 +152,7 @@ class Dispatcher:
     async def dispatch(
         self, call: ToolCall, context: ToolContext[Any], backend: Backend, emit: Emit = discard
     ) -> ToolResult:
-        """Execute one call; whatever a tool or a middleware does, there is a result, with its whole text.
+        """Execute one call and return its result, with its whole text. Failures of tools and middleware are results.
 
         Raises:
             FatalError: A tool raised it.
@@ -167,7 +167,7 @@ class Dispatcher:
                     handler = _wrap(wrapper, Next(handler, context, self.tools, backend))
                 result = _check_result(await handler(call))
                 result = accept(result if pipeline.result is None else follow_error(result, pipeline.result))
-                if not result.is_error:  # a middleware may have answered itself, from what the tool once gave
+                if not result.is_error:  # a middleware may have returned an earlier result of the tool
                     self.add_foreign(call.name)
             else:
                 result = await pipeline.execute(call)
@@ -188,14 +188,14 @@ class Dispatcher:
         return result.replace(text=escape_hidden(result.text or ""), error=result.error and escape_hidden(result.error))
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Shorten the text of a call's result to what the model is shown; a page of a long result is not cut again."""
+        """Shorten the text of a call's result for the model; a page of a long result is not shortened again."""
         if call.name == RESULT_READ:
             return result
         tool = self.tools.get(call.name)
         return truncate(result, (tool and tool.settings.max_result) or self.max_result, self.overflow)
 
     def add_foreign(self, name: str) -> None:
-        """Add a tool to those whose results others may have written, if it is one."""
+        """Record a call of a tool whose results other people may have written; do nothing for any other tool."""
         if self._is_foreign(name):
             self.foreign.add(name)
 
@@ -219,7 +219,7 @@ class Dispatcher:
 
         Raises:
             NotFound: There is no tool of this name, or it may not be called now.
-            Failed: The call may have started in a process that is gone.
+            Failed: The call may have started in a process that has ended.
         """
         tool = self.tools.get(call.name)
         if tool is None:
@@ -240,8 +240,8 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
-        result: What the steps gave; None until they have ended.
-        tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
+        result: The result of the steps; None until they have ended.
+        tool_context: The context with the shared values that the tool may read; the gates may read all of them.
     """
 
     dispatcher: Dispatcher
@@ -255,7 +255,7 @@ class _CallPipeline:
 
     @property
     def _imports(self) -> dict[str, Any]:
-        """The shared values that the call imports, by path; where nothing restricts it, it imports none."""
+        """The shared values that the call imports, by path; empty for a tool that may read all of them."""
         shared = self.tool_context.shared
         return {} if shared is self.context.shared else dict(shared)
 
@@ -295,14 +295,14 @@ class _CallPipeline:
     async def _execute_recorded(
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
-        """Execute a call and write each of its stages into the ledger; a call that it knows is not executed again."""
+        """Execute a call and record each of its stages; a call that the ledger has recorded is not executed again."""
         runs = (*self.dispatcher.runs_above, self.context.run_id)
         record = CallRecord(
             ledger=ledger,
             run_id=runs[0],
             call_id=call.id,
             digest=self._digest(tool, call),
-            may_repeat=tool.settings.may_repeat and not self.has_started,  # what can be undone runs once, as recorded
+            may_repeat=tool.settings.may_repeat and not self.has_started,  # a call that can be undone runs once
             backend=self.backend,
         )
         if (known := await record.recall()) is not None:
@@ -381,7 +381,7 @@ def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
 
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
-    """Wait for a result, and turn its value into one of the tool's declared type; where that fails, the call fails."""
+    """Wait for a result, and convert its value to the tool's declared type; if that fails, the call fails."""
     result, returns = await work, tool.handler.interface.returns
     if result.is_error or result.images or result.files or returns.schema is None:
         return result
@@ -406,11 +406,11 @@ def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
 
 
 def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge an approver's arguments into the model's: what the approver did not change stays as the model wrote it.
+    """Merge an approver's arguments into the model's; unchanged ones stay as the model wrote them.
 
     Raises:
-        InvalidArguments: A secret was changed, or something beside it, and its value cannot be known; or a key of
-            `request.arguments` stands for another one that the model wrote.
+        InvalidArguments: An argument with a secret was changed, and the secret's value is not known; or a key of
+            `request.arguments` stands for another key that the model wrote.
     """
     written = request.tool._invocation.parser.parse_document(request.call.arguments)
     shown = json.loads(request.arguments_json)

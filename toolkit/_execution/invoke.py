@@ -1,4 +1,4 @@
-"""Run a tool's handler: where it belongs, within its time, as often as its retries allow.
+"""Run a tool's handler in its place, with its timeout and its retries.
 
     kind                runs                                     when cancelled
     sync                on the caller's thread, or its own       abandoned: a thread cannot be ended
@@ -6,7 +6,7 @@
     executor=...        in the executor                          taken back if it has not started, else abandoned
     isolate="process"   in a process of its own                  killed, with all its child processes
 
-Functions that are still running after they were abandoned are counted: a run with too many of them starts no more.
+Functions that still run after they were abandoned are counted. A run with too many of them starts no more.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ LONGEST_PAUSE = 30.0
 
 @dataclass
 class Attempts:
-    """Runs the handler of one call: once, or as often as its retries allow. Whatever it raises becomes a result.
+    """Runs the handler of one call, once or with its retries. An exception becomes a result.
 
     Attributes:
         call: The model's call, for the events.
         arguments: Validated values by name.
-        backend: How to wait.
-        emit: Receives progress, partial results and retries.
-        cancellation: The run's.
+        backend: The backend of the run.
+        emit: Gets progress, partial results and retries.
+        cancellation: That of the run.
     """
 
     tool: Tool[..., Any]
@@ -66,7 +66,7 @@ class Attempts:
     cancellation: Cancellation
 
     async def run(self, context: ToolContext[Any]) -> ToolResult:
-        """Try until an attempt succeeds, fails for good, or no retry is left.
+        """Repeat attempts until one succeeds, one fails in a way that is not retried, or no retry is left.
 
         Raises:
             FatalError: The tool raised it.
@@ -102,7 +102,7 @@ class Attempts:
                 semaphore.release()
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
-        """Run the handler once; what it reports after the attempt has ended is dropped."""
+        """Run the handler once; updates that it emits after the attempt has ended are dropped."""
         invocation, is_over = self.tool._invocation, False
         if invocation.emits:
             forward = context.emit
@@ -131,12 +131,12 @@ class Attempts:
 
     @property
     def _can_be_ended(self) -> bool:
-        """True if a call that is cancelled leaves no thread behind."""
+        """True if no thread of a cancelled call goes on running."""
         settings = self.tool.settings
         return settings.isolate is not None or (self.tool.is_async and settings.executor is None)
 
     def _start(self, context: ToolContext[Any]) -> Awaitable[ToolResult | Awaitable[ToolResult]]:
-        """Start the handler where it belongs: in a process, in an executor, in an event loop, or on a thread."""
+        """Start the handler in its place: a process, an executor, an event loop or a thread."""
         settings, is_async = self.tool.settings, self.tool._invocation.is_async
         if settings.isolate is not None:
             return self._receive(call_function(run_in_process, (self.tool, self.arguments, context), self.backend))
@@ -167,7 +167,7 @@ class Attempts:
             running.remove(self.call.id)
 
     async def _receive(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
-        """Make the result of what a process or an executor sends back; if nothing comes back, the call has failed."""
+        """Make the result from the outcome of a process or an executor; without an outcome the call has failed."""
         try:
             value, error = await outcome
         except (Cancelled, TimedOut, DefinitionError):
@@ -215,7 +215,7 @@ class Attempts:
         )
 
     def _abandon(self, end: Cancelled | TimedOut) -> ToolResult:
-        """Make the result of a call that is no longer waited for: how much time it had, and whether it still runs."""
+        """Make the result of a call that is no longer awaited: how much time it had, and whether it still runs."""
         seconds = self.tool.settings.timeout
         if isinstance(end, TimedOut) and seconds is not None and not self.cancellation:
             end = TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
@@ -223,7 +223,7 @@ class Attempts:
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
-    """Return whether an error is in `retry_on`; a ToolError is a tool's answer, and must be named by its own kind."""
+    """Return whether `retry_on` has an error; a ToolError only by its own class, since it is a tool's answer."""
     rule = settings.retry_on
     if isinstance(rule, tuple):
         is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
@@ -241,7 +241,7 @@ def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
 def _choose_pause(attempt: int, first: float) -> float:
     """Return the seconds to wait after a failed attempt, counted from 0: doubled each time, up to a bound.
 
-    A random part of up to a half is left out, so that many calls do not retry at once.
+    A random part, up to half of it, is subtracted, so that many calls do not retry at once.
     """
     import random  # few calls are retried
 

@@ -6,7 +6,7 @@ input and output; what a tool prints goes to standard error, and its own standar
     parent -> child    the main script, or None; tool, arguments and context
     child -> parent    (text, partial) for each update; then the outcome
 
-`multiprocessing` would do less. Its `spawn` runs the main script again in each child, guarded or not, which here
+`multiprocessing` is not used. Its `spawn` runs the main script again in each child, guarded or not, which here
 happens only if the call holds something of that script. It refuses to start a process in a worker of a pool, leaves a
 resource tracker behind, and starts in 140 ms where this takes 20 ms plus imports. A `ProcessPoolExecutor` cannot kill
 one call.
@@ -77,7 +77,7 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
             raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
         raise Failed(LOST.format(tool.name)) from pickle.PicklingError(
             f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason} "
-            "Let it give what pickles: plain data, or of classes at the top of a module."
+            "Return plain data, or instances of classes at the top of a module."
         )
     if reply is not None:
         return reply.restore()
@@ -224,8 +224,8 @@ def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
         pickle.dumps(bare)
     except Exception as error:
         raise DefinitionError(
-            f"{tool.origin}: it is to run in another process, which cannot get it: {error}. "
-            "Define it at the top of a module; what it is bound to must pickle."
+            f"{tool.origin}: it cannot be sent to another process, in which it is to run: {error}. "
+            "Define it at the top of a module; the object that it is bound to must pickle."
         ) from error
     return bare
 
@@ -255,7 +255,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
     except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
         raise _explain_unsent(tool) from pickle.PicklingError(
             f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
-            "Let parameters and deps be what pickles: plain data, or of classes at the top of a module."
+            "Parameters and deps must pickle: plain data, or instances of classes at the top of a module."
         )
     return pickle.dumps(_locate_main_script(tool) if b"__main__" in call else None) + call
 
@@ -268,15 +268,15 @@ def _locate_main_script(tool: Tool[..., Any]) -> Mapping[str, Any]:
     location = {key: data[key] for key in ("sys_argv", "init_main_from_name", "init_main_from_path") if key in data}
     if len(location) < 2:
         raise DefinitionError(
-            f"{tool.origin}: a process of its own cannot get what was typed in, or is in a notebook. Define it at the "
-            "top of a module."
+            f"{tool.origin}: another process cannot import it from a notebook or a Python prompt. Define it at the top "
+            "of a module."
         )
     return location
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """What a child sends instead of an outcome: the main script cannot be run, or the return value does not pickle."""
+    """The reply of a child without an outcome: the main script cannot be run, or the return value does not pickle."""
 
     reason: str
     has_run: bool

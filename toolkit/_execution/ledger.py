@@ -1,9 +1,9 @@
-"""Ledger of calls: each stage is recorded before and after, so that no call has its effect twice.
+"""Ledger of calls: each stage of a call is recorded, so that no call has its effect twice.
 
-A call is proposed, approved, started and finished. Each stage is written once, by the first process that gets there;
-writing `started` is the right to run the call. After a crash, or when a state is resumed twice, the ledger shows what
-was done: a finished call does not run again, and its result is returned again; one that started and did not finish may
-have had its effect, and runs again only if the tool may repeat it.
+A call is proposed, approved, started and finished. Each stage is written once, by the first process that reaches it.
+The process that writes `started` may run the call. After a crash, or when a state is resumed twice, the ledger shows
+what was done. A finished call does not run again; its result is returned again. A call that started and did not finish
+may have had its effect, and runs again only if its tool may be repeated.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class MemoryLedger:
     """A ledger that lasts as long as its process.
 
     Args:
-        runs: Number of latest runs that are stored whole; of ten times as many earlier ones only which calls have
-            started or were refused, so that none of them runs again. None stores all.
+        runs: How many of the latest runs are stored whole; None stores all. Of ten times as many earlier runs it stores
+            only which calls started or were refused, so that none of them runs again.
 
     Raises:
         ValueError: `runs` is less than 1.
@@ -87,7 +87,7 @@ class MemoryLedger:
             raise ValueError(f"runs={runs!r}: a ledger keeps one run at least, or None for all.")
         self._runs = runs
         self._lock = threading.Lock()
-        self._whole: dict[str, _Run] = {}  # the run that was written to last stands last
+        self._whole: dict[str, _Run] = {}  # the run that was written to last comes last
         self._short: dict[str, _Run] = {}
 
     def write(self, entry: LedgerEntry) -> bool:
@@ -199,7 +199,7 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class CallNote:
-    """What the ledger keeps of a call that can be undone."""
+    """The further record of a call that can be undone."""
 
     tool: Tool[..., Any]
     call: ToolCall
@@ -212,9 +212,9 @@ class CallNote:
         return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
-        """Describe the value of a call that has succeeded; whether it may have taken effect, of any other."""
+        """Describe the value of a call that has succeeded; of a failed one, whether it may have taken effect."""
         if result.is_error:
-            is_unknown = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))  # it was cut off
+            is_unknown = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))  # interrupted
             return {"may_have_run": is_unknown}
         if not self.tool._undo_plan.result:
             return {"value": "null"}
@@ -250,8 +250,8 @@ class CallRecord:
         """Return the call's earlier result; None if the call is to run now.
 
         Raises:
-            Failed: It has started and not finished, or was another call, and may not be repeated; or the ledger cannot
-                be read.
+            Failed: The call, or another one with its id, has started and not finished, and may not be repeated; or the
+                ledger cannot be read.
         """
         entries = await self._attempt("be read", self.ledger.read, self.run_id, self.call_id)
         stages = {entry.stage: entry for entry in entries}
@@ -277,8 +277,8 @@ class CallRecord:
         """Run the call, and record its start and its result.
 
         Args:
-            work: Runs it.
-            note: What a call that can be undone records in addition.
+            work: Runs the call.
+            note: The further record of a call that can be undone.
 
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
@@ -289,7 +289,7 @@ class CallRecord:
         try:
             result = await work()
         except FatalError as error:
-            if note:  # a tool that raises has done nothing that is to be undone
+            if note:  # the effect of a tool that raises is not undone
                 await self.finish(ToolResult.from_error(Failed(f"The call raised {error!r}."), error), note)
             raise
         await self.finish(result, note)

@@ -88,14 +88,14 @@ async def run_batch(
     Args:
         calls: The calls.
         execute: Executes one call.
-        backend: How to wait.
+        backend: The backend of the run.
         max_parallel: How many run at the same time.
         cancellation: When it is cancelled, the calls without a result are abandoned and get an error.
-        own_thread: Whether a single call runs on a thread of its own, so that its events arrive at once.
+        own_thread: Whether a single call, too, runs on a thread of its own, so that its events arrive as they happen.
         listens: Whether calls may emit events; listening costs a task in an event loop.
 
     Yields:
-        The events that calls emit, and an end for each call, in the order in which they happen.
+        The events that calls emit, and a ToolCallFinished for each call, as they happen.
     """
     channel = backend.channel() if listens else None
     emit = channel.put if channel else discard
@@ -119,7 +119,7 @@ async def run_batch(
 def _abandon(
     calls: Iterable[ToolCall], error: TimedOut | Cancelled, backend: Backend, seconds: float
 ) -> Iterator[CallEvent | ToolCallFinished]:
-    """End calls that are no longer waited for."""
+    """Yield the events of calls that are no longer awaited."""
     for call in calls:
         is_running = call.id in backend.running
         if is_running:
@@ -133,7 +133,7 @@ class ParallelCalls:
     """Executes calls without a run.
 
     Attributes:
-        context: The context from which that of each call is made.
+        context: The context of each call, but for what identifies the call.
         shared: Values that the calls share.
     """
 
@@ -150,7 +150,7 @@ class ParallelCalls:
         return [results[id(call)] for call in own]
 
     async def first(self, calls: Iterable[ToolCall], *, needs_success: bool) -> ToolResult:
-        """Execute calls until one ends, or succeeds, and cancel the others; an error if none does."""
+        """Execute calls until one ends, or succeeds, and cancel the others; return an error if none does."""
         own = _copy_calls(calls)
         errors: dict[int, str] = {}
         async with aclosing(self.ends(own)) as ends:

@@ -1,4 +1,4 @@
-"""Truncation of results that are too long for a conversation: shortened for the model, stored whole, read on request.
+"""Truncation of results that are too long for a conversation: shortened for the model, and stored for reading on.
 
     too long -> beginning, a note with size and handle, end -> result_read(handle, offset=...) or (handle, query=...)
     table    -> first rows, the same note, last rows        -> result_read(handle, offset=row, columns=[...])
@@ -22,18 +22,18 @@ from toolkit._tools.foreign_values import holds_table, is_table, write_rows, wri
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 
-# Characters of one result that a model is shown, where neither tool nor runner say another number.
+# The most characters of one result that a model reads, unless its tool or the runner sets another number.
 MAX_RESULT = 100_000
-# The same for a table or array, of which a model rarely needs each row.
+# The same for a table or array, since a model rarely needs each row.
 MAX_TABLE = 6_000
-# What one run keeps of results that were cut; the oldest go first.
+# The most that one run stores of truncated results; the oldest are removed first.
 MAX_BYTES = 10 * 2**20
 MAX_ENTRIES = 10_000
-# Characters that `result_read` gives at once, where the limit is not less: about 5,000 tokens.
+# The most characters that `result_read` returns at once, about 5,000 tokens.
 PAGE = 20_000
-# Characters that it says of itself.
+# The most characters of the line with which it begins.
 MAX_HEAD = 200
-# The tool that a run adds to its own with the first handle.
+# The tool that a run adds with the first handle.
 RESULT_READ = "result_read"
 # Characters on each side of a match, in a line that is too long.
 AROUND = 200
@@ -119,7 +119,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
 
     Args:
         result: The result of a call.
-        limit: Characters that the model sees.
+        limit: The most characters, but for the note.
         overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
     text = result.text or ""

@@ -1,7 +1,7 @@
-"""Undo the calls of a run by its ledger, the last one first: each undo is a call of its own, with a record and a key.
+"""Undo the calls of a run by its ledger, the last call first: each undo is a call of its own, with its own record.
 
-An undo runs only for a call that has succeeded, and never twice: it is recorded as a call is. What is not known is
-reported and left alone: a call that started and has no result, an undo that started and has none, unless its tool may
+An undo runs only for a call that has succeeded, and never twice, since it is recorded like a call. A call that started
+and has no result is reported and not undone. An undo that started and has no result is repeated only if its tool may
 be repeated.
 """
 
@@ -37,14 +37,14 @@ TWO_TOOLS = "Two tools here are called {!r}, and it is not known which of them r
 
 @dataclass(frozen=True, kw_only=True)
 class Undo:
-    """What became of one call that was to be undone.
+    """The outcome of undoing one call.
 
     Attributes:
         call: The call, with the arguments that it ran with.
         outcome: `undone`, now or earlier; `failed`, where the undo raised an exception or could not run; `unknown`,
-            where the call or its undo may have taken effect: a person has to look.
-        error: Why it is not undone; empty otherwise.
-        exception: What the undo raised.
+            where it is not known whether the call or its undo took effect: a person has to look.
+        error: Why the call is not undone; empty otherwise.
+        exception: The exception that the undo raised.
     """
 
     call: ToolCall
@@ -55,13 +55,13 @@ class Undo:
 
 def _list_functions(tool: Tool[..., Any]) -> list[Any]:
     """List the functions that a tool and its undo call; methods of one instance are equal, those of two are not."""
-    handlers = tool.handler.function_handler, take_undo(tool).handler.function_handler
+    handlers = tool.handler.function_handler, get_undo(tool).handler.function_handler
     return [handler and handler.function for handler in handlers]
 
 
 @dataclass(frozen=True)
 class _UndoableCall:
-    """A call that may have to be undone, as the ledger has it."""
+    """A call that may have to be undone, as the ledger has recorded it."""
 
     call: ToolCall
     function: str
@@ -75,12 +75,12 @@ class Undoer:
     """Undoes the calls of one run, and of those below it.
 
     Attributes:
-        tools: The tools, those of sub-agents among them.
+        tools: The tools, including those of sub-agents.
         ledger: The records of the calls.
         run_id: The run.
         recorded_as: The run under which its calls are recorded: the outermost one above it, or itself.
-        deps: Given to the functions as `ToolContext.deps`.
-        backend: How to wait.
+        deps: The functions get it as `ToolContext.deps`.
+        backend: The backend that runs them.
     """
 
     tools: Iterable[Tool[..., Any]]
@@ -91,7 +91,7 @@ class Undoer:
     backend: Backend
 
     async def undo(self) -> tuple[Undo, ...]:
-        """Undo the calls that have succeeded, the last one first; one that fails does not stop the others.
+        """Undo the calls that have succeeded, the last call first; a failed undo does not stop the others.
 
         Raises:
             StoreError: The ledger cannot be read or written.
@@ -102,34 +102,35 @@ class Undoer:
         found = _list_undoable(entries, self.run_id)
         for each in found:
             for tool in self._find(each):
-                check_deps(take_undo(tool), self.deps, "pass deps= to undo")
+                check_deps(get_undo(tool), self.deps, "pass deps= to undo")
         undone = [await self._undo(each) for each in reversed(found)]
         for undo in undone:
             if undo.outcome != "undone":
                 logger.error("%s(%s): %s", undo.call.name, undo.call.arguments, undo.error, exc_info=undo.exception)
         return tuple(undone)
 
-    def _find(self, done: _UndoableCall) -> list[Tool[..., Any]]:
-        """Find the tools that may have made a call: several of one name may be those of different instances."""
+    def _find(self, undoable: _UndoableCall) -> list[Tool[..., Any]]:
+        """Find the tools that may have executed a call: tools of different instances may have the same name."""
         found: list[Tool[..., Any]] = []
         for tool in self.tools:
-            is_its = tool.settings.undo and (tool.name, name_function(tool)) == (done.call.name, done.function)
-            if is_its and not any(_list_functions(tool) == _list_functions(each) for each in found):
+            is_match = (tool.name, name_function(tool)) == (undoable.call.name, undoable.function)
+            has_undo = tool.settings.undo is not None
+            if is_match and has_undo and not any(_list_functions(tool) == _list_functions(each) for each in found):
                 found.append(tool)
         return found
 
-    async def _undo(self, done: _UndoableCall) -> Undo:
-        call, finished = done.call, done.stages.get("finished")
+    async def _undo(self, undoable: _UndoableCall) -> Undo:
+        call, finished = undoable.call, undoable.stages.get("finished")
         if finished is None:
             return Undo(call=call, outcome="unknown", error=UNFINISHED)
         result = json.loads(finished.result)
         if "value" not in result:
             return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
-        if "finished" in done.undo_stages:
+        if "finished" in undoable.undo_stages:
             return Undo(call=call, outcome="undone")
         if not result["value"]:
             return Undo(call=call, outcome="failed", error=NOT_KEPT)
-        found = self._find(done)
+        found = self._find(undoable)
         if len(found) != 1:
             return Undo(call=call, outcome="failed", error=(TWO_TOOLS if found else NO_UNDO).format(call.name))
         tool = found[0]
@@ -140,12 +141,12 @@ class Undoer:
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)
-        return await self._run_undo(done, take_undo(tool), values)
+        return await self._run_undo(undoable, get_undo(tool), values)
 
-    async def _run_undo(self, done: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
+    async def _run_undo(self, undoable: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
-        call, call_id = done.call, name_undo(done.call.id)
-        digest = done.stages["finished"].digest
+        call, call_id = undoable.call, name_undo(undoable.call.id)
+        digest = undoable.stages["finished"].digest
         is_first = await self._record(call_id, "started", digest)
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
@@ -155,7 +156,7 @@ class Undoer:
                 run_id=self.run_id,
                 call_id=call_id,
                 tool_name=undo.name,
-                iteration=done.turn,
+                iteration=undoable.turn,
                 cancellation=cancellation,
             )
             own = ToolCall(name=undo.name, id=call_id)
@@ -178,7 +179,7 @@ class Undoer:
         return bool(await call_function(self.ledger.write, (entry,), self.backend))
 
 
-def take_undo(tool: Tool[..., Any]) -> Tool[..., Any]:
+def get_undo(tool: Tool[..., Any]) -> Tool[..., Any]:
     """Return the undo of a tool that has one, as a tool."""
     undo = tool.settings.undo
     return undo if isinstance(undo, Tool) else make_tool(undo)  # type: ignore[arg-type]  # it has one
