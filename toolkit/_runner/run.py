@@ -1,6 +1,6 @@
-"""One run: do what its conversation says, report the events, and make the result.
+"""One run: perform the steps of its conversation, yield the events, and make the result.
 
-`Run.events` is the loop. The conversation (`conversation.py`) says what to do next; the model is called here, and the
+`Run.events` is the loop. The conversation (`conversation.py`) returns the next step. The model is called here, and the
 calls of a turn are executed in `tool_calls.py`.
 """
 
@@ -62,20 +62,21 @@ class Run(Generic[T]):
 
     Attributes:
         name: The runner's name; empty without one.
-        caller: Executes its calls; holds its tools, its messages to come, and the hooks that get its events.
-        output: What the answer must be.
-        tool_choice: One that forces a call applies to the first turn only.
+        caller: Executes its calls. It has the tools, the queue of messages, and the hooks that get the events.
+        output: The type of the answer.
+        tool_choice: Whether and what the model must call; a forced call applies to the first turn only.
         allowed: Names of the tools that may be called; all if None.
-        early: Whether calls may start as soon as they have arrived.
+        early: Whether calls may start before the response is complete.
         active: The runner's active runs, of which this is one until it ends.
-        cancellation: Cancels the run; the caller's `deadline` is the same with the run's time limit.
+        cancellation: Cancels the run. `caller.deadline` is a child of it, with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.
         checkpoint: Called with the state before each step, and at the end.
-        list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
+        list_tools: Lists the tools of the toolbox before each turn; None if changes do not count in this run.
         save_messages: Adds the messages of the run to its session when it ends.
-        calls: Finished calls by call id, those of the state that was resumed included.
-        create_undoer: Creates what undoes its calls where it raises an exception, is cancelled or stopped.
-        handoff: The response, made here, that passes the user's message to the sub-agent which has the conversation.
+        calls: Finished calls by call id, including those of a resumed state.
+        create_undoer: Creates the Undoer of a run that raises an exception, is cancelled or is stopped.
+        handoff: A response that no model wrote: its call hands the user's message to the sub-agent that has the
+            conversation.
         responses: The responses of the model so far.
         result: None until the run has ended.
     """
@@ -114,9 +115,9 @@ class Run(Generic[T]):
         return require_result(self.result)
 
     async def step(self, backend: Backend) -> AsyncGenerator[Event, None]:
-        """Perform one step, for a driver that keeps the conversation elsewhere, and leave the run.
+        """Perform one step and release the run, for a driver that saves the conversation itself.
 
-        An exception ends the step alone, since the driver may try it again: the hooks do not get it.
+        The hooks do not get an exception, since the driver may repeat the step.
         """
         self._abandoned = backend.abandoned
         try:
@@ -136,7 +137,7 @@ class Run(Generic[T]):
     async def _observe(
         self, events: AsyncGenerator[Event, None], observers: Sequence[Hook]
     ) -> AsyncGenerator[Event, None]:
-        """Pass events on to the hooks; and the exception that ends the run."""
+        """Yield events after passing them to the hooks; pass an exception that ends the run, too."""
         run_id, has_ended = self.conversation.run_id, False
         try:
             async with aclosing(events):
@@ -154,7 +155,7 @@ class Run(Generic[T]):
         conversation, queue, limit = self.conversation, self.caller.queue, ""
         interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
         with interrupts:
-            async with self._ending(backend):
+            async with self._ensure_end(backend):
                 model = await self._choose_model(backend)
                 self._model = model.name
                 address = getattr(model, "address", "")
@@ -211,7 +212,7 @@ class Run(Generic[T]):
             await call_function(self.checkpoint, (self.conversation.state,), backend)
 
     def leave(self) -> None:
-        """Release what the run holds; one that has not ended is cancelled."""
+        """Cancel the run if it has not ended, and release its resources."""
         if self.result is None:
             self._end_here("cancelled")
         self._release()
@@ -223,8 +224,8 @@ class Run(Generic[T]):
         self.active.discard(self)
 
     @asynccontextmanager
-    async def _ending(self, backend: Backend) -> AsyncIterator[None]:
-        """Complete the history and set a result, however the run ends; undo a started one, if `undo_on_failure`."""
+    async def _ensure_end(self, backend: Backend) -> AsyncIterator[None]:
+        """Complete the history, set a result and release the run, however it ends; undo a started run that failed."""
         try:
             yield
         except BaseException as error:  # a cancelled task among them
@@ -237,10 +238,10 @@ class Run(Generic[T]):
                 try:
                     await self._undo(backend)
                     await self._save_state(backend)
-                except Exception:  # the first one is why the run has ended
+                except Exception:  # the first exception is raised
                     logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
             if not isinstance(error, GeneratorExit):
-                with suppress(AttributeError):  # the user's own exception may use the name for something else
+                with suppress(AttributeError):  # the user's own exception may have a property of this name
                     error.result = self.result  # type: ignore[attr-defined]  # for whoever catches it
             raise
         finally:
@@ -277,20 +278,20 @@ class Run(Generic[T]):
                 logger.debug("Response %r", response)
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
-                self.conversation.add_usage(response.usage)  # its cost counts, whatever the hooks do
+                self.conversation.add_usage(response.usage)  # counted even if a hook fails
                 for hook in self.hooks.after_model:
                     response = await apply_model_hook(hook, response, backend, cancellation)
         except Exception as error:
             for dropped in self.caller.drop_early():
                 yield dropped
-            if not self._is_over(error, deadline):
+            if not self._end_if_over(error, deadline):
                 raise
             return
         for event in self._add_response(response, step, partial_output, started):
             yield event
 
-    def _is_over(self, error: Exception, deadline: Cancellation) -> bool:
-        """Return whether an error means that the run is over: it was cancelled or stopped, or its time is up."""
+    def _end_if_over(self, error: Exception, deadline: Cancellation) -> bool:
+        """Return whether an error ends the run: a stop or the time limit, which it reports, or a cancellation."""
         if isinstance(error, Stopped):
             self.conversation.end("stopped")
             return True
@@ -373,7 +374,7 @@ class Run(Generic[T]):
 
     @contextmanager
     def _limit_time(self, step: CallModel, deadline: Cancellation) -> Iterator[Cancellation]:
-        """Bound a call of the model and the hooks around it; with a deadline only where that is worth a thread.
+        """Bound a call of the model and the hooks around it; a deadline costs a thread, so it is set only if needed.
 
         Raises:
             ModelError: The time of the turn is up.
@@ -397,7 +398,7 @@ class Run(Generic[T]):
     def _transform_piece(
         self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
-        """Turn a piece of a response into events; start a call that is ready, if it may start early."""
+        """Yield the events of a piece of a response; start a call that is ready, if it may start early."""
         caller = self.caller
         if isinstance(piece, CallReady):
             if self.early and step.with_tools and caller.may_start_early(piece):
@@ -413,14 +414,14 @@ class Run(Generic[T]):
     def _add_response(
         self, response: ModelResponse, step: CallModel, partial_output: PartialOutput | None, started: float
     ) -> Iterator[Event]:
-        """Add a response to the conversation, and end the calls that it refuses."""
+        """Add a response to the conversation, and yield its events, with those of the calls that are refused."""
         if partial_output is not None:
             yield from partial_output.finish(response.text)
         response = self.conversation.add_response(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
         yield turn
-        yield from self.caller.list_provider_calls(response)
+        yield from self.caller.report_provider_calls(response)
         caller, refused = self.caller, {message.call_id: message.text for message in self.conversation.refusals}
         if caller.early:
             yield from caller.drop_early(but=response.calls)
@@ -465,7 +466,7 @@ class Run(Generic[T]):
             yield ResultsAdded(turn=step.turn, messages=tuple(messages))
 
     async def _finish_run(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
-        """Make the result; or go on, since the user has added a message or the answer is not of the output type."""
+        """Set the result, unless the user has added a message or the answer is not of the output type."""
         if isinstance(step, Paused):
             self._set_result("", "paused")
             return
@@ -488,7 +489,7 @@ class Run(Generic[T]):
         self._set_result(self.conversation.text, reason)
 
     def _set_result(self, output: Any, reason: FinishReason) -> None:
-        """Make the result; text that is not of the output type is left out."""
+        """Set the result; its output is None if there is only text and the output type is another one."""
         is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
         state = self.conversation.state
         calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]

@@ -1,4 +1,4 @@
-"""The calls of one turn: execute them in their order, collect their results, answer those that do not run.
+"""The calls of one turn: execute them in their order, and collect their results.
 
 A run that a call starts sees the run above through `parent_call`: usage and calls count in every run above, and each
 call passes the gates and the middleware of the runs above as well as those of its own run. Cancellation and deadline
@@ -42,9 +42,9 @@ from toolkit.models.default import ModelChoice
 
 logger = logging.getLogger("toolkit")
 
-# What a provider's items have of the arguments of its own calls.
+# The keys of a provider's items that hold the arguments of its own calls.
 PROVIDER_ARGUMENTS = ("action", "queries", "code")
-# Runs inside each other, whatever starts them; sub-agents have a lower limit of their own.
+# The most runs inside each other, whatever starts them; sub-agents have a lower limit.
 MAX_NESTING = 10
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
@@ -52,24 +52,24 @@ STARTED_TEXT = "it had started, and its effects stay."
 
 @dataclass(kw_only=True, eq=False)
 class ToolCaller:
-    """Executes the calls of a run, and is what sub-agents see of that run.
+    """Executes the calls of a run. Runs that a call starts get it as their parent.
 
     Attributes:
         available: Names of the tools that may be called in the run; all if None.
-        tools: The run's tools by name; `result_read` may join in the course of a run.
+        tools: The run's tools by name; `result_read` may be added later.
         queue: Messages of the user; steering skips the batches that have not started.
         order: Which calls of a turn run at the same time.
-        max_parallel: How many of them.
-        request: What the run is asked to do, and how it is followed.
-        shared: Values that the calls share; None where there are none.
-        deadline: The run's cancellation and time limit.
+        max_parallel: The most calls at the same time.
+        request: The request of the run.
+        shared: Values that the calls share; None if no call can read any.
+        deadline: The run's cancellation with its time limit.
         model_choice: Chooses the model of the run.
         raise_errors: Whether an exception of a tool ends the run.
-        depth: How many runs there are down to this one, itself included.
-        observers: Hooks that get each event of this run and of those below.
-        early: Calls that started while the response still arrived, by call id.
-        results: Results of calls by call id, also those whose end was not seen.
-        offered: Tools that the provider executes, by name: whether the gates allow to offer them.
+        depth: The number of runs from the outermost to this one.
+        observers: Hooks that get each event of this run and of the runs below.
+        early: Calls that started while their response was arriving, by call id.
+        results: Results of calls by call id, also of calls whose events were not read.
+        offered: Whether the gates allow to offer a tool, by the names of those that the provider executes.
     """
 
     conversation: Conversation
@@ -91,7 +91,7 @@ class ToolCaller:
     offered: dict[str, bool] = field(default_factory=dict)
 
     def offer(self, request: ModelRequest | None) -> None:
-        """Refuse calls of tools that hooks have taken out of a request; None offers those of the run again."""
+        """Refuse calls of tools that hooks have removed from a request; None allows the tools of the run again."""
         available = self.available
         if request is not None:
             names = allowed_names([spec.name for spec in request.tools], request.choice, request.allowed)
@@ -120,7 +120,7 @@ class ToolCaller:
             if isinstance(result.exception, Stopped):
                 raise result.exception
 
-    def list_provider_calls(self, response: ModelResponse) -> Iterator[Event]:
+    def report_provider_calls(self, response: ModelResponse) -> Iterator[Event]:
         """Yield the events of the calls that the provider has executed for a response."""
         for item in response.items:
             tool = self.tools.get(str(item.get("type")).removesuffix("_call"))
@@ -158,24 +158,24 @@ class ToolCaller:
         return None
 
     def end_turn(self) -> None:
-        """Drop early calls that were not taken, and add the tool that reads truncated results if there are any."""
+        """Drop the early calls that are not in the response; add `result_read` if a result was truncated."""
         self.drop_early()
         overflow = self.dispatcher.overflow
         if overflow is not None and overflow.is_used:
             self.tools.setdefault(overflow.tool.name, overflow.tool)
 
     def replace_tools(self, tools: Mapping[str, AnyTool]) -> None:
-        """Take over the tools of a toolbox that has changed; the tool that reads truncated results stays."""
+        """Replace the tools by those of a toolbox that has changed; `result_read` stays."""
         overflow = self.dispatcher.overflow
         own = {overflow.tool.name: overflow.tool} if overflow is not None and overflow.is_used else {}
         self.tools.clear()
         self.tools.update({**own, **tools})
 
     def may_start_early(self, ready: CallReady) -> bool:
-        """Return whether a call may start before its response is whole.
+        """Return whether a call may start before its response is complete.
 
-        Its tool only reads and has no gate, it refers to no other call, no ledger binds its id to it, and all calls
-        before it have started and may run beside it.
+        It may if its tool only reads and has no gate, it refers to no other call, there is no ledger, and all calls
+        before it have started early and may run at the same time.
         """
         tool, dispatcher = self.tools.get(ready.call.name), self.dispatcher
         return (
@@ -189,13 +189,13 @@ class ToolCaller:
         )
 
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
-        """Start a call while the response that holds it still arrives."""
+        """Start a call while its response is still arriving."""
         early = EarlyCall(call)
         early.handle = backend.start(lambda: self.execute(call, turn, early.emit, backend))
         self.early[call.id] = early
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
-        """Cancel the early calls that were not taken, except those in `but`; returns an end for each."""
+        """Cancel the early calls that have not been read, except those in `but`; return a ToolCallFinished for each."""
         wanted = {call.id for call in but}
         dropped = [early for call_id, early in self.early.items() if call_id not in wanted]
         for early in dropped:
@@ -205,7 +205,7 @@ class ToolCaller:
     async def execute(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolCallFinished:
         """Execute one call with a context of its own."""
         start = time.perf_counter()
-        with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel its own call, and no more
+        with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel only its own call
             context = ToolContext(
                 deps=self.request.deps,
                 run_id=self.conversation.run_id,
@@ -246,16 +246,16 @@ parent_call: ContextVar[ParentCall | None] = ContextVar("parent_call", default=N
 
 
 def find_dispatcher() -> Dispatcher | None:
-    """Return the dispatcher of the run whose call is being executed here, for calls that the call makes."""
+    """Return the dispatcher of the run whose call is being executed, for calls that this call makes."""
     call = parent_call.get()
     return None if call is None else call.caller.dispatcher
 
 
 def find_parent() -> ToolCaller | None:
-    """Return the run whose call is being executed here.
+    """Return the run whose call is being executed; None outside of a call.
 
     Raises:
-        RunError: There are as many runs above as may be.
+        RunError: The runs are nested too deeply.
     """
     call = parent_call.get()
     if call is None:
@@ -266,7 +266,7 @@ def find_parent() -> ToolCaller | None:
 
 
 class EarlyCall:
-    """A call that starts while its response still arrives; its events are kept until there is a listener."""
+    """A call that starts while its response is still arriving; its events are stored until there is a listener."""
 
     handle: Handle[ToolCallFinished]
 
@@ -277,12 +277,12 @@ class EarlyCall:
         self._listener: Emit = self._events.append
 
     def emit(self, event: CallEvent) -> None:
-        """Pass an event to the listener, or keep it; from any thread."""
+        """Pass an event to the listener, or store it; from any thread."""
         with self._lock:
             self._listener(event)
 
     async def wait(self, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        """Wait for the end of the call, and pass its events on. The given call comes from the whole response."""
+        """Wait for the end of the call, and pass on its events. The given call is that of the complete response."""
         self._listen(emit)
         return replace(await self.handle.wait(), call=call)
 
@@ -303,8 +303,8 @@ class TurnCalls:
     """The calls of one response and their results.
 
     Attributes:
-        batches: The calls in the batches that run one after the other.
-        finished: Ends of the run's calls by call id, as the listener has seen them.
+        batches: The calls in batches, which run one after the other.
+        finished: The finished calls of the run by call id, as they were reported.
         messages: The results as messages for the model.
         is_stopped: Whether an approver has ended the run.
     """
@@ -315,7 +315,7 @@ class TurnCalls:
         self.is_stopped = False
         self._caller = caller
         self._calls = step.calls
-        self._number = step.turn
+        self._turn = step.turn
         self._pending: list[PendingApproval] = []
         self._dependencies: Dependencies | None = None
         calls: Sequence[ToolCall] = step.calls
@@ -327,13 +327,13 @@ class TurnCalls:
         self.batches = split_batches(calls, caller.order, self._runs_alone)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
-        """Execute one batch; give its events as they happen, and an end for each call."""
+        """Execute one batch; yield its events as they happen, and a ToolCallFinished for each call."""
         caller = self._caller
-        deadline = caller.deadline.reason
+        cancelled_by = caller.deadline.reason
         reason = explain_skip(
             is_stopped=self.is_stopped,
-            is_late=deadline == DEADLINE,
-            is_cancelled=bool(deadline),
+            is_late=cancelled_by == DEADLINE,
+            is_cancelled=bool(cancelled_by),
             has_steering=caller.queue.has_steering,
         )
         if reason and not any(call.id in caller.early for call in batch):
@@ -354,11 +354,11 @@ class TurnCalls:
         )
 
     def record(self, event: CallEvent | ToolCallFinished) -> Event | None:
-        """Record an event, and return what a listener sees; None for a call that waits behind an approval."""
+        """Record an event, and return the event to report; None for a call that needs one that waits for approval."""
         if not isinstance(event, ToolCallFinished):
             return event
         result = self._caller.results.get(event.call.id, event.result)
-        if result is not event.result:  # the call was given up, and ended after all
+        if result is not event.result:  # the call was abandoned, and has ended after all
             event = replace(event, result=result)
         if self._dependencies:
             self._dependencies.end(event.call, event.result)
@@ -373,7 +373,7 @@ class TurnCalls:
         return event
 
     def break_off(self, backend: Backend) -> None:
-        """Give each unfinished call its result, or an error that says what is known of its effects."""
+        """Finish each unfinished call with its result, or with an error that says whether it has started."""
         for call in self._calls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)
@@ -402,12 +402,12 @@ class TurnCalls:
     def _execute_call(self, backend: Backend, call: ToolCall, emit: Emit) -> Coroutine[Any, Any, ToolCallFinished]:
         """Execute a call, or wait for it if it has started early."""
         early = self._caller.early.pop(call.id, None)
-        return early.wait(call, emit) if early else self._caller.execute(call, self._number, emit, backend)
+        return early.wait(call, emit) if early else self._caller.execute(call, self._turn, emit, backend)
 
     async def _execute_in_order(
         self, dependencies: Dependencies, backend: Backend, call: ToolCall, emit: Emit
     ) -> ToolCallFinished:
-        """Execute a call once those have ended that it refers to."""
+        """Execute a call once the calls that it refers to have ended."""
         start = time.perf_counter()
 
         async def dispatch(own: ToolCall) -> ToolResult:
