@@ -150,7 +150,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def find_cutoff(seconds: float) -> float:
-    """Return the time before which data is older than so many seconds.
+    """Return the time of so many seconds ago, on the clock of `time.time()`.
 
     Raises:
         ValueError: It is not a number, 0 or more.

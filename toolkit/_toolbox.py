@@ -56,7 +56,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 NO_DEFAULTS = ToolOptions()
 # Names of tools in its representation.
 MAX_NAMES = 10
-# Added to the refusal of a call that needs approval, for whoever made it.
+# Added to the refusal of a call that needs approval, for the caller.
 HINT = " Pass approve=..., such as approve=Console()."
 
 
@@ -114,7 +114,7 @@ class Toolbox:
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
-        # Sources, each with what it last listed, and the tools that were made of that.
+        # Sources, each with its last listing and the tools made from that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
             remedy = "the function itself, not its name" if isinstance(tools, str) else "also for a single one"
@@ -296,7 +296,7 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        renderer, tools = self._dialect(dialect, strict=strict), self.snapshot()
+        renderer, tools = self._make_dialect(dialect, strict=strict), self.snapshot()
         key = dialect, renderer.strict
         if self._schemas[0] is not tools:
             self._schemas = tools, {}
@@ -321,7 +321,7 @@ class Toolbox:
 
     def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report problems that a model or a provider may have: names, missing descriptions, size, unbound tools."""
-        return check_tools(self, self._dialect(dialect), self.bindings)
+        return check_tools(self, self._make_dialect(dialect), self.bindings)
 
     def lock(self, path: str | os.PathLike[str], *, update: bool = False) -> None:
         """Compare the tools with their definitions in a file, or write the file.
@@ -383,7 +383,7 @@ class Toolbox:
             ValueError: The reply has no calls in this dialect, but in another.
         """
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
-        return run_sync(self._answer(reply, self._dialect(dialect, strict=strict), parallel))
+        return run_sync(self._answer(reply, self._make_dialect(dialect, strict=strict), parallel))
 
     async def aanswer(
         self,
@@ -397,7 +397,7 @@ class Toolbox:
     ) -> list[dict[str, Any]]:
         """Do what `answer` does, in the running event loop."""
         parallel = _make_parallel(self._make_dispatcher(approve), context, AsyncBackend(), shared)
-        return await self._answer(reply, self._dialect(dialect, strict=strict), parallel)
+        return await self._answer(reply, self._make_dialect(dialect, strict=strict), parallel)
 
     def call(
         self,
@@ -435,8 +435,8 @@ class Toolbox:
     ) -> ToolResult:
         """Do what `call` does, in the running event loop. A sync tool runs in its own thread."""
         own = use_context(context)
-        with Cancellation(parent=own.cancellation) as left:
-            context = replace(own, cancellation=left)
+        with Cancellation(parent=own.cancellation) as cancellation:
+            context = replace(own, cancellation=cancellation)
             return await self._call(name, arguments, context, AsyncBackend(), shared, approve)
 
     def call_many(
@@ -543,7 +543,7 @@ class Toolbox:
         box.bindings = bindings
         return box
 
-    def _dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
+    def _make_dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
 
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, A
         DefinitionError: A tool cannot be described to a model.
     """
     specs = [replace(tool._spec, activity=get_activity(tool)) for tool in toolbox]
-    schema = dialect.reply_schema(specs, dialect=_dialect(toolbox, strict=strict))
+    schema = dialect.reply_schema(specs, dialect=_make_dialect(toolbox, strict=strict))
     copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
     return copy
 
@@ -54,8 +54,8 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
     text = strip_fence(to_json_text(reply))
     if dialect.load_reply(text) is None:
         raise ToolError('Invalid reply: it is not a JSON object with a list "calls". Send one whole object.')
-    return _dialect(toolbox, strict=strict).parse_calls(text, [tool._spec for tool in toolbox])
+    return _make_dialect(toolbox, strict=strict).parse_calls(text, [tool._spec for tool in toolbox])
 
 
-def _dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:
+def _make_dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:
     return dialect.Calls(bool(toolbox.strict if strict is None else strict))

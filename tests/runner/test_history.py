@@ -55,7 +55,7 @@ def test_whole(messages: list[Message]) -> None:
     assert (messages, ()) == repair_history(messages)
 
 
-ELSEWHERE = "Results that stood elsewhere were put behind their calls, in call order."
+ELSEWHERE = "Results that were elsewhere were moved to their calls, in call order."
 BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
     "no result": (
         [USER, response("a"), USER],
@@ -91,12 +91,12 @@ BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
     "arguments that are not JSON": (
         [response("a", arguments='{"a": '), tool_result("a")],
         [response("a"), tool_result("a")],
-        ("The arguments of the call 'a' were no JSON object; they are {} now.",),
+        ("The arguments of the call 'a' were not a JSON object; they are {} now.",),
     ),
     "arguments that are not an object": (
         [response("a", arguments="[1]"), tool_result("a")],
         [response("a"), tool_result("a")],
-        ("The arguments of the call 'a' were no JSON object; they are {} now.",),
+        ("The arguments of the call 'a' were not a JSON object; they are {} now.",),
     ),
     "one id in two answers": (
         [response("a"), tool_result("a", "1"), response("a"), tool_result("a", "2")],

@@ -243,6 +243,6 @@ def test_pause_beside_another_run(session: Session) -> None:
     paused = runner.run("Pay 5.", session=session)
     runner.run("And the weather?", session=session)
 
-    with pytest.raises(ConversationError, match="The session has other messages than when this run began"):
+    with pytest.raises(ConversationError, match="The session has other messages than when this run started"):
         runner.resume(paused.state, {each.call.id: True for each in paused.pending}, session=session)
     assert ["And the weather?", "It is sunny."] == [message.text for message in session.messages]

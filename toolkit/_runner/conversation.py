@@ -10,17 +10,17 @@
     Paused       saves the state            resume(), once there are decisions
     Finished     returns the answer         reject_answer(why) if it does not fit
 
-Before each step, and where there is an answer, it reads the user's messages: read_messages(queue).
+Before each step, and after an answer, the driver lets it read the user's messages: read_messages(queue).
 
 The phases, and every transition between them:
 
     asking   -> calling      the response has calls
-    asking   -> asking       an empty response, asked for once more; a truncated one, whose calls are answered here;
+    asking   -> asking       an empty response, which is asked for again once; a response whose calls are all refused;
                              or new messages of the user
     asking   -> finished     an answer, or a limit
     calling  -> asking       every call has its result
-    calling  -> finished     every call has succeeded, and the response was an answer too
-    calling  -> paused       calls wait for approval, and perhaps others for their results
+    calling  -> finished     every call has succeeded, and the response had the answer, too
+    calling  -> paused       calls wait for approval
     paused   -> calling      there are decisions
     finished -> asking       an answer that does not fit, or new messages of the user
     any      -> finished     end(reason): cancelled, stopped, answered by a tool
@@ -65,7 +65,7 @@ CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
 # The wording is fixed: agent loops that users come from have the same.
 SKIPPED_TEXT = "Skipped due to queued user message."
-# In place of the error of a sub-agent's model, which names the address of a server.
+# Replaces the error of a sub-agent's model, which has the address of a server.
 NO_RESPONSE = "its model did not respond."
 
 # Finish reasons after which `undo_on_failure` undoes the calls.
@@ -114,15 +114,15 @@ class Conversation:
     """The conversation of one run.
 
     Args:
-        state: The state of a saved run; or that of a new one, whose history ends in what the model has to answer. Call
-            ids begin with its `run_id`, which makes them unique beyond this run.
+        state: The state of a saved run; or of a new run, whose history ends with the message to answer. Call ids begin
+            with its `run_id`, so that no other run has them.
         limits: Limits of the run.
-        parent: Conversation of the run whose call started this one. What this one uses counts there, too.
+        parent: Conversation of the run whose call started this run. Usage and calls of this run count there, too.
 
     Attributes:
         limit: Name of the limit that was reached; empty when none was.
-        refusals: Results of those calls of the last response that do not run: it was truncated or the last one, or has
-            too many calls.
+        refusals: Results of the calls of the last response that do not run, because it was truncated, was the last one,
+            or had too many calls.
     """
 
     def __init__(self, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> None:
@@ -153,7 +153,7 @@ class Conversation:
             )
 
     def offer(self, names: Collection[str] | None) -> None:
-        """Note the tools that the next response may call, where these are not those of the run."""
+        """Record the tools that the next response may call; None if these are the tools of the run."""
         self._state = self._state.replace(offered=None if names is None else tuple(sorted(names)))
 
     @property
@@ -166,11 +166,11 @@ class Conversation:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """All messages, with the results that are not yet among them."""
+        """All messages, and the results that have not been added to them."""
         return (*self._messages, *self._state.results)
 
     def next(self, seconds: float = 0.0) -> Step:
-        """Return the next step; a second call without a report in between returns the same one.
+        """Return the next step; it stays the same until an outcome is reported.
 
         Args:
             seconds: How long the run has taken so far.
@@ -194,7 +194,7 @@ class Conversation:
         """Return the first limit that is reached: its name, how much is used, and the limit itself.
 
         Args:
-            seconds: How long the run has taken. None asks only for calls, tokens and cost, which count in runs above.
+            seconds: How long the run has taken. None compares only calls, tokens and cost, to which runs below add.
         """
         limits, usage = self._limits, self._usage
         used: dict[LimitName, float] = {}
@@ -215,7 +215,7 @@ class Conversation:
         return self._parent.find_reached_limit() if self._parent else None
 
     def add_usage(self, usage: Usage) -> None:
-        """Count what a response used, whatever becomes of it; in the runs above, too. Thread-safe."""
+        """Count the usage of a response, in the runs above, too. Thread-safe."""
         with self._lock:
             self._usage += usage
         if self._parent is not None:
@@ -244,7 +244,7 @@ class Conversation:
         return response
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
-        """Give a call its own id, and one for the provider that is unique in the history.
+        """Give a call an id, and an id for the provider that is unique in the history.
 
         Args:
             call: The call as the model wrote it.
@@ -261,7 +261,7 @@ class Conversation:
         return call.replace(id=own, provider_call_id=provider_id)
 
     def _build_id(self, call: ToolCall, number: int, key: ResponseKey) -> str:
-        """Build our id of a call: one that is reserved for another call gets a suffix."""
+        """Build the id of a call; an id that is reserved for another call gets a suffix."""
         own = first = f"{self.run_id[:8]}_{number}"
         identity, others = (key, call.name, call.arguments), count(2)
         while self._reserved_ids.get(own, identity) != identity:
@@ -271,7 +271,7 @@ class Conversation:
     def _refuse_calls(self, response: ModelResponse) -> tuple[ToolMessage, ...]:
         """Count the calls of a response, and return the results of those that do not run.
 
-        Not every server reports a truncated response as such.
+        Truncated arguments are refused, too, since not every server reports a truncated response.
         """
         calls = response.calls
         is_cut = response.finish_reason in CUT or any(map(is_truncated, [call.arguments for call in calls]))
@@ -281,7 +281,7 @@ class Conversation:
         return tuple([refuse_call(call, why) for call, why in zip(calls, reasons) if why])
 
     def count_call(self, name: str, position: int) -> str:
-        """Count a call of the model, or one that a call makes, or return the reason why it is refused. Thread-safe.
+        """Count a call of the model, or of a tool; or return why it is refused, "" if it is not. Thread-safe.
 
         Args:
             name: Name of the tool.
@@ -326,9 +326,9 @@ class Conversation:
             self._state = state.replace(phase="finished", finish_reason=reason)
 
     def reserve_id(self, call: ToolCall, position: int) -> ToolCall | None:
-        """Return a call of a response that is still arriving with its later id, which no other call gets.
+        """Return a call of a response that is still arriving with its final id, which no other call gets.
 
-        None if a limit may refuse it: all calls before it may be of the same tool.
+        None if a limit may refuse the call: the calls before it are not counted yet.
         """
         with self._lock:
             if self._find_excess(call.name, position, before=position):
@@ -346,11 +346,11 @@ class Conversation:
         is_stopped: bool = False,
         find_answer: Callable[[Sequence[ToolMessage]], str | None] = lambda _: None,
     ) -> Sequence[ToolMessage]:
-        """Add the results of the open calls; end the run where an approver has ended it, or where one is the answer.
+        """Add the results of the open calls; end the run if an approver has ended it, or if one of them is the answer.
 
         Args:
             results: The results, in any order.
-            pending: Calls that wait for approval. With these, further calls may be left out.
+            pending: Calls that wait for approval. If there are any, other calls may have no result yet.
             is_stopped: Whether an approver has ended the run.
             find_answer: Finds the answer among the results of the whole response; None if there is none.
 
@@ -394,8 +394,8 @@ class Conversation:
     def read_messages(self, queue: MessageQueue) -> Sequence[UserMessage]:
         """Add the user's messages that are due now, and return them.
 
-        Before a response these are the steering ones. After an answer they are those of either kind, and the run goes
-        on; where there are none, the queue is closed. While calls are open, and after the last answer, none is due.
+        Before a response, steering messages are due. After an answer both kinds are, and the run continues; without one
+        the queue is closed. While calls are open, and after the last answer, no message is due.
         """
         phase, reason = self._state.phase, self._state.finish_reason
         if phase not in ("asking", "finished") or self.limit or reason in REASONS_WITHOUT_ANSWER:
@@ -407,10 +407,10 @@ class Conversation:
         return messages
 
     def reject_answer(self, why: str, remedy: str = "") -> None:
-        """Send the last answer back to the model with the reason why it does not fit.
+        """Ask the model for another answer, with the reason why the last one was rejected.
 
         Raises:
-            RunError: No further answer may be asked for.
+            RunError: The limit of answers is reached.
         """
         self._expect("finished")
         state, limits = self._state, self._limits
@@ -451,7 +451,7 @@ class Conversation:
 
         Args:
             reason: The finish reason.
-            output: The answer, where it is not the text of the last response.
+            output: The answer, if it is not the text of the last response.
             text: Result of the calls that have none.
         """
         if self._state.phase in ("calling", "paused"):

@@ -1,7 +1,7 @@
-"""Reading of a history, and repair of one that servers reject.
+"""Reading of a history, and repair of one that servers would refuse.
 
-In a valid history each call has one result, directly behind the response with the call, in call order; no two calls
-have the same id; the arguments of each are one JSON object. Crashes, trimming and other programs break that, and
+In a valid history each call has one result, directly after the response with the call, in call order. No two calls have
+the same id, and the arguments of each are one JSON object. Crashes, trimming and other programs break these rules, and
 then every later request fails.
 """
 
@@ -23,12 +23,12 @@ logger = logging.getLogger("toolkit")
 
 LOST_TEXT = "No result of this call is known: it may have been executed, or not. Find out before you make it again."
 
-# Where a call stands: the number of its message, and its own number there.
+# The place of a call: the number of its message, and its own number in that.
 _Place: TypeAlias = tuple[int, int]
 
 
 def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Parse a history, messages or their form at OpenAI, and repair it; warns of each change.
+    """Parse a history, of messages or of dicts in OpenAI's form, and repair it; log each change as a warning.
 
     Raises:
         ConversationError: A message has no known form.
@@ -42,14 +42,14 @@ def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
 def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
     """Repair a history, and return it with notes of the changes; a valid one is returned unchanged, without notes.
 
-    A call without a result gets an error. A result moves to the latest call of its id in front of it, or else behind
-    it, that has none; one that is left over is left out. A call whose id was used before gets another one, and
+    A call without a result gets an error. A result moves to the last earlier call with its id that has no result, or
+    else to a later one; a result without a call is left out. A call whose id was used before gets another id, and
     arguments that are not a JSON object become an empty one. Ids and names of results are filled in without a note.
     """
     results, notes = _pair_results(messages)
     ids = _UniqueIds(_get_wire_id(call) for _, call in _iter_calls(messages))
     repaired: list[Message] = []
-    order: list[int] = []  # where the messages stood
+    order: list[int] = []  # the former places of the messages
     for at, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue
@@ -69,12 +69,12 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
             name = result.name or call.name
             repaired.append(replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=name))
     if order != sorted(order):
-        notes.append("Results that stood elsewhere were put behind their calls, in call order.")
+        notes.append("Results that were elsewhere were moved to their calls, in call order.")
     return repaired, tuple(notes)
 
 
 def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[str]]:
-    """Find where the result of each call stands, and note results that are left over."""
+    """Find the place of each call's result, and note results without a call."""
     unused, results = _UnusedResults(), dict[_Place, int]()
     for at, message in reversed([*enumerate(messages)]):
         if isinstance(message, ToolMessage):
@@ -85,26 +85,26 @@ def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[
                     results[at, number] = found
     for place, call in _iter_calls(messages):
         if place not in results and (found := unused.take(call)) is not None:
-            results[place] = found  # it stands in front of its call
+            results[place] = found  # it comes before its call
     ids = (_list_ids(message.provider_call_id, message.call_id)[0] for _, message in sorted(unused.left.items()))
     return results, [f"A result of {_quote(one)} was left out: there is no call for it." for one in ids]
 
 
 class _UnusedResults:
-    """Results that no call has yet, by where they stand."""
+    """Results that no call has yet, by their places."""
 
     def __init__(self) -> None:
         self.left: dict[int, ToolMessage] = {}
         self._by_id = defaultdict[str, list[int]](list)
 
     def add(self, at: int, message: ToolMessage) -> None:
-        """Add a result that stands in front of all others."""
+        """Add a result that comes before all others."""
         self.left[at] = message
         for one in _list_ids(message.provider_call_id, message.call_id):
             self._by_id[one].append(at)
 
     def take(self, call: ToolCall) -> int | None:
-        """Return where the first result of a call stands; None if there is none."""
+        """Return the place of the first result of a call; None if there is none."""
         for one in _list_ids(call.provider_call_id, call.id):
             while self._by_id[one]:
                 if self.left.pop(at := self._by_id[one].pop(), None):
@@ -119,7 +119,7 @@ def _iter_calls(messages: Sequence[Message]) -> Iterator[tuple[_Place, ToolCall]
 
 
 class _UniqueIds:
-    """Assigns each call an id that no earlier call has: its own if that is unused."""
+    """Gives each call an id that no earlier call has: its own if that is unused."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = set(known)
@@ -144,7 +144,7 @@ def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     if isinstance(document, str):  # encoded twice, as some models do
         call, document = replace(call, arguments=document, wire_arguments=""), _load(document)
     if not isinstance(document, dict):
-        notes.append(f"The arguments of the call {_quote(former)} were no JSON object; they are {{}} now.")
+        notes.append(f"The arguments of the call {_quote(former)} were not a JSON object; they are {{}} now.")
         call = replace(call, arguments="{}", wire_arguments="")
     if (new := ids.assign(former)) != former:
         notes.append(f"The call {_quote(former)} had no id of its own; it is {_quote(new)} now.")
@@ -158,12 +158,12 @@ def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
 
 
 def _get_wire_id(call: ToolCall) -> str:
-    """Return the call's id as the provider is sent it."""
+    """Return the id of a call as it is sent to the provider."""
     return call.provider_call_id or call.id
 
 
 def _load(text: str) -> Any:
-    """Parse JSON; None if it is none."""
+    """Parse JSON; None if the text is not JSON."""
     try:
         return from_json(replace_surrogates(text), allow_inf_nan=False)
     except ValueError:

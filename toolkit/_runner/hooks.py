@@ -49,9 +49,9 @@ class Hooks:
     as a `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
 
     Attributes:
-        before_model: These methods of all hooks.
-        after_model: These methods of all hooks.
-        middleware: The middleware of a run: the one that runs the call hooks, and then those given.
+        before_model: The methods of this name, of all hooks.
+        after_model: The methods of this name, of all hooks.
+        middleware: The middleware of a run: first the one that runs `before_call` and `after_call`.
         observers: The methods `on_event` of all hooks and middleware.
 
     Raises:
@@ -102,13 +102,13 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
 
 
 async def apply_model_hook(hook: Hook, given: T, backend: Backend, cancellation: Cancellation) -> T:
-    """Run one hook on a request or a response of the model; its exceptions propagate."""
+    """Run one hook on a request or a response of the model; its exceptions are raised."""
     return _get_replacement(await call_function(hook, (given,), backend, cancellation), given, hook)
 
 
 async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
     """Run one hook; an exception that does not end the run denies the call."""
-    with _refusing(hook, Denied("Tool call denied: it could not be checked.")):
+    with _convert_errors(hook, Denied("Tool call denied: it could not be checked.")):
         answer = await _call_hook(hook, (call,), call_next)
         if isinstance(answer, Deny):
             raise Denied(f"Tool call denied: {answer.reason}" if answer.reason else "Tool call denied.")
@@ -118,7 +118,7 @@ async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
 async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
     """Run one hook; if it fails, the result is withheld, since it was not checked."""
     try:
-        with _refusing(hook, Failed(_WITHHELD.format(call.name[:100]))):
+        with _convert_errors(hook, Failed(_WITHHELD.format(call.name[:100]))):
             answer = await _call_hook(hook, (call, result), call_next)
             return follow_error(_get_replacement(answer, result, hook), result)
     except ToolError as refusal:
@@ -126,11 +126,11 @@ async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: 
 
 
 @contextmanager
-def _refusing(hook: Hook, refusal: ToolError) -> Iterator[None]:
-    """Raise a refusal in place of an exception of a hook that neither is one nor ends the run."""
+def _convert_errors(hook: Hook, refusal: ToolError) -> Iterator[None]:
+    """Replace an exception of a hook by a refusal, unless it is a refusal itself or ends the run."""
     try:
         yield
-    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
+    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn has ended
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)

@@ -11,16 +11,16 @@ from toolkit._lazy import needs_extra
 from toolkit._messages import Usage
 from toolkit._options import check_methods, is_number, is_whole
 
-# Answers of the model that may call tools, by default.
+# The most responses of the model that may call tools, by default.
 MAX_TURNS = 10
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
 # Asks the model for its last answer. The wording is fixed: agent loops that users come from have the same.
 LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
-# The result of a call that the last answer holds nevertheless.
+# The result of a call in the last response, which may have none.
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
-# What the conversation ends with, where `on_limit="stop"`. The wording is fixed, like that of `LAST_TURN`.
+# The last message of a conversation with `on_limit="stop"`. The wording is fixed, like that of `LAST_TURN`.
 STOP_NOTES: Mapping[str, str] = {
     "max_turns": "Max turns reached ({used}/{limit})",
     "max_tokens": "Max tokens reached ({used}/{limit})",
@@ -28,9 +28,9 @@ STOP_NOTES: Mapping[str, str] = {
 }
 STOP_NOTE = "Limit reached: {name} ({used}/{limit})"
 
-# Seconds for the last answer of a run whose time is up, where `max_seconds_per_turn` is not set.
+# Seconds for the last answer of a run whose time is up, if `max_seconds_per_turn` is not set.
 LAST_SECONDS = 60.0
-# Seconds for an answer without a limit: long enough, and the waiting thread can still be cancelled.
+# Seconds for a response without a limit: a wait with a deadline can be cancelled.
 ANY_SECONDS = 31 * 24 * 3600.0
 
 # What to write for options that other libraries have.

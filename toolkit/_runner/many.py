@@ -36,12 +36,12 @@ from toolkit.events import REASONS_WITHOUT_ANSWER
 from toolkit.models import Model
 from toolkit.models.combined import RateLimitedModel
 
-# The outcome of a prompt: its result, or the exception that left its run.
+# The outcome of a prompt: the result of its run, or the exception that the run raised.
 Outcome: TypeAlias = "RunResult[Any] | Exception"
 
 # Characters of the bar, and of its line.
 WIDTH, LINE = 30, 75
-# How each line of a file of answers begins.
+# The beginning of each line of a file of answers.
 BEGINNING = '{"digest": "'
 NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted", "length", "content_filter", "empty"})
 
@@ -49,7 +49,7 @@ NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted", "length", "content_fil
 def run_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outcome]:
     """Run the prompts of a batch in the background, and return their outcomes, in order.
 
-    An exception that leaves this function, KeyboardInterrupt included, cancels the runs.
+    If this function raises an exception, also KeyboardInterrupt, the runs are cancelled.
 
     Args:
         create: Creates a run.
@@ -143,10 +143,10 @@ class Batch:
 
     Args:
         prompts: The prompts.
-        request: What the runs are asked to do, but for their prompts.
-        max_parallel: How many runs are active at the same time, at most.
-        answers: The answers of an earlier attempt, and those to come.
-        progress: Whether to show a bar on standard error, where that is a terminal or a notebook.
+        request: The request of each run, without its prompt.
+        max_parallel: The most active runs at the same time.
+        answers: The file of answers; None without one.
+        progress: Whether to show a bar on standard error, if that is a terminal or a notebook.
 
     Raises:
         ValueError: `max_parallel` is below 1.
@@ -212,7 +212,7 @@ class Batch:
             seconds = (time.monotonic() - self._start) / (done - self._skipped) * (total - done)
             parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02} left")
         bar = f"[{'#' * (WIDTH * done // total):.<{WIDTH}}] " if total else ""
-        sys.stderr.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # over a longer one
+        sys.stderr.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # covers a longer line
         sys.stderr.flush()
 
 
@@ -243,15 +243,15 @@ def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model] | No
 
 
 class Answers:
-    """The answers to prompts in a file, one a line, so that a second attempt asks for the others only.
+    """The answers to prompts in a file, one per line, so that a second attempt runs only the other prompts.
 
     A line is added at the end in one write, and never changed. A process that dies while it writes leaves half a line,
-    which is not an answer; the next line begins behind it. The same prompt may stand in the file several times: each of
-    its answers is taken once.
+    which is not an answer; the next answer starts on a new line. The same prompt may be in the file several times: each
+    of its answers is taken once.
 
     Args:
         path: The file; created if it does not exist. It holds whole conversations, and only its owner may read it.
-        output_type: Type of the answers. One that is not of this type is no answer.
+        output_type: Type of the answers. An answer of another type is ignored.
         limits: Their prices give the costs.
 
     Raises:
@@ -271,7 +271,7 @@ class Answers:
             self._append("\n")
 
     def take(self, prompt: Prompt) -> RunResult[Any] | None:
-        """Return an answer to a prompt, and forget it; None if there is none."""
+        """Return an answer to a prompt, once; None if there is none."""
         found = self._found.get(_digest(prompt))
         return found.popleft() if found else None
 
@@ -340,7 +340,7 @@ class Answers:
 
 
 def _digest(prompt: Prompt) -> str:
-    """Return a digest of what is sent; the content of files counts, not their names."""
+    """Return a digest of the message that is sent; the content of files counts, not their names."""
     if isinstance(prompt, RunState):
         text = prompt.to_json()
     else:

@@ -1,7 +1,7 @@
 """Structured output: from the type of a run's answer to a schema for the model, and from its text to a typed value.
 
-An answer is one JSON object: of the type itself where that is one (a model, a dataclass, a TypedDict), else the value
-under the key `result`.
+An answer is one JSON object: the value itself if its type is an object (a model, a dataclass, a TypedDict), or else an
+object with the value under the key `result`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from toolkit.events import (
 T = TypeVar("T", default=str)
 
 KEY = "result"
-# What the tool is called whose call is the answer, where a server cannot be asked for JSON otherwise.
+# Name of the tool whose call is the answer, for servers that cannot be asked for JSON in another way.
 NAME = "final_result"
 TYPES = "Pass a type, such as a pydantic model, a dataclass or list[str]."
 DESCRIPTION = "The final answer. Give it when you have it."
@@ -46,18 +46,18 @@ class Output(Generic[T]):
     """The type of a run's answer.
 
     Attributes:
-        spec: Schema sent to the model; None where any text is an answer.
-        validate: Turns a text into a value.
+        spec: The schema that is sent to the model; None if any text is an answer.
+        validate: Makes a value from a text.
     """
 
     spec: OutputSpec | None
     validate: Callable[[str], T]
 
     def parse(self, text: str) -> T:
-        """Turn an answer into its value.
+        """Parse an answer into its value.
 
         Raises:
-            ToolError: It does not fit; the text is for the model.
+            ToolError: The answer is not of the type; the text is for the model.
         """
         if self.spec is None:
             return self.validate(text)
@@ -89,11 +89,11 @@ TEXT = Output[str](spec=None, validate=str)
 
 
 def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
-    """Describe the answer of one run, where that is not just text.
+    """Describe the answer of one run, for any type other than text.
 
     Args:
         kind: Any type that pydantic validates, or a JSON Schema, whose values are plain data.
-        taken: Names of tools, which the tool of the answer must not have.
+        taken: Names of tools; the tool of the answer gets another name.
 
     Raises:
         DefinitionError: No JSON can be of this type.
@@ -105,7 +105,7 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
 
 
 def write_schema(kind: Any) -> str:
-    """Write the JSON Schema of an answer, as another process may take it for `output_type`; empty for any text.
+    """Write the JSON Schema of an answer, for the `output_type` of another process; empty if any text is an answer.
 
     Raises:
         DefinitionError: No JSON can be of this type.
@@ -114,10 +114,10 @@ def write_schema(kind: Any) -> str:
 
 
 def read_answer(text: str, reason: FinishReason, kind: Any) -> Any:
-    """Return the answer of a run that has ended elsewhere, as a value of its type; None where there is no answer.
+    """Parse the answer of a run that has ended in another process; None if there is no answer.
 
     Raises:
-        ToolError: It does not fit.
+        ToolError: The answer is not of the type.
     """
     if kind is str:
         return text
@@ -185,13 +185,13 @@ def _add_key(text: str) -> str:
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
 
-# A text is read again when it has grown by an eighth: all readings together cost nine times the last one, at most.
+# A text is parsed again when it has grown by an eighth, so that all passes cost at most nine times the last one.
 _SHARE = 8
 
 
 @dataclass
 class PartialOutput:
-    """Parses one answer as it arrives, and returns its value each time that it changes. It never raises.
+    """Parses one answer as it arrives, and yields its value each time that it changes. It never raises.
 
     An incomplete end is left out: a number, an item of a list, a field with a default. There is no value while a
     required field is missing. The type's own validators run for every value.
@@ -206,10 +206,10 @@ class PartialOutput:
     _size: int = field(default=0, init=False)
     _due: int = field(default=1, init=False)
     _call: int | None = field(default=None, init=False)
-    _last: tuple[Any, ...] = field(default=(), init=False)  # the value given last, if there is one
+    _last: tuple[Any, ...] = field(default=(), init=False)  # the last value, if there is one
 
     def transform(self, piece: Delta) -> Iterator[Delta | OutputDelta]:
-        """Pass on a delta; where it belongs to the answer, add or substitute `OutputDelta`."""
+        """Yield a delta, and after a text an `OutputDelta`; a delta of the answer's own call is replaced by it."""
         spec = self.output.spec
         if isinstance(piece, ToolArgumentsDelta) and spec and spec.by_tool and spec.spec.name == piece.name:
             yield from self.feed(piece.text, piece.index)
@@ -219,12 +219,12 @@ class PartialOutput:
             yield from self.feed(piece.text)
 
     def feed(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
-        """Add a piece of the answer.
+        """Add a piece of the answer, and yield the value if it has changed.
 
         Args:
             text: The piece.
-            call: Index of the call whose arguments it belongs to; None for the text. A piece from another place than
-                the one before starts the answer again.
+            call: Index of the call whose arguments the piece belongs to; None for the text. If it differs from that of
+                the piece before, the answer starts again.
         """
         if call != self._call:
             self._call, self._text, self._size, self._due = call, "", 0, 1
@@ -236,11 +236,11 @@ class PartialOutput:
             yield from self._emit_if_changed(self._complete_prefixes())
 
     def finish(self, text: str) -> Iterator[OutputDelta]:
-        """Return the value of the whole answer, if it differs from the last one."""
+        """Yield the value of the whole answer, if it differs from the last one."""
         yield from self._emit_if_changed(iter((text,)))
 
     def _emit_if_changed(self, texts: Iterator[str]) -> Iterator[OutputDelta]:
-        """Return the value of the first text that has one."""
+        """Yield the value of the first text that has one, if it differs from the last value."""
         found = next(filter(None, map(self._try_parse, texts)), ())
         if found and not _is_equal(found, self._last):
             self._last = found
@@ -249,11 +249,11 @@ class PartialOutput:
     def _try_parse(self, text: str) -> tuple[Any, ...]:
         try:
             return (self.output.parse(text),)
-        except Exception:  # noqa: BLE001  whatever fails here fails again once the answer is whole, and is reported then
+        except Exception:  # noqa: BLE001  reported once the answer is whole
             return ()
 
     def _complete_prefixes(self) -> Iterator[str]:
-        """List the ways to complete the text so far to JSON, the longest first."""
+        """Yield the ways to complete the text so far to JSON, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
         text = strip_fence_start(replace_surrogates(self._text))
@@ -261,7 +261,7 @@ class PartialOutput:
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
         except ValueError:
             return
-        if isinstance(document, (dict, list, str)):  # a word of prose may begin as a number or a truth does
+        if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
             yield from (to_json(beginning).decode() for beginning in _shorten(document, text))
 
 

@@ -20,7 +20,7 @@ from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
 
 T = TypeVar("T", default=str)
 
-# What other libraries call the answer.
+# Names of the answer in other libraries.
 OTHER_NAMES = ("answer", "content", "data", "final_output", "response", "text", "value")
 
 

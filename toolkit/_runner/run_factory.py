@@ -23,7 +23,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import RESULT_READ, ResultStore
-from toolkit._execution.undo import Undo, Undoer, take_undo, was_undone
+from toolkit._execution.undo import Undo, Undoer, get_undo, was_undone
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -53,9 +53,9 @@ if TYPE_CHECKING:  # slow to load
 
 logger = logging.getLogger("toolkit")
 
-# Runs that a runner without a ledger remembers whole, to resume or undo them.
+# The most runs that a runner without a ledger records whole, to resume or undo them.
 MAX_REMEMBERED = 1_000
-# Effects of calls that need approval where the embedded model is the fallback.
+# Effects of calls that need approval if the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
 # Options that say where a run runs, not what it does.
 PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class RunFactory:
-    """The parts of which the runs of a runner are made.
+    """Creates the runs of a runner.
 
     Attributes:
         toolbox: The tools.
@@ -75,8 +75,8 @@ class RunFactory:
         model_choice: Chooses the model when a run starts.
         active: The runs that have not ended.
         hooks: The hooks of each run.
-        ledger: The one that was given, or else one in memory, for resumed runs and calls that can be undone.
-        dispatcher: What stands before the calls of a run that no other one has started.
+        ledger: The given one, or else one in memory, for resumed runs and calls that can be undone.
+        dispatcher: The middleware and gates of a run, without those of a run above.
 
     Raises:
         ValueError: An option has a wrong value.
@@ -167,14 +167,14 @@ class RunFactory:
         return Fingerprint(box.tools, {**box.settings, **make_fingerprint((), own).settings})
 
     def create(self, request: RunRequest) -> Run[Any]:
-        """Create a run and count it among the active ones.
+        """Create a run and add it to the active runs.
 
-        A run that a call of another run starts is bound by that one's limits and gates, too.
+        If a call of another run starts it, the limits and gates of that run hold, too.
 
         Raises:
             RunError: Runs are nested too deeply.
             ApprovalError: A decision is for a call that does not wait.
-            TypeError: A tool takes `deps` of a type, and there are none, or others.
+            TypeError: A tool takes `deps` of a type, and there are none, or of another type.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
             TypeError: `session` is not a Session, or there are `messages`, too.
@@ -197,7 +197,7 @@ class RunFactory:
         )
 
     def check_tools(self) -> _CheckedTools:
-        """Return the tools that the toolbox holds now, checked where they may have changed.
+        """Return the current tools of the toolbox, checked again if they may have changed.
 
         Raises:
             DefinitionError: Sub-agents form a circle, or are nested too deeply.
@@ -220,7 +220,7 @@ class RunFactory:
         return self._tools
 
     def warn_of_unasked(self, tools: Iterable[AnyTool]) -> None:
-        """Warn, once, of destructive tools without an approver."""
+        """Warn once if calls of destructive tools run without approval."""
         destructive = [tool for tool in tools if tool.settings.effect == "destructive"]
         unasked = [tool.name for tool in destructive if tool.settings.approve is False]
         if unasked and not self._has_warned:
@@ -236,8 +236,8 @@ class _RunBuilder:
     """Makes one run from its runner, its request and the run above it.
 
     Args:
-        factory: The runner's.
-        request: What the run is asked to do.
+        factory: That of the runner.
+        request: The request of the run.
 
     Raises:
         RunError: Runs are nested too deeply.
@@ -251,7 +251,7 @@ class _RunBuilder:
         self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
         self._above = parent.conversation if parent else None
         self._earlier = _read_session(request)
-        self._tools = self._list_tools()  # result_read may join in the course of the run
+        self._tools = self._list_tools()  # result_read may be added during the run
         own = request.allowed_tools
         if own is None and state is not None:
             own = state.allowed_tools
@@ -269,7 +269,7 @@ class _RunBuilder:
     def build(self) -> Run[Any]:
         """Make the run."""
         factory, request, state = self._factory, self._request, self._state
-        first, known = self._resume(state) if state else self._begin()
+        first, older = self._resume_state(state) if state else self._start_state()
         conversation = Conversation(first, factory.limits, self._above)
         if first.phase == "paused":
             conversation.resume()
@@ -293,7 +293,7 @@ class _RunBuilder:
             start=self._start,
             checkpoint=factory.options.get("checkpoint"),
             list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
-            save_messages=None if session is None else lambda new: session.extend(new[known:], after=count),
+            save_messages=None if session is None else lambda new: session.extend(new[older:], after=count),
             calls=restore_calls(state) if state else {},
             create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
         )
@@ -320,8 +320,8 @@ class _RunBuilder:
             observers=(*parent.observers, *_list_new(observers, parent.observers)) if parent else observers,
         )
 
-    def _begin(self) -> tuple[RunState, int]:
-        """Make the first state of a run; return it with the number of its messages that are older than the run.
+    def _start_state(self) -> tuple[RunState, int]:
+        """Make the first state of a run; return it with the number of messages from before the run.
 
         Raises:
             ApprovalError: There are decisions.
@@ -351,28 +351,28 @@ class _RunBuilder:
             return messages
         return [SystemMessage(instructions), *messages]
 
-    def _resume(self, state: RunState) -> tuple[RunState, int]:
-        """Check the state of a saved run; return it with the number of its messages that are older than the run.
+    def _resume_state(self, state: RunState) -> tuple[RunState, int]:
+        """Check the state of a saved run; return it with the number of messages from before the run.
 
         Raises:
-            ConversationError: The state is not one that can be resumed; or the session has changed since.
+            ConversationError: The state cannot be resumed, or the session has changed since.
         """
         earlier = self._earlier
         if was_undone(self._factory.ledger, state.run_id):
             raise ConversationError(f"The calls of run {state.run_id} were undone, so it cannot be resumed.")
-        known = len(earlier) + isinstance(state.messages[0], SystemMessage)
-        if state.messages[known - len(earlier) : known] != tuple(earlier):
+        older = len(earlier) + isinstance(state.messages[0], SystemMessage)
+        if state.messages[older - len(earlier) : older] != tuple(earlier):
             raise ConversationError(
-                "The session has other messages than when this run began, so the run cannot add its own: resume it "
+                "The session has other messages than when this run started, so the run cannot add its own: resume it "
                 "without session=."
             )
         if state.phase == "finished":
             raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
         state.check()
-        return state.replace(allowed_tools=self._own_allowed), known
+        return state.replace(allowed_tools=self._own_allowed), older
 
     def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
-        """Pass the user's message on to the sub-agent that has the conversation; return None if there is none."""
+        """Add and return a response that hands the user's message to the sub-agent with the conversation, if any."""
         if self._state is not None or not self._factory.check_tools().has_agents:
             return None
         allowed = self._allowed
@@ -391,12 +391,12 @@ class _RunBuilder:
             return None
         for tool in walk_tools(factory.check_tools().listed.values()):
             if tool.settings.undo is not None:
-                check_deps(take_undo(tool), deps, "pass deps= to the run")
+                check_deps(get_undo(tool), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
         return partial(factory.create_undoer, run_id=run_id, above=above, ledger=dispatcher.undo_ledger, deps=deps)
 
     def _list_tools(self) -> dict[str, AnyTool]:
-        """Return the tools of the toolbox and those of the run alone; with the fallback model, changes need approval.
+        """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.
 
         Raises:
             DefinitionError: Sub-agents form a circle, or are nested too deeply.
@@ -449,19 +449,19 @@ class _RunBuilder:
         return dispatcher
 
     def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the gates of a resumed run, which know its decisions and the records of its calls."""
+        """Return the gates of a resumed run, with its decisions and the records of its calls."""
         decisions = self._request.decisions
         if state.pending or decisions:
             recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.approvers), None))
             own = replace(own, approvers=(recorded,))
         if own.ledger is not None:
             return own
-        # The process of a run that was saved while its calls were running may have died meanwhile.
+        # A run that was saved while its calls were running may have lost its process since.
         suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
         return replace(own, ledger=self._factory.ledger, suspects=tuple(call.id for call in suspects))
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
-        """Return the values that the calls of the run share; None where no call can see any."""
+        """Return the values that the calls of the run share; None if no call can read any."""
         given = self._request.shared
         if given is None and not any(tool._meta for tool in self._tools.values()):
             return None
@@ -474,9 +474,9 @@ class _CheckedTools:
 
     Attributes:
         listed: The tools by name.
-        changing: Those that write or destroy.
-        typed: Those that take `deps` of a type; also those of sub-agents.
-        has_agents: Whether some are sub-agents, whose own toolboxes may change.
+        changing: The tools that write or destroy.
+        typed: The tools that take `deps` of a type, including those of sub-agents.
+        has_agents: Whether there are sub-agents, whose toolboxes may change, too.
     """
 
     listed: Mapping[str, AnyTool]
@@ -486,7 +486,7 @@ class _CheckedTools:
 
 
 def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
-    """Refuse tools that a provider executes where it is known that this one executes none.
+    """Refuse tools that the provider executes if it is known that this provider does not.
 
     Raises:
         DefinitionError: There is one.
@@ -521,16 +521,16 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
 
 
 def _list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
-    """Return a run's own functions that the runs above do not have. Equal ones may be different, but for methods."""
+    """Return the functions of a run that the runs above do not have; only methods are compared by equality."""
     return tuple(
         each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
     )
 
 
 def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
-    """Join a run's own gates and middleware with those of the runs above; one that both have runs once.
+    """Add the gates and middleware of the runs above to those of a run; one that both have runs once.
 
-    Without a ledger of its own, its calls are undone with those of the run above.
+    Without a ledger of its own, the calls of the run are undone with those of the run above.
     """
     above = parent.dispatcher
     if own.ledger is None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # pyright: reportInvalidTypeVarUse=false
 
 
-# What other libraries have, and what it is here.
+# Methods of other libraries, and what to write here.
 OTHER_METHODS: Mapping[str, str] = {
     **dict.fromkeys(("function", "register", "tool"), "@tool of toolkit, and pass the function: Runner([f])"),
     **dict.fromkeys(("ask", "chat", "execute", "generate", "invoke", "run_sync"), "runner.run(prompt)"),
@@ -61,7 +61,7 @@ OTHER_METHODS: Mapping[str, str] = {
     "tools": "runner.toolbox",
 }
 
-T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
+T = TypeVar("T", default=str)  # without an output_type, the answer is text
 
 
 @check_methods(RUN_HINTS)
@@ -114,7 +114,7 @@ class Runner(Controls):
             stream is left early. A session gets no messages of such a run.
         format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
             `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
-        raise_errors: Whether an exception of a tool's function, except ToolError, leaves the run. For development.
+        raise_errors: Whether the run raises an exception of a tool's function, except ToolError. For development.
         max_result: The most characters of a result that the model reads, 100,000 by default.
         queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" (the default) or "all".
 
@@ -155,7 +155,7 @@ class Runner(Controls):
     def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
         """Send a prompt to the model, and execute its tool calls until it has an answer.
 
-        Works in a script, in a notebook, and inside a running event loop. An exception that leaves `run`, also
+        Works in a script, in a notebook, and inside a running event loop. An exception that `run` raises, also
         KeyboardInterrupt, has the RunResult so far as its `result`.
 
         Args:
@@ -413,8 +413,8 @@ class Runner(Controls):
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and settings of this runner, to compare two processes.
 
-        The tools of sub-agents are included, with the sub-agent's name in front: `subagent_math/add`. Of `api_key` only
-        whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are not included.
+        The tools of sub-agents are included, with the sub-agent's name as a prefix: `subagent_math/add`. Of `api_key`
+        only whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are left out.
 
         Raises:
             DefinitionError: A tool cannot be described to a model; or the sub-agents form a circle, or are nested too

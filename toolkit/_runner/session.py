@@ -185,6 +185,6 @@ _NAMES = "SELECT name FROM messages GROUP BY name ORDER BY max(at) DESC, name"
 def _refuse_changed(count: int, after: int | None) -> None:
     if after not in (None, count):
         raise ConversationError(
-            f"The session has {count} messages now, and had {after} when this run began: another run has changed it. "
+            f"The session has {count} messages now, and had {after} when this run started: another run has changed it. "
             f"Nothing was added. Run them one after the other, or give each a session of its own."
         )

@@ -1,4 +1,4 @@
-"""State of a run: plain data, enough to go on in another process."""
+"""State of a run: plain data, enough to continue in another process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunState(FrozenValue):
-    """State of a run: plain data, enough to go on in another process.
+    """State of a run: plain data, enough to continue in another process.
 
     Attributes:
         run_id: The run's id.
@@ -127,7 +127,7 @@ class RunState(FrozenValue):
         """Check that the state is consistent. A text that was cut or edited may not be.
 
         Raises:
-            ConversationError: It cannot.
+            ConversationError: It is not.
         """
         errors = (find(self) for find in (_find_phase_error, _find_result_error, _find_id_error, _find_history_error))
         if error := next(filter(None, errors), ""):
@@ -248,7 +248,7 @@ def _list_checks(kind: Any) -> Mapping[str, Callable[[Any], bool]]:
 def _make_check(kind: Any) -> Callable[[Any], bool]:
     """Make a predicate for values of a type."""
     if is_dataclass(kind):
-        checks = _list_checks(kind)  # type: ignore[arg-type]  # likewise
+        checks = _list_checks(kind)  # type: ignore[arg-type]  # as above
         return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:

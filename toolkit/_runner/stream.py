@@ -26,7 +26,7 @@ from toolkit._runner.run import Run
 from toolkit.events import Event
 
 T = TypeVar("T", default=str)
-# What a run has once it has ended.
+# Attributes of a result, which a stream or a handle does not have.
 RESULT_NAMES = ("output", "messages", "calls", "usage", "finish_reason", "cost", "pending", "state", *OTHER_NAMES)
 
 
@@ -184,7 +184,7 @@ class RunHandle(Controls, Generic[T]):
         self._events: list[Event] = []
         self._changed = threading.Condition()
         self._end = Future[RunResult[T]]()
-        self._end.set_running_or_notify_cancel()  # who waits for it may be cancelled, and it goes on
+        self._end.set_running_or_notify_cancel()  # cancelling a task that waits for it does not cancel it
         self._end.add_done_callback(self._notify)
         start_thread(partial(copy_context().run, self._execute), "toolkit-run")
 

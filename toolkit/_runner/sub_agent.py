@@ -1,6 +1,6 @@
 """A runner as a tool of another one: a sub-agent, which gets a task and returns its answer.
 
-One with `handoff` takes the conversation over. Both this and its earlier messages are read from the history.
+A sub-agent with `handoff` takes over the conversation. The history shows which sub-agent has it, and its messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOO_DEEP = "Sub-agent delegation refused: maximum nesting depth ({}) reached."
 HAND_BACK = "hand_back"
 HANDED_BACK = "The sub-agent gave the conversation back: {}"
 
-# Returns the answer of a sub-agent that a driver has run elsewhere; gets also the call.
+# Returns the answer to a call of a sub-agent that a driver runs elsewhere.
 Delegate: TypeAlias = "Callable[[SubAgent, ParentCall], Any]"
 delegate: ContextVar[Delegate | None] = ContextVar("delegate", default=None)
 
@@ -76,7 +76,7 @@ class SubAgent:
         arg: Name of the tool's parameter.
         max_depth: How many sub-agents may be inside each other, this one included.
         output_type: Type of the answer.
-        handoff: Whether it takes the conversation over.
+        handoff: Whether it takes over the conversation.
 
     Raises:
         DefinitionError: `arg` cannot be the name of a parameter; or it is to take the conversation over, and has an
@@ -110,7 +110,7 @@ class SubAgent:
         )
 
     def make_tool(self, description: str) -> Tool[..., Any]:
-        """Make the tool that runs it."""
+        """Make the tool that runs the sub-agent."""
         delegating: Tool[..., Any] = tool(
             self,
             name=self.name,
@@ -121,7 +121,7 @@ class SubAgent:
         return with_origin(delegating, f"the sub-agent {self.name!r}")
 
     def __call__(self, /, *, context: ToolContext[Any], **arguments: str) -> Any:
-        """Run the runner on a task, in the way in which the run above runs."""
+        """Run the runner on a task, with the backend of the run above."""
         parent = parent_call.get()
         if parent is not None and parent.caller.depth > self.max_depth:
             raise Failed(TOO_DEEP.format(self.max_depth))
@@ -129,7 +129,7 @@ class SubAgent:
             return find_answer(self, parent)
         request = RunRequest(
             prompt=arguments[self._arg],
-            messages=[*self._list_earlier(parent)] if self.handoff and parent else (),
+            messages=[*self._iter_earlier(parent)] if self.handoff and parent else (),
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self.output_type,
@@ -165,11 +165,11 @@ class SubAgent:
         return task
 
     def make_call(self, name: str, message: UserMessage) -> ToolCall:
-        """Make the call that passes a message of the user on."""
+        """Make the call that hands a message of the user to the sub-agent."""
         return ToolCall(name=name, arguments=json.dumps({self._arg: message.text}))
 
-    def _list_earlier(self, parent: ParentCall) -> Iterator[Message]:
-        """List the tasks of this conversation and their answers, as messages of the sub-agent's own."""
+    def _iter_earlier(self, parent: ParentCall) -> Iterator[Message]:
+        """Yield the earlier tasks of this sub-agent and their answers, as messages of its own conversation."""
         history = parent.caller.conversation.history
         answers = {each.call_id: each for each in history if isinstance(each, ToolMessage) and not each.is_error}
         calls = (call for each in history if isinstance(each, ModelResponse) for call in each.calls)
@@ -184,7 +184,7 @@ class SubAgent:
         Raises:
             Cancelled: The run was cancelled.
             TimedOut: The delegation was out of time.
-            Failed: It waits for an approval, ended without an answer, or gave the conversation back.
+            Failed: The run waits for an approval, ended without an answer, or gave the conversation back.
         """
         if result.finish_reason == "cancelled":
             raise cancellation_error(cancellation) if cancellation else Cancelled
@@ -212,10 +212,10 @@ def hand_back(reason: str) -> str:
 
 
 def name_sub_agent(runner: str) -> str:
-    """Make a tool's name of a runner's: `Math Expert` becomes `subagent_Math_Expert`.
+    """Make the name of a tool from that of a runner: `Math Expert` becomes `subagent_Math_Expert`.
 
     Raises:
-        DefinitionError: It has no letter or digit.
+        DefinitionError: The name has no letter or digit.
     """
     words = re.sub(r"[\W_]+", "_", runner).strip("_")
     if not words:
@@ -232,9 +232,9 @@ def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
 
 
 def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., Any]]) -> ToolCall | None:
-    """Make the call that passes the user's message on to the sub-agent that has the conversation.
+    """Make the call that hands the user's message to the sub-agent that has the conversation.
 
-    None where no sub-agent has it, or where the message holds more than text.
+    None if no sub-agent has it, or if the message has more than text.
 
     Args:
         messages: The history, ending in what is to be answered.
