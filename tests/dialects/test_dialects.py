@@ -6,6 +6,7 @@ import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -33,6 +34,7 @@ PIXEL = Image(b"\x89PNG", "image/png")
 PIXEL_TEXT = "iVBORw=="
 PIXEL_URL = f"data:image/png;base64,{PIXEL_TEXT}"
 NAMES = list(DIALECTS)
+PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 
 
 @tool
@@ -731,6 +733,15 @@ def test_reply_that_was_cut_off(name: Any, asked: Any) -> None:
     answers = Toolbox([tool(lambda: ran.append(1), name="ping")]).answer(asked, name)
 
     assert (True, []) == ("Not run: the answer that held this call was cut off." in str(answers), ran)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dialect_is_in_the_tables(name: str) -> None:
+    """Each dialect has a row in the documentation, and examples of a tool, of a call and of an answer."""
+    replies = {key for key, _ in REPLIES.values()} | {"calls"}  # whose replies are texts: see test_calls_in_a_text
+
+    assert f"| `{name}` |" in PAGE.read_text(encoding="utf-8")
+    assert all(name in table for table in ({key for key, _ in SHOWN}, replies, ANSWERS))
 
 
 @pytest.mark.parametrize("name", NAMES)
