@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
 # Names of other libraries for what has another name here.
-_FOREIGN = MappingProxyType(
+_OTHER_NAMES = MappingProxyType(
     {
         "Agent": "Runner",
         "FunctionTool": "Tool",
@@ -71,7 +71,7 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 
 def _explain_missing(name: str, asked: str, names: Sequence[str]) -> Exception:
     """Make the error of a name that a module does not have: it says where the name is, or what it is called here."""
-    ours = _FOREIGN.get(name)
+    ours = _OTHER_NAMES.get(name)
     if ours in names:
         return ImportError(f"{name} is called {ours} here: write from {asked} import {ours}.")
     if not name.startswith("_") and (other := _find_home(name, asked)):

@@ -230,13 +230,14 @@ def get_short_traceback(error: BaseException) -> tuple[type[BaseException], Base
 def _hide_cause(error: ToolkitError) -> None:
     """Move the cause of an error to its attribute, unless it arose in the application, as its own cause may have."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if cause is not None and not _is_foreign(cause):
+    if cause is not None and not _is_from_application(cause):
         error.cause = error.cause or cause
         inner = cause.__cause__
-        error.__cause__ = inner if inner is not None and _is_foreign(inner) else None  # which hides the context, too
+        is_shown = inner is not None and _is_from_application(inner)
+        error.__cause__ = inner if is_shown else None  # which hides the context, too
 
 
-def _is_foreign(error: BaseException) -> bool:
+def _is_from_application(error: BaseException) -> bool:
     """Return whether an exception arose in the application."""
     frames = _list_frames(error.__traceback__)
     return bool(frames) and _find_package(frames[-1]) not in REPEATED

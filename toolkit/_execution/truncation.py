@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.foreign_values import holds_table, is_table, write_rows, write_table
+from toolkit._tools.library_values import holds_table, is_table, write_rows, write_table
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 

@@ -25,7 +25,7 @@ from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolEr
 
 logger = logging.getLogger("toolkit")
 
-Outcome: TypeAlias = Literal["undone", "failed", "unknown"]
+UndoOutcome: TypeAlias = Literal["undone", "failed", "unknown"]
 
 UNFINISHED = "The call was started and has no result: it may have taken effect, and was not undone."
 UNKNOWN_RESULT = "It is not known whether the call took effect, and it was not undone: {}"
@@ -48,7 +48,7 @@ class Undo:
     """
 
     call: ToolCall
-    outcome: Outcome
+    outcome: UndoOutcome
     error: str = ""
     exception: BaseException | None = field(default=None, repr=False)
 
@@ -167,7 +167,7 @@ class Undoer:
                 result = ToolResult.from_error(Failed(str(error)), error)
         if result.error is not None:
             failure = result.exception
-            outcome: Outcome = "unknown" if isinstance(failure, (Cancelled, TimedOut)) else "failed"
+            outcome: UndoOutcome = "unknown" if isinstance(failure, (Cancelled, TimedOut)) else "failed"
             is_explained = failure is None or isinstance(failure, ToolError)
             why = result.error if is_explained else f"{type(failure).__name__}: {failure}"
             return Undo(call=call, outcome=outcome, error=why, exception=failure)

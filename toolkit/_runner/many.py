@@ -37,7 +37,7 @@ from toolkit.models import Model
 from toolkit.models.combined import RateLimitedModel
 
 # The outcome of a prompt: the result of its run, or the exception that the run raised.
-Outcome: TypeAlias = "RunResult[Any] | Exception"
+PromptOutcome: TypeAlias = "RunResult[Any] | Exception"
 
 # Characters of the bar, and of its line.
 WIDTH, LINE = 30, 75
@@ -46,7 +46,7 @@ BEGINNING = '{"digest": "'
 NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted", "length", "content_filter", "empty"})
 
 
-def run_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outcome]:
+def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> list[PromptOutcome]:
     """Run the prompts of a batch in the background, and return their outcomes, in order.
 
     If this function raises an exception, also KeyboardInterrupt, the runs are cancelled.
@@ -87,7 +87,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outc
     return batch.list_outcomes()
 
 
-async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> list[Outcome]:
+async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> list[PromptOutcome]:
     """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
     waiting = enumerate(batch.prompts)
 
@@ -97,7 +97,7 @@ async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> li
                 if batch.skip(number, prompt):
                     continue
                 run = create(replace(batch.request, prompt=prompt))
-                outcome: Outcome = await run.finish(AsyncBackend())
+                outcome: PromptOutcome = await run.finish(AsyncBackend())
             except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
                 outcome = error
             batch.add(number, prompt, outcome)
@@ -115,7 +115,7 @@ async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: Batch) -> li
     return batch.list_outcomes()
 
 
-def make_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> Batch:
+def make_prompt_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> PromptBatch:
     """Make the batch of `Runner.map`, which says what the options mean and what is raised.
 
     Args:
@@ -128,7 +128,7 @@ def make_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions,
     limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
     if save is not None and not isinstance(save, (str, os.PathLike)):
         raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
-    return Batch(
+    return PromptBatch(
         prompts=prompts,
         max_parallel=given.pop("max_parallel"),
         progress=given.pop("progress"),
@@ -138,7 +138,7 @@ def make_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions,
 
 
 @dataclass
-class Batch:
+class PromptBatch:
     """Prompts, and their outcomes so far.
 
     Args:
@@ -158,7 +158,7 @@ class Batch:
     max_parallel: int
     answers: Answers | None
     progress: bool
-    _outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _outcomes: dict[int, PromptOutcome] = field(default_factory=dict)
     _skipped: int = 0
     _failed: int = 0
     _start: float = field(default_factory=time.monotonic)
@@ -182,7 +182,7 @@ class Batch:
         self._report_progress()
         return True
 
-    def add(self, number: int, prompt: Prompt, outcome: Outcome) -> None:
+    def add(self, number: int, prompt: Prompt, outcome: PromptOutcome) -> None:
         """Add the outcome of a prompt, and save it.
 
         Raises:
@@ -194,7 +194,7 @@ class Batch:
             self.answers.save(prompt, outcome)
         self._report_progress()
 
-    def list_outcomes(self) -> list[Outcome]:
+    def list_outcomes(self) -> list[PromptOutcome]:
         """List the outcomes in the order of their prompts."""
         return [self._outcomes[number] for number in sorted(self._outcomes)]
 
@@ -216,7 +216,7 @@ class Batch:
         sys.stderr.flush()
 
 
-def _get_outcome(handle: RunHandle[Any]) -> Outcome:
+def _get_outcome(handle: RunHandle[Any]) -> PromptOutcome:
     try:
         return handle.result()
     except Exception as error:  # noqa: BLE001  it is the outcome of the prompt

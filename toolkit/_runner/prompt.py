@@ -8,7 +8,7 @@ from typing import IO, Any, TypeAlias
 
 from toolkit._guards.media import detect_image
 from toolkit._messages import File, Image, UserMessage
-from toolkit._tools.foreign_values import is_table, to_image, write_table
+from toolkit._tools.library_values import is_table, to_image, write_table
 
 # What a user may send: text; or one or several texts, images and files, where a `Path` stands for the content of its
 # file. An image may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type; nor have the

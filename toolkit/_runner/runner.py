@@ -13,7 +13,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, explain_missing, spell_options
 from toolkit._runner.limits import Limits
-from toolkit._runner.many import arun_all, make_batch, run_all
+from toolkit._runner.many import arun_all, make_prompt_batch, run_all
 from toolkit._runner.options import (
     DEFAULTS,
     HINTS,
@@ -283,7 +283,7 @@ class Runner(Controls):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
-        return run_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
+        return run_all(self._factory.create, make_prompt_batch(prompts, output_type, given, self.limits))
 
     @overload
     async def amap(
@@ -298,7 +298,7 @@ class Runner(Controls):
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
-        return await arun_all(self._factory.create, make_batch(prompts, output_type, given, self.limits))
+        return await arun_all(self._factory.create, make_prompt_batch(prompts, output_type, given, self.limits))
 
     def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
         """Undo the calls of a run with the `undo` of their tools, the last call first. The run cannot continue then.

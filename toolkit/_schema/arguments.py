@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
 # Values, the repairs they needed, and the JSON text that they were read from; or the reason why there are none.
-Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...], str] | InvalidArguments
+Parsed: TypeAlias = tuple[dict[str, Any], tuple[str, ...], str] | InvalidArguments
 
 # Arguments are read into memory whole, several times their size. No model writes so many characters.
 MAX_TEXT = 16 * 2**20
@@ -88,13 +88,13 @@ class ArgumentParser:
         Raises:
             InvalidArguments: They do not fit the schema.
         """
-        outcome = self.try_parse(arguments)
-        if isinstance(outcome, InvalidArguments):
-            raise outcome
-        document: dict[str, Any] = from_json(outcome[2])
+        parsed = self.try_parse(arguments)
+        if isinstance(parsed, InvalidArguments):
+            raise parsed
+        document: dict[str, Any] = from_json(parsed[2])
         return document
 
-    def try_parse(self, arguments: RawArguments | None) -> Outcome:
+    def try_parse(self, arguments: RawArguments | None) -> Parsed:
         """Parse as `parse` does, but return an error instead of raising it, which takes time."""
         try:
             text = to_json_text(arguments)
@@ -116,7 +116,7 @@ class ArgumentParser:
             refuse_length(text)
         return self.validate(text)
 
-    def repair(self, text: RawArguments, error: Exception) -> Outcome:
+    def repair(self, text: RawArguments, error: Exception) -> Parsed:
         """Repair a text that is not valid, where that is safe, and validate it again."""
         if not isinstance(text, str):
             return self.try_parse(text)

@@ -16,7 +16,7 @@ Files, each importing only those below it:
     handlers         bound functions, latent tools, tools without a function; and the values that an `undo` takes
     functions        Python functions, called with the values of a call
     results          values and exceptions as results: text, images and files
-    foreign_values   values of other packages, as data, text or a picture
+    library_values   values of other packages, as data, text or a picture
     options          the options of a tool
     shared_values    values that the calls of a run share, by path, and what a call may see of them
 """

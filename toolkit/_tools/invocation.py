@@ -16,9 +16,9 @@ from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext, current_context
 from toolkit._messages import ToolResult, replace_surrogates
-from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Outcome, RawArguments, refuse_length
-from toolkit._tools.foreign_values import LEFT_OUT
+from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Parsed, RawArguments, refuse_length
 from toolkit._tools.functions import Action, collect, collect_awaited
+from toolkit._tools.library_values import LEFT_OUT
 from toolkit._tools.results import (
     explain_exception,
     flatten,
@@ -75,7 +75,7 @@ class Invocation:
                     refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
             except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
-                outcome = self.parser.repair(arguments, error)
+                parsed = self.parser.repair(arguments, error)
             else:
                 if function is not None and context is None:
                     try:
@@ -87,8 +87,8 @@ class Invocation:
                         return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
                     except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
                         return self._log(self._wait(self.settle(value)))
-                outcome = values, (), ""
-            return self._invoke_outcome(outcome, context)
+                parsed = values, (), ""
+            return self._invoke_parsed(parsed, context)
 
         return invoke
 
@@ -102,7 +102,7 @@ class Invocation:
                     refuse_length(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # as above
             except Exception as error:  # noqa: BLE001  as above
-                outcome = self.parser.repair(arguments, error)
+                parsed = self.parser.repair(arguments, error)
             else:
                 if function is not None and context is None:
                     try:
@@ -115,23 +115,23 @@ class Invocation:
                     except Exception:  # noqa: BLE001  as above
                         settled = self.settle(value)
                         return self._log(settled if isinstance(settled, ToolResult) else await settled)
-                outcome = values, (), ""
-            return await self._ainvoke_outcome(outcome, context)
+                parsed = values, (), ""
+            return await self._ainvoke_parsed(parsed, context)
 
         return ainvoke
 
-    def _invoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
-        if isinstance(outcome, InvalidArguments):
-            return self._log(ToolResult.from_error(outcome))
-        values, repairs, _ = outcome
+    def _invoke_parsed(self, parsed: Parsed, context: ToolContext[Any] | None) -> ToolResult:
+        if isinstance(parsed, InvalidArguments):
+            return self._log(ToolResult.from_error(parsed))
+        values, repairs, _ = parsed
         self._tool._check_deps(context)
         result = self._wait(self.execute(values, context))
         return self._log(result.replace(repairs=repairs) if repairs else result)
 
-    async def _ainvoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
-        if isinstance(outcome, InvalidArguments):
-            return self._log(ToolResult.from_error(outcome))
-        values, repairs, _ = outcome
+    async def _ainvoke_parsed(self, parsed: Parsed, context: ToolContext[Any] | None) -> ToolResult:
+        if isinstance(parsed, InvalidArguments):
+            return self._log(ToolResult.from_error(parsed))
+        values, repairs, _ = parsed
         self._tool._check_deps(context)
         result = self.execute(values, context) if self.is_async else await self._execute_in_thread(values, context)
         whole = result if isinstance(result, ToolResult) else await result

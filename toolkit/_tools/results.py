@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer, from_jso
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import MAX_ERROR, shorten
-from toolkit._tools.foreign_values import has_picture, hide_address, is_table, to_image, to_plain, write_table
+from toolkit._tools.library_values import has_picture, hide_address, is_table, to_image, to_plain, write_table
 from toolkit.errors import Cancelled, ToolError, ToolkitError
 
 logger = logging.getLogger("toolkit")

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit._messages import File, Image, Usage, make_plain
 from toolkit._schema.error_messages import shorten
-from toolkit._tools.foreign_values import is_table, write_rows
+from toolkit._tools.library_values import is_table, write_rows
 from toolkit.display.formatting import escape_controls, escape_text, parse_json
 
 MAX_PAGE = 200_000  # characters: more than a run leaves of a result

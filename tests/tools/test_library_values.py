@@ -103,7 +103,7 @@ TEXTS: list[tuple[Any, str]] = [
     (range(10**12), '"range(0, 1000000000000)"'),
     (MappingProxyType({"a": 1}), '{"a":1}'),
     (memoryview(b"ab"), '"YWI="'),
-    (Bare(), '"<test_foreign_values.Bare object>"'),
+    (Bare(), '"<test_library_values.Bare object>"'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),
     (reply("hello", "text/plain; charset=utf-8"), '{"status":200,"content_type":"text/plain","content":"hello"}'),
