@@ -61,7 +61,7 @@ async def _ask_gate(
     request: ApprovalRequest,
     backend: Backend,
     timeout: float | None,
-    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda own: (own,),
+    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
 ) -> Any:
     """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
 
@@ -75,8 +75,8 @@ async def _ask_gate(
     context = request.context
     with Cancellation(timeout, parent=context.cancellation) as cancellation:
         try:
-            own = replace(request, context=replace(context, cancellation=cancellation))
-            answer = await call_function(gate, list_arguments(own), backend, cancellation)
+            bound = replace(request, context=replace(context, cancellation=cancellation))
+            answer = await call_function(gate, list_arguments(bound), backend, cancellation)
         except Exception as error:  # noqa: BLE001  it refuses the call
             answer = error
         if cancellation.reason == DEADLINE and not context.cancellation:

@@ -269,8 +269,8 @@ class _CallPipeline:
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
         ledger = dispatcher.undo_ledger if tool.settings.undo else dispatcher.ledger
-        is_again = self.has_started and tool.settings.may_repeat  # a middleware's second try
-        if ledger is None or (is_again and tool.settings.undo is None):
+        is_repeat = self.has_started and tool.settings.may_repeat  # by a middleware
+        if ledger is None or (is_repeat and tool.settings.undo is None):
             if dispatcher.is_gated(tool):
                 arguments, call = await self._pass_gates(tool, arguments, call)
             result = await self._invoke(tool, arguments, call)
@@ -305,9 +305,9 @@ class _CallPipeline:
             may_repeat=tool.settings.may_repeat and not self.has_started,  # a call that can be undone runs once
             backend=self.backend,
         )
-        if (known := await record.recall()) is not None:
+        if (earlier := await record.recall()) is not None:
             self.dispatcher.add_foreign(call.name)
-            return known
+            return earlier
         await record.write("proposed")
         try:
             if self.dispatcher.is_gated(tool):

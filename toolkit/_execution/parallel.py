@@ -144,21 +144,21 @@ class ParallelCalls:
 
     async def all(self, calls: Iterable[ToolCall]) -> list[ToolResult]:
         """Execute calls and return their results in call order."""
-        own = _copy_calls(calls)
-        async with aclosing(self.ends(own)) as ends:
+        copies = _copy_calls(calls)
+        async with aclosing(self.ends(copies)) as ends:
             results = {id(end.call): end.result async for end in ends}
-        return [results[id(call)] for call in own]
+        return [results[id(call)] for call in copies]
 
     async def first(self, calls: Iterable[ToolCall], *, needs_success: bool) -> ToolResult:
         """Execute calls until one ends, or succeeds, and cancel the others; return an error if none does."""
-        own = _copy_calls(calls)
+        copies = _copy_calls(calls)
         errors: dict[int, str] = {}
-        async with aclosing(self.ends(own)) as ends:
+        async with aclosing(self.ends(copies)) as ends:
             async for end in ends:
                 if not needs_success or not end.result.is_error:
                     return end.result
                 errors[id(end.call)] = f"{end.call.name}: {end.result.error}"
-        return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in own) or "there is no call"))
+        return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in copies) or "there is no call"))
 
     async def ends(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallFinished, None]:
         """Execute calls at the same time and give each end as it comes; leaving early cancels the rest.
@@ -204,8 +204,8 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
     """
     if not isinstance(calls, Iterable):
         raise TypeError(f"Calls come in a list, so write [{calls!r:.100}].")
-    own = list(calls)
-    for call in own:
+    given = list(calls)
+    for call in given:
         if not isinstance(call, ToolCall):
             raise TypeError(
                 f"{call!r:.100} is not a ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
@@ -213,4 +213,4 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
             )
         if not isinstance(call.arguments, str):
             raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")
-    return [replace(call.validate()) for call in own]
+    return [replace(call.validate()) for call in given]

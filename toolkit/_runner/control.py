@@ -18,11 +18,11 @@ class MessageQueue:
     """Two queues of one run: `steering` is read between its steps, `follow_ups` once it has an answer.
 
     Args:
-        queue: How many messages are read at a time.
+        mode: How many messages are read at a time.
     """
 
-    def __init__(self, queue: QueueMode = "one") -> None:
-        self._at_a_time = 1 if queue == "one" else None
+    def __init__(self, mode: QueueMode = "one") -> None:
+        self._at_a_time = 1 if mode == "one" else None
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
         self._steering: deque[UserMessage] = deque()
         self._follow_ups: deque[UserMessage] = deque()

@@ -84,7 +84,7 @@ class RunnerOptions(TypedDict, total=False):
     queue: QueueMode
 
 
-# Those that are not None.
+# Defaults of a Runner's options, but for None.
 DEFAULTS: Mapping[str, Any] = {
     "api": "chat",
     "max_turns": MAX_TURNS,
@@ -307,7 +307,7 @@ class RunOptions(ResumeOptions, total=False):
     allowed_tools: Sequence[str] | None
 
 
-# Those that are not None.
+# Defaults of a run's options, but for None.
 RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
 
 
@@ -326,7 +326,7 @@ class MapOptions(TypedDict, total=False):
     allowed_tools: Sequence[str] | None
 
 
-# Those that are not None.
+# Defaults of the options of many runs, but for None.
 MAP_DEFAULTS: Mapping[str, Any] = {**RUN_DEFAULTS, "max_parallel": 8, "progress": False}
 
 

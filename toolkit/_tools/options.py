@@ -336,7 +336,7 @@ class ToolOptions(TypedDict, total=False):
     defer_loading: bool
 
 
-# Those that are not None. A tool that becomes a tool again keeps its own value of an option that is not given.
+# Defaults of the options, but for None. A tool made from a tool keeps its value of an option that is not given.
 DEFAULTS: Mapping[str, Any] = {
     "relay": (),
     "latent": False,
