@@ -247,9 +247,8 @@ class _RunBuilder:
 
     def __init__(self, factory: RunFactory, request: RunRequest) -> None:
         self._factory, self._request, self._start = factory, request, time.monotonic() - request.spent
-        self._parent = parent = find_parent()
+        self._parent = find_parent()
         self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
-        self._above = parent.conversation if parent else None
         self._earlier = _read_session(request)
         self._tools = self._list_tools()  # result_read may be added during the run
         own = request.allowed_tools
@@ -270,7 +269,7 @@ class _RunBuilder:
         """Make the run."""
         factory, request, state = self._factory, self._request, self._state
         first, older = self._resume_state(state) if state else self._start_state()
-        conversation = Conversation(first, factory.limits, self._above)
+        conversation = Conversation(first, factory.limits, self._parent.conversation if self._parent else None)
         if first.phase == "paused":
             conversation.resume()
         handoff = self._hand_over(conversation)
@@ -373,7 +372,7 @@ class _RunBuilder:
 
     def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
         """Add and return a response that hands the user's message to the sub-agent with the conversation, if any."""
-        if self._state is not None or not self._factory.check_tools().has_agents:
+        if self._state is not None or not self._checked.has_agents:
             return None
         allowed = self._allowed
         may_call = {name: tool for name, tool in self._tools.items() if allowed is None or name in allowed}
@@ -389,7 +388,7 @@ class _RunBuilder:
         factory, deps = self._factory, self._request.deps
         if not factory.options["undo_on_failure"]:
             return None
-        for tool in walk_tools(factory.check_tools().listed.values()):
+        for tool in walk_tools(self._checked.listed.values()):
             if tool.settings.undo is not None:
                 check_deps(get_undo(tool), deps, "pass deps= to the run")
         above = next(iter(dispatcher.runs_above), "")
@@ -404,7 +403,8 @@ class _RunBuilder:
             TypeError: A tool takes `deps` of a type, and there are none, or others.
             ValueError: There are limits for a tool that does not exist.
         """
-        factory, request, checked = self._factory, self._request, self._factory.check_tools()
+        factory, request = self._factory, self._request
+        self._checked = checked = factory.check_tools()
         tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
         for tool in checked.typed:
             check_deps(tool, request.deps, "pass deps= to the run")
