@@ -50,7 +50,7 @@ class ToolContext(Generic[Deps]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call should end: the run was cancelled, closed or failed, or the deadline has passed."""
+        """True if the call should end: the run was cancelled, closed or failed, or the deadline has passed."""
         return bool(self.cancellation)
 
     @property

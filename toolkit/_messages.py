@@ -26,7 +26,7 @@ from toolkit.errors import ToolError
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 """Effect of a tool's calls."""
 
-# Texts in front of the attachments of tools, for providers whose tool messages hold text alone.
+# Texts before the attachments of tools, for providers whose tool messages hold text alone.
 IMAGES_TEXT = "The images of the results above, in order."
 FILES_TEXT = "The files of the results above, in order: the images first."
 # The end of an error's text, where the model may not read the exception's message.
@@ -76,7 +76,7 @@ class ModelRequest:
 
     @property
     def all_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer, and behind them the one whose call is the structured output."""
+        """The tools on offer, and after them the one whose call is the structured output."""
         return (*self.tools, self.output.spec) if self.output and self.output.by_tool else self.tools
 
 
@@ -340,7 +340,7 @@ class ToolResult(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed."""
+        """True if the call failed."""
         return self.error is not None
 
     def replace(self, **changes: Any) -> ToolResult:
@@ -578,5 +578,5 @@ def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
 TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
 INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
 
-# All of them, in the order in which a schema has them, in front of the arguments.
+# All of them, in the order in which a schema has them, before the arguments.
 META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)

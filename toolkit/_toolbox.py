@@ -144,7 +144,7 @@ class Toolbox:
 
     @property
     def references(self) -> bool:
-        """Whether calls may refer to the results of other calls."""
+        """True if calls may refer to the results of other calls."""
         return bool(self.bindings._meta)
 
     @property

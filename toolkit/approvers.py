@@ -80,7 +80,7 @@ class Console:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person can be asked: at a terminal, in a kernel, or in marimo."""
+        """True if a person can be asked: at a terminal, in a kernel, or in marimo."""
         is_marimo = type(sys.stdin).__module__.startswith("marimo.")  # on any thread; its own test is for one alone
         is_terminal = sys.stdin is not None and sys.stdin.isatty()
         return self._read is not None or is_terminal or is_marimo or is_in_kernel()

@@ -113,7 +113,7 @@ class ToolError(ToolkitError):
 
     Attributes:
         kind: `ToolResult.kind` of the call.
-        prefix: Stands in front of the message in `text`.
+        prefix: The beginning of `text`, before the message.
     """
 
     kind: ClassVar[str] = "failed"

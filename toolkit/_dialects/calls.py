@@ -62,7 +62,7 @@ Tools:
 # In front of each further line of a result.
 INDENT = "    "
 
-# What the object around all calls uses up of the limits.
+# The part of the limits that the object around all calls takes.
 _OUTER = {"levels of objects": 1}
 # The schema of the calls where there is no tool; servers require a schema of the items.
 _NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
@@ -164,7 +164,7 @@ class Calls(RunDialect):
         return render_plain_message(message)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Write its parameters with the constant `_tool` in front; definitions get names unique to the tool."""
+        """Write its parameters after the constant `_tool`; definitions get names unique to the tool."""
         schema = rename_definitions(self.form(spec).schema, spec.name)
         identity = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
         identity |= {MODULE: spec.module} if spec.module else {}

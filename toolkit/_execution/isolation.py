@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 BOOT = "import sys; sys.path[:] = {path!r}; from toolkit._execution.isolation import serve; serve()"
 # Set in a child while it runs the main script again: that must not start another child.
 PREPARING = "TOOLKIT_PREPARING"
-# How long a child may take to exit once it has sent its outcome, in seconds.
+# Seconds for a child to exit once it has sent its outcome.
 GRACE = 1.0
 # Fields of a context that stay in this process. The deadline is sent as the seconds left.
 LOCAL_FIELDS = frozenset({"cancellation", "emit"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-# What a person does not see, and a model reads: controls, marks of direction, tags, and so on.
+# Characters that a person does not see and a model reads: controls, marks of direction, tags, and so on.
 _CONTROLS = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"

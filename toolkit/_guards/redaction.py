@@ -20,9 +20,10 @@ MIN_ENCODED = 6
 # Between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
 _WRAPS = r"(?:\s|\\+[rnt])*"
 
-# What URLs leave as it is: Python's `quote`, JavaScript's `encodeURIComponent` and `encodeURI`, and paths in RFC 3986.
+# Characters that are not escaped in URLs: by Python's `quote`, by JavaScript's `encodeURIComponent` and `encodeURI`,
+# and in paths by RFC 3986.
 _KEPT_IN_URLS = ("", "/", "!'()*", "!'()*;,/?:@&=+$#", "!'()*;,/:@&=+$")
-# How JSON for a page of HTML, as of Go and Flask, and how pages themselves write some characters.
+# Escapes of JSON in a page of HTML, as written by Go and Flask, and of pages themselves.
 _MARKUP_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
 _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
@@ -90,4 +91,4 @@ def _iter_encodings(text: str) -> Iterator[str]:
         encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
         for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
             if len(encoded) >= MIN_ENCODED:
-                yield rf"(?<!\\){_WRAPS.join(map(re.escape, form))}"  # behind a backslash is the letter of an escape
+                yield rf"(?<!\\){_WRAPS.join(map(re.escape, form))}"  # after a backslash is the letter of an escape

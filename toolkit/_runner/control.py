@@ -30,7 +30,7 @@ class MessageQueue:
 
     @property
     def has_steering(self) -> bool:
-        """Whether there is a message to read before the run's next step."""
+        """True if there is a message to read before the run's next step."""
         return bool(self._steering)
 
     def steer(self, message: UserInput) -> None:

@@ -33,7 +33,7 @@ LAST_SECONDS = 60.0
 # Seconds for a response without a limit: a wait with a deadline can be cancelled.
 ANY_SECONDS = 31 * 24 * 3600.0
 
-# What to write for options that other libraries have.
+# Hints for options that other libraries have.
 LIMIT_HINTS: Mapping[str, str] = {
     **dict.fromkeys(("max_iterations", "max_steps", "request_limit", "recursion_limit"), "Write max_turns=..."),
     **dict.fromkeys(("tool_calls_limit", "max_tool_calls"), "Write max_calls=..."),

@@ -102,7 +102,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 _LISTS = ("allowed_tools", "hooks", "middleware", "messages")
 
-# What to write for options that other libraries have.
+# Hints for options that other libraries have.
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(("system", "system_prompt", "system_message"), "Write Runner(..., instructions=...)."),
     **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
@@ -137,7 +137,7 @@ HINTS: Mapping[str, str] = {
     },
 }
 
-# What to write for options of a run that belong to the Runner, or that other libraries have.
+# Hints for options of a run that belong to the Runner, or that other libraries have.
 RUN_HINTS: Mapping[str, str] = {
     **HINTS,
     **{

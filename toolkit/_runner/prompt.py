@@ -10,9 +10,9 @@ from toolkit._guards.media import detect_image
 from toolkit._messages import File, Image, UserMessage
 from toolkit._tools.library_values import is_table, to_image, write_table
 
-# What a user may send: text; or one or several texts, images and files, where a `Path` stands for the content of its
-# file. An image may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type; nor have the
-# tables of pandas and polars, which are sent as text.
+# The prompt of a user: text; or one or several texts, images and files, where a `Path` stands for the content of its
+# file. Images of PIL, figures of Matplotlib and Plotly, and tables of pandas and polars have no common type; tables are
+# sent as text.
 UserInput: TypeAlias = str | UserMessage | Path | Image | File | Sequence[Any]
 
 # Bytes of an image or a PDF; OpenAI takes 50 MB in all files of a request.

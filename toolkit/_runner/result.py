@@ -63,7 +63,7 @@ class RunResult(Generic[T]):
     undos: tuple[Undo, ...] = field(default=(), repr=False)
     abandoned: int = field(default=0, repr=False)
     cost: float | None = field(default=None, repr=False)
-    # What is sent of a result that a tool returns: the answer, without the conversation, details and exceptions.
+    # Of a result that a tool returns only the answer is sent, without the conversation, details and exceptions.
     __pydantic_serializer__: ClassVar[SchemaSerializer] = SchemaSerializer(
         {"type": "any", "serialization": {"type": "function-plain", "function": _get_answer}}
     )
@@ -120,7 +120,7 @@ class RunResult(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
-        """Whether calls wait for approval: see `pending` and `Runner.resume`."""
+        """True if calls wait for approval: see `pending` and `Runner.resume`."""
         return self.finish_reason == "paused"
 
     @property

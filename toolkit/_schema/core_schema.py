@@ -50,7 +50,7 @@ Node: TypeAlias = dict[str, Any]
 # That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
 UNPACK = (getattr(typing, "Unpack", typing_extensions.Unpack), typing_extensions.Unpack)
 
-# What pydantic validates and has no JSON Schema for, by the type of its core schema.
+# Values that pydantic validates without a JSON Schema, by the type of the core schema.
 _UNWRITABLE = {
     "callable": "a function",
     "union": "any of the union",

@@ -1,7 +1,7 @@
 """Docstring -> description, parameter texts, returns, raises, examples.
 
 docstring-parser reads the entries. Alone, it wants one style, and a well-formed text: a line without a colon costs it
-the whole docstring, and what stands behind a section is lost. So the sections are found here first, and their entries
+the whole docstring, and what follows a section is lost. So the sections are found here first, and their entries
 rewritten as it reads them in Google style. The real names of the parameters distinguish entries from text.
 
 Whatever the text, nothing is raised, and the time is linear: no pattern has two neighbouring repeats that match the
@@ -236,9 +236,9 @@ def _ends(section: _Section, line: str, below: str, known: frozenset[str]) -> bo
         return False
     if section.style != "numpy" or section.lines[-1:] != [""]:
         return section.lines[-1:] == [""]
-    # What is not an entry ends a NumPy section only behind one: text can stand before the first.
-    is_behind_entry = _depth(section.lines[-2]) > section.level
-    return section.kind in _LISTED and is_behind_entry and _depth(below) <= _depth(line)
+    # Text that is not an entry ends a NumPy section only after an entry: text may come before the first.
+    is_after_entry = _depth(section.lines[-2]) > section.level
+    return section.kind in _LISTED and is_after_entry and _depth(below) <= _depth(line)
 
 
 class _Entry(NamedTuple):

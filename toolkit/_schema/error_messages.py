@@ -34,7 +34,7 @@ MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
 MAX_OUTLINE = 3  # objects and lists inside of each other
-# How pydantic-core's names of union branches begin that say nothing to a model.
+# Prefixes of pydantic-core's names of union branches that say nothing to a model.
 INTERNAL_BRANCHES = ("chain[", "constrained-", "function-", "json-or-python[", "lax-or-strict[", "literal[")
 
 

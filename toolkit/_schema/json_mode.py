@@ -101,7 +101,7 @@ def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
 
 
 def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
-    """Sort bytes, which any text can be, behind the other members of a union."""
+    """Sort bytes, which any text can be, after the other members of a union."""
 
     def is_bytes(choice: Any) -> bool:
         return isinstance(choice, dict) and choice["type"] == "bytes"

@@ -165,7 +165,7 @@ def collect_references(schema: Any, root: Any) -> dict[str, None]:
     return reached
 
 
-# How each keyword allows null.
+# The value that allows null, by keyword.
 _NULLS: Mapping[str, Any] = {"anyOf": {"type": "null"}, "oneOf": {"type": "null"}, "type": "null", "enum": None}
 
 

@@ -23,7 +23,7 @@ _OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _BRACKETS = re.compile(r"[{}\[\]]")
-# Characters in front of a quote that starts a string; elsewhere a quote is stray. Empty: the start of the text.
+# Characters before a quote that starts a string; elsewhere a quote is stray. Empty: the start of the text.
 _OPENERS = frozenset({"", "{", "[", ",", ":"})
 # The next mark outside of strings, and in a string of either quote; some models write Python's.
 _MARKS = {

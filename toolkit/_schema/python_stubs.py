@@ -10,7 +10,7 @@ from typing import Any
 from toolkit._schema.json_schema import as_mapping, look_up
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict"
-# How deep types are described; what lies deeper is Any.
+# The most levels of types that are described; a deeper one is Any.
 MAX_DEPTH = 8
 
 _SIMPLE: Mapping[str, str] = {

@@ -116,7 +116,7 @@ def _name_source(tool: AnyTool) -> str:
 
 
 def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
-    """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
+    """Replace the old tools of a source by its new ones in the same places; new names come last."""
     owned, known, fresh = {*map(id, old)}, {tool.name for tool in old}, {tool.name: tool for tool in new}
     current = {
         name: fresh[name] if id(tool) in owned else tool

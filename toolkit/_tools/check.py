@@ -28,7 +28,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 # OpenAI refuses a request with more tools, or with a longer description of one: platform.openai.com, function calling.
 MAX_TOOLS = 128
 MAX_DESCRIPTION = 1024
-# What a tool's own rules are called with.
+# The arguments of a tool's own rules.
 RULES = {"authorize": ("tool", "arguments", "context"), "approve": ("request",), "retry_on": ("exception",)}
 # A model reads all schemas with every request. This is about 1,000 tokens for one tool.
 MAX_CHARACTERS = 4_000

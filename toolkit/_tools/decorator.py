@@ -253,5 +253,5 @@ def _is_declaration(function: object) -> bool:
 
 
 def _is_empty(code: CodeType) -> bool:
-    """Check whether code does nothing and returns None: the last constant, behind the docstring, is what it returns."""
+    """Check whether code does nothing and returns None, its last constant, after the docstring."""
     return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None

@@ -310,7 +310,7 @@ class Fingerprint:
 def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, Any]) -> Fingerprint:
     """Make the fingerprint of tools and settings; a setting that is None counts as one that is not there.
 
-    Those of a sub-agent join it, with the name of its tool in front.
+    Those of a sub-agent are added, with the name of its tool as a prefix.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     digests = {tool.name: _digest_tool(tool) for tool in tools}

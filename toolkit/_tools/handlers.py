@@ -153,7 +153,7 @@ class DeclaredHandler(Uncached):
         raise NotImplementedError
 
 
-# What executes a tool's calls.
+# Executes a tool's calls.
 Handler: TypeAlias = FunctionHandler | DeclaredHandler
 
 

@@ -24,7 +24,7 @@ MAX_HELD = 100
 # Columns of a table that its first line names.
 MAX_COLUMNS = 50
 
-# What follows the text of a picture that is not sent as one.
+# Added to the text of a picture that is not sent.
 LEFT_OUT = " [picture, left out]"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -184,7 +184,7 @@ def _bind_method(value: Any, instance: Any) -> Any:
 # Options about what a model is offered, which are those of the declaration; all others say how a call is executed.
 _NOT_INHERITED = frozenset({"return_direct", "namespace", "defer_loading"})
 _PLACES = ("executor", "isolate")
-# From the most to the least that the library does by itself.
+# Effects, from the least to the most strict.
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 
 
@@ -192,7 +192,7 @@ def _is_lower(effect: Any, own: Effect | None) -> bool:
     return own is not None and effect in _EFFECTS and _EFFECTS.index(effect) < _EFFECTS.index(own)
 
 
-# Whether a value of an option loosens a tool's own.
+# Checks that a value of an option loosens the tool's own value.
 _IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
     "approve": lambda new, own: new is False and own is not False,
     "effect": _is_lower,
@@ -270,7 +270,7 @@ def _is_bool(value: object) -> bool:
 
 
 _FLAGS = ("strict", "idempotent", "exclusive", "return_direct", "defer_loading", "latent", "reasoning")
-# Whether a value of an option is right, and what is right.
+# The check of an option's value, and a description of the valid ones.
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(_FLAGS, (_is_bool, "True or False")),
     **dict.fromkeys(("timeout", "retry_delay"), (_is_time, f"a number of seconds above 0, at most {MAX_SECONDS:,.0f}")),
@@ -346,7 +346,7 @@ DEFAULTS: Mapping[str, Any] = {
 # All names, for error messages.
 OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
-# What to write for options that other libraries have.
+# Hints for options that other libraries have.
 HINTS: Mapping[str, str] = {
     **dict.fromkeys(("desc", "doc", "description_override"), "Write description=..."),
     **dict.fromkeys(("name_override", "tool_name"), "Write name=..."),

@@ -27,7 +27,7 @@ MAX_WRITTEN = 10_000
 MAX_NAME = 100
 # Exceptions of a group that are looked at: more than MAX_ERROR characters can name.
 MAX_LEAVES = 1_000
-# How deep in a value images and pictures are looked for, in dicts and lists of so many items at most.
+# Images and pictures are searched for in so many levels of a value, in dicts and lists of so many items at most.
 MAX_DEPTH = 2
 MAX_ITEMS = 100
 # Types whose values may be, or hold, something that is not sent as text.

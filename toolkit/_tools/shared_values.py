@@ -44,7 +44,7 @@ class SharedValues:
         self._lock = Lock()
         self._trees: Mapping[str, Any] = {}  # replaced and never changed, so that reading needs no lock
         self._sizes: Mapping[Path, int] = {}
-        self._owned: frozenset[Path] = frozenset()  # paths of the application's values, each behind its instance
+        self._owned: frozenset[Path] = frozenset()  # paths of the application's values, each after its instance
         for path, value in values.items():
             self.set(path, value)
 

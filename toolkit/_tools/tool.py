@@ -38,9 +38,9 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
     from toolkit._tools.invocation import Invocation
     from toolkit._tools.shared_values import Scope
 
-# What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
+# The names of tools that OpenAI and Anthropic accept; another one makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# What is missing where a call without a run has no deps.
+# The remedy if a call without a run has no deps.
 CONTEXT_REMEDY = "pass context=ToolContext(deps=...)"
 
 

@@ -22,7 +22,7 @@ from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 from toolkit.sources.remote import Part, attach_parts, decode_file, join_parts
 
-# What smolagents calls the types that it checks.
+# The names of the types that smolagents checks.
 _TYPES = ("string", "boolean", "integer", "number", "array", "object", "null")
 
 

@@ -160,7 +160,7 @@ def _format_source(hit: Hit) -> str:
 class Memories:
     """Short texts about one owner, in a store.
 
-    As a hook, `Runner(hooks=[memories])`, it puts the memories near each prompt in front of it.
+    As a hook, `Runner(hooks=[memories])`, it adds the memories that are near a prompt before it.
 
     Args:
         store: The store: `store.with_owner(user)` for one of several users.

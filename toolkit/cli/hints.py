@@ -1,4 +1,4 @@
-"""What users of `llm` and of other commands most often type, and what it is here. More is in docs/migrating.md."""
+"""Hints for what users of `llm` and of other commands most often type. More are in docs/migrating.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share: their options, and how they report errors."""
+"""Options that commands share, and their reports of errors."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ fieldset{border:1px solid var(--l);border-radius:8px;margin:.6em 0;padding:.2em 
 
 @dataclass(frozen=True)
 class Site:
-    """What all pages share.
+    """The parts that all pages share.
 
     Attributes:
         title: Name of the file with the tools.

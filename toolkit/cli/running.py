@@ -27,7 +27,7 @@ from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
 from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
 
-# What ended a run, by its finish reason.
+# Explanations of the end of a run, by finish reason.
 ENDS: Mapping[str, str] = {
     "length": "The answer is cut off: allow it more tokens, such as by -o max_tokens=4000.",
     "content_filter": "The provider's filter stopped the answer: ask in other words.",

@@ -47,7 +47,7 @@ class LineWriter:
     _has_status: bool = field(default=False, init=False)
 
     def write(self, label: str, text: str, note: str = "") -> None:
-        """Write one labelled text, its lines aligned, and a note behind the last."""
+        """Write one labelled text, its lines aligned, and a note after the last line."""
         self.end_line()
         lines = _fit_lines(_escape_line_controls(text).splitlines() or [""], self._measure_width() - len(note))
         margin = "\n" + " " * MARGIN

@@ -249,7 +249,7 @@ def render_table(value: Any) -> str:
 
 
 def _read_rows(value: Any) -> tuple[list[list[str]], int]:
-    """Read the first rows of a table as texts, its head in front, and the number of all; else nothing, and 0."""
+    """Read the head and the first rows of a table as texts, and the number of all rows; else nothing, and 0."""
     if is_table(value):
         text, _ = write_rows(value.head(MAX_ROWS), 0, None, MAX_ANSWER)
         return list(csv.reader(StringIO(text))), value.shape[0]

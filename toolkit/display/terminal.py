@@ -175,7 +175,7 @@ class Transcript(LineWriter):
             self.write("Call", str(call))
 
     def _name_call(self, call: ToolCall, text: str) -> str:
-        """Put the call in front of a text, where a turn has several calls."""
+        """Put the call before a text, if the turn has several calls."""
         return text if self._call_count == 1 else f"{shorten(str(call), MAX_CALL)}: {text}"
 
 

@@ -93,7 +93,7 @@ AWAY = frozenset(
 AWAY_TEXT = "no worker answers, or no server"
 # Ends of a run in which no worker takes part, also between two steps.
 CUT_OFF = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
-# What the server says of a request that is larger than it takes.
+# Words of the server's error for a request that is too large.
 TOO_LARGE = ("data size exceeds limit", "larger than max")
 # Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
 MAX_DECISIONS, MAX_SENT = 10, 1_000_000

@@ -53,7 +53,7 @@ with workflow.unsafe.imports_passed_through():
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
 # The engine allows 2,000 pending activities of one run.
 MAX_PENDING = 1_000
-# How often the first activity is tried. It changes nothing.
+# The first activity changes nothing, so it is retried.
 OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10), maximum_attempts=10)
 LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"
 _NO_PLAN = wire.ToolPlan()

@@ -183,7 +183,7 @@ def _estimate(message: Message) -> int:
         characters = sum(len(str(item)) for item in message.items) or len(message.text) + len(message.reasoning) + calls
         return (characters + 3) // 4
     tokens = (len(message.text) + 3) // 4
-    if not isinstance(message, UserMessage):  # the message behind results has their images and files
+    if not isinstance(message, UserMessage):  # the message after results has their images and files
         return tokens
     return tokens + ATTACHMENT_TOKENS * (len(message.images) + len(message.files))
 

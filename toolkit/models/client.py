@@ -1,4 +1,4 @@
-"""Models behind a client of the openai package: what a request holds, and what becomes of its answer."""
+"""Models behind a client of the openai package: the body of a request, and the response made from the answer."""
 
 from __future__ import annotations
 

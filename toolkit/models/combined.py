@@ -62,7 +62,7 @@ class FallbackModel:
 
     @property
     def is_async(self) -> bool:
-        """Whether the models need an event loop."""
+        """True if the models need an event loop."""
         return self.models[0].is_async
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -147,7 +147,7 @@ class RateLimitedModel:
 
     @property
     def is_async(self) -> bool:
-        """Whether the model needs an event loop."""
+        """True if the model needs an event loop."""
         return self.model.is_async
 
     async def complete(self, request: ModelRequest) -> ModelResponse:

@@ -104,7 +104,7 @@ class ModelChoice:
 
     @property
     def _is_misspelt(self) -> bool:
-        """Whether the name is nearly that of the embedded model: the prompt is not meant for OpenAI."""
+        """True if the name is nearly that of the embedded model: the prompt is not meant for OpenAI."""
         if not self.name or self.name == EMBEDDED or self.name[:2].lower() != EMBEDDED[:2]:
             return False
         import difflib  # few names are alike
@@ -114,7 +114,7 @@ class ModelChoice:
 
     @property
     def is_fallback(self) -> bool:
-        """Whether nothing chooses a model, so that the embedded one answers."""
+        """True if nothing chooses a model, so that the embedded one answers."""
         return not (self.given or self.client or any(self._get_address()) or self._get_name())
 
     @property

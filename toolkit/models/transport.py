@@ -32,7 +32,7 @@ MAX_EVENT = 16 * 2**20
 # both at once.
 END_WAIT = 0.02
 
-# What some servers put in front of an answer; no event and no JSON begins with it.
+# Some servers send it before an answer; no event and no JSON begins with it.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -194,7 +194,7 @@ def limit_response(response: httpx2.Response) -> None:
 
 
 class _LimitedReads:
-    """What a limited response does in place of its own class."""
+    """The methods of a limited response that count what is read."""
 
     meter: _Meter
 

@@ -5,7 +5,7 @@ Files, each importing only those below it:
     a2a           the skills of an agent of the Agent2Agent protocol
     mcp           the tools of a server of the Model Context Protocol
     openapi       the operations of an API that OpenAPI describes
-    retrievers    passages that a search finds, by a call or in front of a prompt
+    retrievers    passages that a search finds, for a call or before a prompt
     search        tools of a large toolbox that a model finds when it needs them
     remote        what the sources of another program share
 """

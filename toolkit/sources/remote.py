@@ -75,7 +75,7 @@ class RemoteSource:
     _what: ClassVar[str]  # what its tools are called there
     _prefix: ClassVar[str]  # of the names of its tools
     _both_lists: ClassVar[str]  # the error for two lists
-    # What no second try changes.
+    # Exceptions of a connection that is not tried again.
     _final: ClassVar[tuple[type[BaseException], ...]] = ()
 
     def __init__(
@@ -412,7 +412,7 @@ def _escape_texts(schema: Any) -> Any:
 
 
 def find_reason(error: BaseException | None) -> str:
-    """Find what the operating system says of a failed connection, behind a colon; "" where it says nothing."""
+    """Find the operating system's reason for a failed connection, after a colon; "" if there is none."""
     reason = ""
     for _ in range(10):
         if error is None:

@@ -1,4 +1,4 @@
-"""Retrievers: passages that a search finds, by a call of the model or in front of each prompt.
+"""Retrievers: passages that a search finds, for a call of the model or before each prompt.
 
     Runner([retriever_tool(search, "docs")])     the model searches when it wants to
     Runner(hooks=[Prefetch(search)])             each prompt is searched for, without a tool
@@ -92,7 +92,7 @@ class _Question(BaseModel, json_schema_extra={"required": ["query"]}):
 
 
 class Prefetch:
-    """A hook that searches for each prompt, and puts the passages in front of it.
+    """A hook that searches for each prompt, and adds the passages before it.
 
     They are part of what the model is sent, and not of the conversation. Only messages that begin a conversation or
     follow an answer are searched for, each once. A search that fails is logged, and the prompt is sent without it.

@@ -36,11 +36,11 @@ REMEDY = (
 )
 TOP_K = 5
 MAX_DESCRIPTION = 200  # characters of a tool's description in the list of what was found
-# How much a word counts in a tool's name, title, description, and in the names and texts of its parameters.
+# Weights of a word in a tool's name, title, description, and in the names and texts of its parameters.
 WEIGHTS = (5.0, 3.0, 2.0, 1.0)
-# What is found scores at least this part of the best: less, and only words such as "the" are in common.
+# The least score of a hit, as a part of the best score; below it only words such as "the" are in common.
 MIN_SHARE = 0.2
-# A word that no tool has counts as the nearest one that is so much like it: it is misspelt.
+# The least similarity of a misspelt word, which no tool has, to the word that it counts as.
 MIN_LIKENESS = 0.8
 MAX_CORRECTED = 20  # of a query's words, the first
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]

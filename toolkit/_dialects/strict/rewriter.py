@@ -66,7 +66,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 # The key of a root that is not an object, in the object that all providers require.
 ROOT = "arguments"
-# How often one definition is repeated inside itself where references are inlined; what lies deeper is JSON text.
+# The most copies of one definition inside itself if references are inlined; a deeper one is sent as JSON text.
 MAX_DEPTH = 3
 # More schemas than this are not rewritten one by one, as inlined references can multiply; the rest is JSON text.
 MAX_PARTS = 2000

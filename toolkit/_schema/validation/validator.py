@@ -7,7 +7,7 @@ of `oneOf` is tested by a second validator, the probe, which changes nothing.
 - Coercion is that of a function's parameters: "5" is valid as an integer, 3.0 as 3, "true" as true; true is no number.
   Text stays as it is, an integer an integer, and there is no NaN and no infinity.
 - An absent property that is not required gets its default.
-- Keys come in the order of `properties`, others behind them in the document's order.
+- Keys come in the order of `properties`, others after them in the document's order.
 - `format` and unknown keywords are ignored.
 - Where nested alternatives could take exponential time, the steps for a document are limited.
 """

@@ -100,7 +100,7 @@ _GREETING = re.compile(
     r"goodbye|see you)\b[^.!?,]*[.!?,]*\s*)+",
     re.IGNORECASE,
 )
-# What may be an argument: a number, a quoted text, an address, a name in the middle of a sentence.
+# A text that may be an argument: a number, a quoted text, an address, a name in the middle of a sentence.
 _VALUE = re.compile(r"""\d|["“”«»`]|(?<!\w)'[^']+'|\w@\w|://|(?<=[a-z,;] )[A-Z](?!\b|'m\b|'ll\b|'ve\b|'d\b)\w*""")
 _WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{3,}|[^\W\d_]{3,}")  # parts of camelCase too
 

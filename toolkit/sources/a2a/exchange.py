@@ -80,7 +80,7 @@ class Exchange:
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent has a task that it still works on."""
+        """True if the agent has a task that it still works on."""
         return self.task is not None and self.task.status.state not in ENDED | WAITING
 
     async def send(self, text: str, skill: str, task_id: str) -> Task | Message:

@@ -1,4 +1,4 @@
-"""What a server sends: the return of a tool as the result of a call, a resource, the messages of a prompt."""
+"""Replies of a server: the result of a call, the contents of a resource, the messages of a prompt."""
 
 from __future__ import annotations
 

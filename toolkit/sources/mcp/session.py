@@ -42,7 +42,7 @@ GRACE = 8.0
 # A function of a message and a JSON Schema of the answer; returns the answer, or None to decline.
 Elicit = Callable[[str, Mapping[str, Any]], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
 Answer: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-# How the mcp package says that a connection is gone. Its code, -32000, is one that many servers have for other errors.
+# Texts by which the mcp package reports a lost connection. Its code, -32000, is used for other errors by many servers.
 CLOSED = "Connection closed"
 STREAM_CLOSED = "SSE stream "
 
@@ -89,12 +89,12 @@ class Session:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no call can be made any more."""
+        """True if no call can be made any more."""
         is_over = self._closing.is_set() or self._owner is None or self._owner.done()
         return is_over or (self._streams is not None and self._streams.has_ended)
 
     def is_lost(self, error: MCPError) -> bool:
-        """Whether an error of a call says that its connection is gone; a server may answer with the same code."""
+        """True if an error of a call says that its connection is gone; a server may answer with the same code."""
         is_unsent = isinstance(error.__context__, (anyio.BrokenResourceError, anyio.ClosedResourceError))
         is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
         return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)

@@ -25,7 +25,7 @@ from toolkit.sources.remote import BoundedStream
 MAX_MESSAGE = 16 * 2**20  # bytes
 # The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
 LINES = "toolkit_lines"
-# What stands for a line that is too long; no message.
+# Replaces a line that is too long; it is not a message.
 TOO_LONG = "TOO LONG FOR TOOLKIT"
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
@@ -52,12 +52,12 @@ class Address:
 
     @property
     def is_url(self) -> bool:
-        """Whether it is a URL."""
+        """True if it is a URL."""
         return isinstance(self.server, str)
 
     @property
     def is_command(self) -> bool:
-        """Whether it is a command."""
+        """True if it is a command."""
         return isinstance(self.server, list)
 
     @classmethod

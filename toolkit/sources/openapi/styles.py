@@ -19,7 +19,7 @@ from toolkit.errors import InvalidArguments
 
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
-# What stands between exploded parts; between others it is a comma.
+# Separators of exploded parts; that of all others is a comma.
 _SEPARATORS: Mapping[str, str] = {"simple": ",", "form": "&"}
 Encode = Callable[[str], str]
 
