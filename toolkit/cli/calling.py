@@ -45,7 +45,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         name, rest = (name, rest) if name in names else (names[0] if names else "", value)
         name, rest = (WHOLE, value) if value.startswith("{") else (name, rest)
         option = f"--{name.replace('_', '-')} {shlex.quote(rest)}"
-        text = f"write the name of its parameter: {option}" if name else f"{chosen.name} takes no arguments"
+        text = f"write it as an option: {option}" if name else f"{chosen.name} takes no arguments"
         raise typer.BadParameter(text, param_hint=shlex.quote(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
