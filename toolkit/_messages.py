@@ -31,6 +31,8 @@ IMAGES_TEXT = "The images of the results above, in order."
 FILES_TEXT = "The files of the results above, in order: the images first."
 # The end of an error's text, where the model may not read the exception's message.
 REMEDY = "Try other arguments or another tool, or report that this did not work."
+# In English and in JSON, roughly; the tokens of a model are not known here.
+CHARACTERS_PER_TOKEN = 4
 
 
 class FrozenValue:

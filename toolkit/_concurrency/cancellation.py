@@ -35,9 +35,9 @@ class Cancellation:
         self.deadline: float | None = None if parent is None else parent.deadline
         if seconds is not None:
             self.restart(seconds)
-        self._leave: Callback | None = None
+        self._unsubscribe: Callback | None = None
         if parent is not None:
-            self._leave = parent.subscribe(lambda: self.cancel(parent.reason))
+            self._unsubscribe = parent.subscribe(lambda: self.cancel(parent.reason))
 
     @property
     def reason(self) -> str:
@@ -98,9 +98,9 @@ class Cancellation:
 
     def close(self) -> None:
         """Unsubscribe from the parent."""
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
 
 # Of the run whose tool is running: runs that the tool starts are cancelled with it.

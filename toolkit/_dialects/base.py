@@ -306,7 +306,7 @@ def list_items(value: Any, name: str) -> list[Any]:
 
 
 def is_cut_off(reply: Any) -> bool:
-    """Check whether a reply says that it ended before the model did, so that its calls may not be whole."""
+    """Return whether a reply says that it ended before the model did, so that its calls may not be whole."""
     first = (*list_items(reply, "choices")[:1], *list_items(reply, "candidates")[:1])
     parts = (reply, *first, *list_items(reply, "output"))
     names = ("finish_reason", "finishReason", "stop_reason", "status")

@@ -162,7 +162,7 @@ class Attempts:
         running = self.backend.running
         running.append(self.call.id)
         try:
-            return await watch_loop(pending, self.tool.settings.timeout, self._warn)
+            return await watch_loop(pending, self.tool.settings.timeout, self._warn_of_blocked_loop)
         finally:
             running.remove(self.call.id)
 
@@ -204,7 +204,7 @@ class Attempts:
         future = await self.backend.call(submit, is_async=False, cancellation=cancellation)
         return await self.backend.call(wait, is_async=False)
 
-    def _warn(self, seconds: float) -> None:
+    def _warn_of_blocked_loop(self, seconds: float) -> None:
         logger.warning(
             "Tool %s blocked its event loop for %.3g s, longer than its timeout of %g s. Nothing else could run there, "
             "and the timeout could not end it. Make it a sync function, which gets a thread, pass executor=, or await "

@@ -206,10 +206,10 @@ class Dependencies:
         if tool is None:
             return await dispatch(call)
         try:
-            path, own = self._check_path(call), self._substitute(position, call)
+            path, resolved = self._check_path(call), self._substitute(position, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
-        result = await dispatch(own)
+        result = await dispatch(resolved)
         if not path or result.is_error:
             return result
         try:

@@ -178,7 +178,7 @@ def _repair_text(
 
 
 def _is_refused_text(fault: ErrorDetails) -> bool:
-    """Check whether text is allowed in a place, and refused for its content, such as its length."""
+    """Return whether text is allowed in a place, and refused for its content, such as its length."""
     is_about_content = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
     return isinstance(fault["input"], str) and is_about_content
 

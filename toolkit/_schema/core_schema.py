@@ -456,13 +456,13 @@ def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
 
 
 def _is_constraint(core: Any) -> bool:
-    """Check whether a core schema calls a function of pydantic's, as it does for a constraint that no type has."""
+    """Return whether a core schema calls a function of pydantic's, as it does for a constraint that no type has."""
     function = core.get("function", {}).get("function")
     return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
 
 
 def _is_constrained(core: Any) -> bool:
-    """Check whether a type has constraints that its core schema does not know, as a union, and nothing in between."""
+    """Return whether a type has constraints that its core schema does not know, as a union, and nothing in between."""
     inner = core
     while inner["type"] == "function-after" and _is_constraint(inner):
         inner = inner["schema"]

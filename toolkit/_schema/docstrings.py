@@ -311,7 +311,8 @@ def _join_types(lines: Sequence[str]) -> list[str]:
         above = joined[-1] if joined else ""
         is_open = len(above) < 1000 and sum(map(above.count, "([{")) > sum(map(above.count, ")]}"))
         if line and is_open and _OPEN_TYPE.match(above) and not ((match := _ENTRY.match(line)) and match["mark"]):
-            joined[-1] = f"{above.rstrip(chr(92))} {line.strip()}"
+            continued = above.rstrip("\\")
+            joined[-1] = f"{continued} {line.strip()}"
         else:
             joined.append(line)
     return joined

@@ -226,6 +226,6 @@ _dump = json.JSONEncoder(ensure_ascii=False, default=_dump_value).encode
 
 
 def _is_secret(part: Any, schema: Mapping[str, Any]) -> bool:
-    """Check whether a part of a schema holds a secret, directly or behind references."""
+    """Return whether a part of a schema holds a secret, directly or behind references."""
     reached = [part, *(look_up(schema, reference) for reference in collect_references(part, schema))]
     return any(map(is_secret, iterate_schemas(reached)))

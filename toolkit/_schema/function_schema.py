@@ -200,18 +200,18 @@ class Parameter:
 
 
 def _is_unpacked(annotation: Any) -> bool:
-    """Check whether an annotation is `*tuple[...]`."""
+    """Return whether an annotation is `*tuple[...]`."""
     return bool(getattr(annotation, "__unpacked__", False))
 
 
 def _has_required_item(items: Any) -> bool:
-    """Check whether a tuple is never empty; a list may be."""
+    """Return whether a tuple is never empty; a list may be."""
     args = get_args(items) if get_origin(items) is tuple else ()
     return args[1:] != (...,) and not all(map(_is_unpacked, args))
 
 
 def _has_required_key(keywords: Any) -> bool:
-    """Check whether a TypedDict has a required key, which `__required_keys__` misses in string annotations."""
+    """Return whether a TypedDict has a required key, which `__required_keys__` misses in string annotations."""
     keywords = get_origin(keywords) or keywords  # of a generic one
     if not typing_extensions.is_typeddict(keywords):
         return False
@@ -583,7 +583,7 @@ def resolve_result(annotation: Any) -> Any:
 
 
 def _has_parts(annotation: Any) -> bool:
-    """Check whether values may hold images, files or results, which are not sent as JSON."""
+    """Return whether values may hold images, files or results, which are not sent as JSON."""
     return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
 
 

@@ -81,7 +81,7 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def is_number(value: Any) -> bool:
-    """Check whether a value is a number in JSON: finite, and no bool."""
+    """Return whether a value is a number in JSON: finite, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 

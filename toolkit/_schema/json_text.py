@@ -152,12 +152,12 @@ def load_object(text: str) -> dict[str, Any] | None:
 
 
 def is_object(text: str) -> bool:
-    """Check whether a text is one whole JSON object."""
+    """Return whether a text is one whole JSON object."""
     return load_object(replace_surrogates(text)) is not None
 
 
 def is_truncated(text: str) -> bool:
-    """Check whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
+    """Return whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
     try:
         from_json(replace_surrogates(text))
     except ValueError:

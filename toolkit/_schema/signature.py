@@ -180,7 +180,7 @@ class Signature:
         return by_position, by_keyword
 
     def _is_shared(self, p: Parameter) -> bool:
-        """Check whether a default is an object of the application's, which no JSON can fill: it is never copied."""
+        """Return whether a default is an object of the application's, which no JSON can fill: it is never copied."""
         return p.has_mutable_default and p.name in self.argument_schema.hidden
 
     def _list_positional_kinds(self, values: Mapping[str, Any]) -> Collection[Any]:
@@ -296,7 +296,7 @@ _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def is_plain_function(function: object) -> bool:
-    """Check whether a callable is a function that wraps no other, and whose own signature is the whole truth."""
+    """Return whether a callable is a function that wraps no other, and whose own signature is the whole truth."""
     return type(function) is FunctionType and function.__dict__.keys().isdisjoint(("__wrapped__", "__signature__"))
 
 
@@ -372,7 +372,7 @@ def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_signature(function: Callable[..., Any]) -> bool:
-    """Check whether a callable has a signature of its own, and is not an object with `__call__` alone."""
+    """Return whether a callable has a signature of its own, and is not an object with `__call__` alone."""
     if isinstance(function, (type, partial)) or inspect.isroutine(function):
         return True
     return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
@@ -428,12 +428,12 @@ def _collect_class_names(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _is_type(value: object) -> bool:
-    """Check whether a value is a class, or a form such as `list[int]` or `Literal["a"]`."""
+    """Return whether a value is a class, or a form such as `list[int]` or `Literal["a"]`."""
     return isinstance(value, type) or type(value).__module__ in ("types", *_TYPING)
 
 
 def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
-    """Check whether a function was defined in the code that a frame runs, below the top level of its module."""
+    """Return whether a function was defined in the code that a frame runs, below the top level of its module."""
     module = getattr(function, "__globals__", None)
     if frame.f_globals is not module or frame.f_locals is module:
         return False
@@ -452,7 +452,7 @@ def _pick_mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) ->
 
 
 def is_resolved(annotation: Any) -> bool:
-    """Check whether an annotation has no name that must be looked up."""
+    """Return whether an annotation has no name that must be looked up."""
     if isinstance(annotation, type) and type(annotation) is not _GENERIC:
         return True
     if isinstance(annotation, (str, typing.ForwardRef)):
@@ -488,7 +488,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _has_own_parameters(function: Callable[..., Any]) -> bool:
-    """Check whether a wrapper's own parameters are the true ones: it may inject one of what it wraps."""
+    """Return whether a wrapper's own parameters are the true ones: it may inject one of what it wraps."""
     if type(function) is not FunctionType or "__signature__" in function.__dict__:
         return True
     return not function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -541,7 +541,7 @@ def _is_literal(annotation: Any) -> bool:
 
 
 def _contains(outer: types.CodeType, inner: object) -> bool:
-    """Check whether code contains other code, at any depth, as the body of a class contains its methods."""
+    """Return whether code contains other code, at any depth, as the body of a class contains its methods."""
     return any(part is inner or _contains(part, inner) for part in outer.co_consts if isinstance(part, types.CodeType))
 
 

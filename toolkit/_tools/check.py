@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
+from toolkit._messages import CHARACTERS_PER_TOKEN
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_schema import as_mapping, iterate_schemas
 from toolkit._schema.signature import Signature
@@ -32,7 +33,6 @@ MAX_DESCRIPTION = 1024
 RULES = {"authorize": ("tool", "arguments", "context"), "approve": ("request",), "retry_on": ("exception",)}
 # A model reads all schemas with every request. This is about 1,000 tokens for one tool.
 MAX_CHARACTERS = 4_000
-CHARACTERS_PER_TOKEN = 4  # of English and of JSON, roughly
 # Words that stand for a tool: with an underscore, in quotes, before a parenthesis, or beside the word "tool".
 _MENTION = re.compile(r"""[\w-]*_[\w-]*|(?<=[`'"])[\w-]+(?=[`'"])|[\w-]+(?=\(| tool\b)|(?<=\btool )[\w-]+""")
 _NAME_THERE = re.compile(r"^the \w+ '(.+)' of the ")  # of an origin

@@ -233,7 +233,7 @@ _NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_cod
 
 
 def _is_declaration(function: object) -> bool:
-    """Check whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
+    """Return whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
 
     `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
     wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
@@ -253,5 +253,5 @@ def _is_declaration(function: object) -> bool:
 
 
 def _is_empty(code: CodeType) -> bool:
-    """Check whether code does nothing and returns None, its last constant, after the docstring."""
+    """Return whether code does nothing and returns None, its last constant, after the docstring."""
     return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from toolkit import Tool, Toolbox, ToolError, ToolResult
+from toolkit._messages import CHARACTERS_PER_TOKEN
 from toolkit._schema.error_messages import summarize_signature
-from toolkit._tools.check import CHARACTERS_PER_TOKEN
 from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
 from toolkit.cli.arguments import WHOLE, make_command

@@ -12,9 +12,11 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
+from math import ceil
 from typing import Any, TypeAlias, cast
 
 from toolkit._messages import (
+    CHARACTERS_PER_TOKEN,
     FILES_TEXT,
     IMAGES_TEXT,
     Message,
@@ -161,7 +163,7 @@ class Compaction:
     def _shorten_request(
         self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str]
     ) -> ModelRequest:
-        characters = self._max_tokens * SUMMARY // 100 // max(1, len(summaries)) * 4 - MAX_HEAD
+        characters = self._max_tokens * SUMMARY // 100 // max(1, len(summaries)) * CHARACTERS_PER_TOKEN - MAX_HEAD
         messages: list[Message] = []
         for number, (part, _) in enumerate(sections):
             if number in summaries:
@@ -181,8 +183,8 @@ def _estimate(message: Message) -> int:
     if isinstance(message, ModelResponse):
         calls = sum(len(call.name) + len(call.wire_arguments or call.arguments) for call in message.calls)
         characters = sum(len(str(item)) for item in message.items) or len(message.text) + len(message.reasoning) + calls
-        return (characters + 3) // 4
-    tokens = (len(message.text) + 3) // 4
+        return ceil(characters / CHARACTERS_PER_TOKEN)
+    tokens = ceil(len(message.text) / CHARACTERS_PER_TOKEN)
     if not isinstance(message, UserMessage):  # the message after results has their images and files
         return tokens
     return tokens + ATTACHMENT_TOKENS * (len(message.images) + len(message.files))

@@ -22,24 +22,24 @@ Schema: TypeAlias = Mapping[str, Any]
 
 
 def is_valid(schema: Any, document: Any, root: Any) -> bool:
-    """Check whether a document matches a schema, whose references point into `root`."""
+    """Return whether a document matches a schema, whose references point into `root`."""
     return _Matcher(root).is_valid(schema, document)
 
 
 def is_type(document: Any, kind: str) -> bool:
-    """Check whether a document is of a type, by JSON Schema's name."""
+    """Return whether a document is of a type, by JSON Schema's name."""
     return kind in TYPES and TYPES[kind](document)
 
 
 def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
-    """Check whether no document can match both schemas; False in doubt."""
+    """Return whether no document can match both schemas; False in doubt."""
     if depth == 0:
         return False
     one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
     for schema, rest in ((one, other), (other, one)):
         if "anyOf" in schema:
             return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])
-    return any(check(one, other, root, depth - 1) for check in _APART)
+    return any(check(one, other, root, depth - 1) for check in _DISJOINT_CHECKS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Matcher:
     known: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def is_valid(self, schema: Any, document: Any) -> bool:
-        """Check whether a document matches a schema."""
+        """Return whether a document matches a schema."""
         if not isinstance(schema, Mapping):
             return schema is not False
         pair = id(schema), id(document)
@@ -119,7 +119,7 @@ def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> 
 
 
 def _has_no_place(one: Schema, other: Schema) -> bool:
-    """Check whether the one requires a key that the other does not allow."""
+    """Return whether the one requires a key that the other does not allow."""
     known = other.get("properties", {}).keys()
     return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
 
@@ -130,4 +130,4 @@ def _are_disjoint_arrays(one: Schema, other: Schema, root: Any, depth: int) -> b
     return only and filled and are_disjoint(one.get("items"), other.get("items"), root, depth)
 
 
-_APART = (_have_disjoint_types, _have_disjoint_values, _are_disjoint_objects, _are_disjoint_arrays)
+_DISJOINT_CHECKS = (_have_disjoint_types, _have_disjoint_values, _are_disjoint_objects, _are_disjoint_arrays)

@@ -196,7 +196,7 @@ class RewriteState:
         return Part(self.make_object({key: part.schema}, [key]), WrapperDecoder(key, part.decoder))
 
     def are_disjoint(self, one: Part, other: Part) -> bool:
-        """Check whether no document that is sent can match both parts; False in doubt."""
+        """Return whether no document that is sent can match both parts; False in doubt."""
         return are_disjoint(one.schema, other.schema, {"$defs": self.definitions})
 
     def _describe_values(self, schema: Any) -> str:

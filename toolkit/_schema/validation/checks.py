@@ -40,7 +40,7 @@ class Probe:
     validators: list[SchemaValidator] = field(default_factory=list)
 
     def fits(self, place: str, value: Any, info: Any) -> bool:
-        """Check whether a value matches the part at a JSON pointer."""
+        """Return whether a value matches the part at a JSON pointer."""
         return self.validators[0].isinstance_python((place, value), strict=True, context=info.context)
 
 
@@ -138,7 +138,7 @@ def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 def is_multiple(value: float, step: float) -> bool:
-    """Check whether a number is a multiple of another, as both are written: 0.3 is one of 0.1."""
+    """Return whether a number is a multiple of another, as both are written: 0.3 is one of 0.1."""
     return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
 
 
@@ -177,7 +177,7 @@ class Workload:
                 refuse(place, f"more than {MAX_CHAIN} references follow each other", "Point to the last of them.")
 
     def is_small(self) -> bool:
-        """Check whether the work is small, whatever the document."""
+        """Return whether the work is small, whatever the document."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
         led_to = ["", *chain.from_iterable(whole.values())]
         if len(led_to) == len({*led_to}) <= MAX_CHAIN:  # a small tree, as most are

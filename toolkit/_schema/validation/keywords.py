@@ -476,7 +476,7 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
 
 
 def _may_hold(schema: Any) -> bool:
-    """Check whether values may have parts: among such, pydantic-core prefers the one of which it knows more keys."""
+    """Return whether values may have parts: among such, pydantic-core prefers the one of which it knows more keys."""
     types = schema.get("type", "object") if isinstance(schema, dict) else "object"
     return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
 

@@ -154,7 +154,7 @@ class Recurrence:
 
 
 def parse_rule(rule: str) -> Recurrence | None:
-    """Parse a rule; None for one in cron's form, the content of whose five fields is not checked.
+    """Parse a rule; None for one in cron's form, whose five fields are not checked.
 
     Raises:
         ValueError: It has none of the forms.

@@ -19,7 +19,7 @@ from typing_extensions import Self, TypedDict
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
-from toolkit._messages import ToolCall, ToolResult
+from toolkit._messages import CHARACTERS_PER_TOKEN, ToolCall, ToolResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.tool_calls import find_dispatcher, parent_call
 from toolkit._schema.declared_schema import ReturnDocument
@@ -29,7 +29,6 @@ from toolkit._tools.tool import safe_name, with_origin
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 
 MAX_REQUESTS = 10  # of one call of a server's tool
-CHARACTERS_PER_TOKEN = 4  # roughly; no server knows the tokens of the run's model
 NO_MODEL = "There is no run whose model could answer."
 REFUSED = "The request for an answer was refused."
 
