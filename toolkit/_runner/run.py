@@ -333,7 +333,7 @@ class Run(Generic[T]):
 
     def _list_offered(self) -> tuple[ToolSpec, ...]:
         """List the tools without those of the provider that the gates do not allow."""
-        refused = {name for name, is_offered in self.caller.offered.items() if not is_offered}
+        refused = {name for name, may_offer in self.caller.may_offer.items() if not may_offer}
         return tuple([spec for spec in self._specs if spec.name not in refused]) if refused else self._specs
 
     async def _send(
@@ -423,12 +423,12 @@ class Run(Generic[T]):
         yield turn
         yield from self.caller.report_provider_calls(response)
         caller, refused = self.caller, {message.call_id: message.text for message in self.conversation.refusals}
-        if caller.early:
+        if caller.early_calls:
             yield from caller.drop_early(but=response.calls)
         for call in response.calls:
             if call.id in refused:
                 text = refused[call.id]
-                if call.id not in caller.early:
+                if call.id not in caller.early_calls:
                     yield caller.make_start(call)
                 self.calls[call.id] = caller.make_end(call, ToolResult(text=text, error=text, kind="cancelled"))
                 yield self.calls[call.id]
@@ -445,7 +445,7 @@ class Run(Generic[T]):
         try:
             for batch in turn.batches:
                 for call in batch:
-                    if call.id not in caller.early:
+                    if call.id not in caller.early_calls:
                         yield caller.make_start(call)
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:

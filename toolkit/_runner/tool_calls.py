@@ -67,9 +67,9 @@ class ToolCaller:
         raise_errors: Whether an exception of a tool ends the run.
         depth: The number of runs from the outermost to this one.
         observers: Hooks that get each event of this run and of the runs below.
-        early: Calls that started while their response was arriving, by call id.
+        early_calls: Calls that started while their response was arriving, by call id.
         results: Results of calls by call id, also of calls whose events were not read.
-        offered: Whether the gates allow to offer a tool, by the names of those that the provider executes.
+        may_offer: Whether the gates allow to offer a tool, by the names of those that the provider executes.
     """
 
     conversation: Conversation
@@ -86,9 +86,9 @@ class ToolCaller:
     raise_errors: bool
     depth: int = 1
     observers: tuple[Callable[..., Any], ...] = ()
-    early: dict[str, EarlyCall] = field(default_factory=dict)
+    early_calls: dict[str, EarlyCall] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    offered: dict[str, bool] = field(default_factory=dict)
+    may_offer: dict[str, bool] = field(default_factory=dict)
 
     def offer(self, request: ModelRequest | None) -> None:
         """Refuse calls of tools that hooks have removed from a request; None allows the tools of the run again."""
@@ -106,15 +106,15 @@ class ToolCaller:
             Stopped: An approver ends the run.
         """
         for name, form in ((spec.name, spec.provider_form) for spec in specs):
-            if form is None or name in self.offered:
+            if form is None or name in self.may_offer:
                 continue
             if self.available is not None and name not in self.available:
-                self.offered[name] = False
+                self.may_offer[name] = False
                 continue
             settings = json.dumps({key: value for key, value in form.items() if key != "type"})
             call = ToolCall(name=name, arguments=settings, id=f"{self.conversation.run_id[:8]}_{name}")
             result = (await self.execute(call, turn, discard, backend)).result
-            self.offered[name] = not result.is_error
+            self.may_offer[name] = not result.is_error
             if result.is_error:
                 logger.warning("The tool %r is not offered to the model: %s", name, result.text)
             if isinstance(result.exception, Stopped):
@@ -184,7 +184,7 @@ class ToolCaller:
             and not may_depend(ready.call, tool)
             and dispatcher.ledger is None
             and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
-            and ready.position == len(self.early) < parallel_limit(self.order, self.max_parallel)
+            and ready.position == len(self.early_calls) < parallel_limit(self.order, self.max_parallel)
             and not self.queue.has_steering
         )
 
@@ -192,14 +192,14 @@ class ToolCaller:
         """Start a call while its response is still arriving."""
         early = EarlyCall(call)
         early.handle = backend.start(lambda: self.execute(call, turn, early.emit, backend))
-        self.early[call.id] = early
+        self.early_calls[call.id] = early
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
         """Cancel the early calls that have not been read, except those in `but`; return a ToolCallFinished for each."""
         wanted = {call.id for call in but}
-        dropped = [early for call_id, early in self.early.items() if call_id not in wanted]
+        dropped = [early for call_id, early in self.early_calls.items() if call_id not in wanted]
         for early in dropped:
-            del self.early[early.call.id]
+            del self.early_calls[early.call.id]
         return [self.make_end(early.call, early.drop()) for early in dropped]
 
     async def execute(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolCallFinished:
@@ -336,7 +336,7 @@ class TurnCalls:
             is_cancelled=bool(cancelled_by),
             has_steering=caller.queue.has_steering,
         )
-        if reason and not any(call.id in caller.early for call in batch):
+        if reason and not any(call.id in caller.early_calls for call in batch):
             return self._skip(batch, reason)
         execute = partial(self._execute_call, backend)
         if self._dependencies:
@@ -401,7 +401,7 @@ class TurnCalls:
 
     def _execute_call(self, backend: Backend, call: ToolCall, emit: Emit) -> Coroutine[Any, Any, ToolCallFinished]:
         """Execute a call, or wait for it if it has started early."""
-        early = self._caller.early.pop(call.id, None)
+        early = self._caller.early_calls.pop(call.id, None)
         return early.wait(call, emit) if early else self._caller.execute(call, self._turn, emit, backend)
 
     async def _execute_in_order(
