@@ -20,7 +20,7 @@ CoroutineFunction: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 
 class Channel(Protocol):
-    """Carries items from running jobs to whoever iterates `Backend.run_all`."""
+    """Carries items from running jobs to the iteration of `Backend.run_all`."""
 
     def put(self, item: Any) -> object:
         """Put one item, from any thread."""
@@ -31,7 +31,7 @@ class Handle(Protocol[T_co]):
     """A job that has been started."""
 
     async def wait(self) -> T_co:
-        """Wait for its value; raises what it raised."""
+        """Wait for its value, or raise its exception."""
         ...
 
     def cancel(self) -> None:
@@ -40,7 +40,7 @@ class Handle(Protocol[T_co]):
 
 
 class Backend(Protocol):
-    """A way to wait for sync and async leaves.
+    """Runs sync and async leaves, and waits for them.
 
     Attributes:
         is_async: Whether it waits in an event loop, where async leaves belong.
@@ -86,20 +86,20 @@ class Backend(Protocol):
         cancellation: Cancellation | None = None,
         own_thread: bool = False,
     ) -> AsyncGenerator[T | Any, None]:
-        """Run jobs at the same time and give their values in the order in which they end.
+        """Run jobs at the same time, and yield their values in the order in which they end.
 
         Args:
             jobs: Make the jobs' coroutines. In a sync backend a single one stays on the caller's thread.
             width: Jobs that run at the same time.
-            channel: From `channel()`. Its items are given as they come, between the values; with a single job on the
+            channel: From `channel()`. Its items are yielded as they come, between the values; with a single job on the
                 caller's thread, after that has ended.
             cancellation: Abandons the jobs that have not ended, except one on the caller's thread. It is cancelled
-                when the iteration is left. Async leaves have a moment to return what they have, which is not given.
+                when the iteration ends early. Async leaves have a moment to end; their values are not yielded.
             own_thread: Whether a single job gets a thread of its own too.
 
         Raises:
-            TimedOut: The deadline has passed; the values so far have been given.
-            Cancelled: The jobs were cancelled; the values so far have been given.
+            TimedOut: The deadline has passed; the values so far have been yielded.
+            Cancelled: The jobs were cancelled; the values so far have been yielded.
         """
         ...
 
@@ -158,7 +158,7 @@ class JobEnd(NamedTuple):
 
     Attributes:
         outcome: The job's value or error.
-        number: Which of the jobs it was, from 0.
+        number: Position of the job, from 0.
     """
 
     outcome: Outcome[Any]

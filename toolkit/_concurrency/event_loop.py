@@ -50,14 +50,14 @@ class LoopWaits:
             return not all(future.done() for future in self._futures)
 
     def end(self) -> Sequence[Future[Any]]:
-        """Cancel what the thread still waits for, and return it."""
+        """Cancel the futures that the thread still waits for, and return them."""
         with self._lock:
             self._has_ended = True
         return [future for future in self._futures if future.cancel()]
 
 
 def end_waits(waits: Iterable[LoopWaits], seconds: float) -> None:
-    """Cancel what threads still wait for, and wait some seconds for its `finally` blocks."""
+    """Cancel the futures that threads still wait for, and wait some seconds for their `finally` blocks."""
     if unfinished := [future for wait in waits for future in wait.end()]:
         from concurrent.futures import wait as wait_for_futures
 

@@ -163,7 +163,7 @@ def _end(events: SimpleQueue[Any], number: int, outcome: Outcome[Any]) -> None:
 
 
 def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> None:
-    """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return what they have."""
+    """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return partial values."""
     ends, idle = monotonic() + PATIENCE + 2 * MOMENT, set[int]()
     while waits and monotonic() < ends:
         item: Any = Empty

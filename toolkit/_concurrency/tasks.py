@@ -77,7 +77,7 @@ async def run_in_task(
 
 
 async def capture(job: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
-    """Return what a job raises as a value: asyncio replaces some exceptions, and an interrupt would end the loop."""
+    """Return the exception of a job as a value: asyncio replaces some, and an interrupt would end the loop."""
     try:
         return await job(), None
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  raised again where the value is awaited
@@ -147,7 +147,7 @@ def watch_loop(
 
 
 async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | None) -> None:
-    """Wait until a task is done or the wait is cancelled; the task goes on."""
+    """Wait until a task is done or the wait is cancelled; the task continues."""
     if task.done():
         return
     waiter: asyncio.Future[bool] = task.get_loop().create_future()
@@ -236,10 +236,10 @@ def _consume_exception(task: asyncio.Task[Any]) -> None:
 
 @contextmanager
 def notice_interrupts() -> Iterator[None]:
-    """Keep the running loop of a Jupyter kernel in motion.
+    """Wake the running loop of a Jupyter kernel from time to time.
 
     An interrupt of a cell schedules its cancellation in the loop without waking it. Until something else happens in the
-    loop, such as the end of a tool's thread, the cell would go on.
+    loop, such as the end of a tool's thread, the cell would continue.
     """
     if "ipykernel" not in sys.modules:
         yield

@@ -155,7 +155,7 @@ class Job(Generic[T]):
 
 
 class AbandonedJobs:
-    """Functions that still run though nothing waits for them: a thread cannot be ended, a task may refuse to end."""
+    """Functions that still run after nothing waits for them: a thread cannot be ended, a task may refuse to end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -182,7 +182,7 @@ class AbandonedJobs:
 
 
 class ThreadPool:
-    """Threads that run jobs; one that is done takes the next.
+    """Threads that run jobs; a thread that is done takes the next job.
 
     A thread is started for each job as long as there is a place, since jobs may wait for each other.
 
@@ -300,7 +300,7 @@ def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """Raise if the call or run that the current code works for was cancelled.
+    """Raise if the current call or run was cancelled.
 
     Raises:
         Cancelled, TimedOut: It was.

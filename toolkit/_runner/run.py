@@ -229,9 +229,8 @@ class Run(Generic[T]):
         try:
             yield
         except BaseException as error:  # a cancelled task among them
-            is_undone = (
-                self._model is not None and self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS)
-            )
+            has_started = self._model is not None
+            is_undone = has_started and self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS)
             if self.result is None or is_undone:
                 self._end_here("error" if isinstance(error, Exception) else "cancelled")
             if is_undone:

@@ -6,7 +6,7 @@ Files, each importing only those below it:
 
     check            findings about the tools of a toolbox
     definitions      the definitions of tools, compared with a file or with another process
-    addable          items that a toolbox is made of, and the tools that each stands for
+    addable          items that a toolbox can be made of, and the tools of each
     bindings         functions bound to tools, and the choice between them
     delegation       tools that a module executes: a runner or a function of its own
     decorator        `@tool`

@@ -1,4 +1,4 @@
-"""Items that a toolbox is made of, and the tools that each stands for.
+"""Items that a toolbox can be made of, and the tools of each.
 
 An item is a tool, a function, a source of tools, a Runner that has a name, an object whose decorated methods are tools,
 or an object with `name`, `parameters` and `execute`.
@@ -37,7 +37,7 @@ KINDS = {
 
 
 class ToolSource(Protocol):
-    """Tools from elsewhere that may change: a toolbox takes over those that there are whenever a run starts."""
+    """Tools that may change: a toolbox reads the current ones whenever a run starts."""
 
     def current_tools(self) -> tuple[AnyTool, ...]:
         """Return the tools that there are now; the same tuple as long as nothing changes."""
@@ -50,7 +50,7 @@ def is_source(item: object) -> TypeGuard[ToolSource]:
 
 
 def list_tools(item: Addable) -> Iterable[AnyTool]:
-    """List the tools that an item stands for.
+    """List the tools of an item.
 
     Raises:
         DefinitionError: It stands for none.

@@ -202,7 +202,7 @@ _Override: TypeAlias = tuple[str, FunctionHandler | None]
 
 
 class _Composition(NamedTuple):
-    """The tools with their handlers, and what they were made of."""
+    """The tools with their handlers, and the tables that they were composed of."""
 
     tools: Tools
     functions: Mapping[str, FunctionHandler | None]

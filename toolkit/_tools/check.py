@@ -1,4 +1,4 @@
-"""Findings about the tools of a toolbox, for its developer: what a model or a provider may fail at."""
+"""Findings about the tools of a toolbox: problems that a model or a provider may have with them."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _check_handler(handler: Handler) -> Iterator[Finding]:
 
 
 def _check_rules(settings: ToolSettings) -> Iterator[Finding]:
-    """Check that the tool's own rules can take what they are asked with."""
+    """Check that the tool's own rules accept their arguments."""
     for option, taken in RULES.items():
         rule = getattr(settings, option)
         if not callable(rule):

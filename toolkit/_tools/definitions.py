@@ -40,7 +40,7 @@ _WIDER_TYPES = {'"integer"': '"number"'}
 
 
 def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
-    """Describe tools as plain data: what a model sees of each, its effect and its source, with a digest."""
+    """Describe tools as plain data: the part that a model sees, the effect and the source of each, with a digest."""
     definitions = {tool.name: _describe_tool(tool) for tool in tools}
     digests = {name: {"digest": make_digest(definition), **definition} for name, definition in definitions.items()}
     return {"version": VERSION, "tools": dict(sorted(digests.items()))}
@@ -198,7 +198,7 @@ def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: M
 
 
 def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
-    """List the schemas of which one holds, without the texts about all of them."""
+    """List the members of a union; of any other schema only itself, without its texts."""
     whole = {keyword: value for keyword, value in schema.items() if keyword not in _TEXTS}
     return next((list(schema[keyword]) for keyword in _UNIONS if keyword in schema), [whole])
 
@@ -211,7 +211,7 @@ def _write_constant(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
-    """Judge what a changed keyword means."""
+    """Return what the change of a keyword means."""
     if keyword in _TEXTS:
         return "reworded"
     if keyword in _BOUNDS and old is not None and new is not None:

@@ -135,7 +135,7 @@ def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def parse_types(origin: str, accepts: Any, gives: Any, *, is_hint: bool = False) -> Declaration:
-    """Declare an interface by two types, each of which may be a JSON Schema; the other values are a Declaration's.
+    """Declare an interface by two types, each of which may be a JSON Schema; `is_hint` is as for Declaration.
 
     Raises:
         DefinitionError: The input is not of an object, or has a member that begins with an underscore.

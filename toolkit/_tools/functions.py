@@ -1,4 +1,4 @@
-"""Python functions as tools: how one is called with the values of a call, and how what it yields is collected."""
+"""Python functions as tools: call one with the values of a call, and collect what it yields."""
 
 from __future__ import annotations
 

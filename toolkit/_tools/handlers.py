@@ -226,7 +226,7 @@ class BoundHandler(DeclaredHandler):
         return lambda values, context: call(self._convert(declared.add_defaults(values), parse), context)
 
     def _make_inner(self, tool: Any) -> Action:
-        """Return a function that calls the function; one of call, tool and context gets these two as well."""
+        """Return a function that calls the function, with tool and context if it has three such parameters."""
         call, names = self.function.make_action(tool), [p.name for p in self.tool_and_context]
         if not names:
             return call
@@ -377,7 +377,7 @@ class UndoPlan:
 
 
 def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
-    """Decide what a function takes of the calls that it undoes.
+    """Decide which values of a call are passed to the function that undoes it.
 
     Args:
         handler: The handler of the tool.

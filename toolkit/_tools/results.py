@@ -1,4 +1,4 @@
-"""Results of calls: what a tool returns or raises, as text, images and files for the model.
+"""Results of calls: the values and exceptions of tools as text, images and files for the model.
 
 A value that cannot be written never fails a call: the tool has run, and its effect cannot be undone.
 """
@@ -126,7 +126,7 @@ def _matches_name(name: str, known: str) -> bool:
 
 
 def _strip_secrets(text: str) -> str:
-    """Remove user, password and what a query says from the URLs in a text, where keys stand."""
+    """Remove user, password and query from the URLs in a text, since they may hold keys."""
     return _ADDRESS.sub(lambda found: found[1] + _VALUE.sub(r"\1...", found[2]), text)
 
 
@@ -177,7 +177,7 @@ def write_value(value: Any) -> str:
 
 
 def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
-    """Make the text of a result that a tool made, from its value or text and its error; and add what it leaves out."""
+    """Complete a result that a tool returned: its text, from its value or error, and the fields that it leaves out."""
     rendered, error = _content(result, write), None if result.error is None else _as_text(result.error)
     text = rendered.text or ""
     if error and text != error and not text.endswith(f"\n{error}"):
@@ -335,7 +335,7 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
 
 
 def _write_parts(value: Any) -> str:
-    """Write a value of which a part cannot be written, such as an unpaired surrogate or `pandas.NaT`, part by part."""
+    """Write a value part by part if one of them cannot be written, such as an unpaired surrogate or `pandas.NaT`."""
     plain = json.loads(json.dumps(value, default=_convert_part))
     return json.dumps(clean_json(plain), ensure_ascii=False, separators=(",", ":"))
 

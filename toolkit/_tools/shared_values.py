@@ -1,4 +1,4 @@
-"""Values that the calls of one run share, by instance and dotted path; and what a call may see of them."""
+"""Values that the calls of one run share, by instance and dotted path; and the part that a call may read."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class Tool(Generic[P, R]):
         return self.handler.origin
 
     def explain(self, dialect: DialectName = "chat", *, strict: bool = True) -> Explanation:
-        """Explain the schema of this tool in a dialect: what is rewritten, and why it is not strict, if so.
+        """Explain the schema of this tool in a dialect: what is rewritten, and why it is not strict.
 
         Raises:
             ValueError: There is no such dialect.
@@ -463,7 +463,7 @@ class Tool(Generic[P, R]):
 
 
 def _find_in_module(module: str | None, qualname: str) -> Any:
-    """Return what a module defines under a qualified name, not bound to anything."""
+    """Return the object of a qualified name in a module, without binding it."""
     place: Any = import_module(module) if module else None  # another process may not have imported it
     for part in qualname.split("."):
         place = inspect.getattr_static(place, part, None)
@@ -543,7 +543,7 @@ def _may_be(value: Any, kind: Any) -> bool:
 
 
 def take_function(given: Any) -> FunctionHandler:
-    """Make the handler of a function that is bound to a tool; one that is taken from a tool keeps its settings.
+    """Make the handler of a function that is bound to a tool; the function of another tool keeps its settings.
 
     Raises:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
