@@ -36,7 +36,8 @@ class InsideOnly:
 
 
 SCRIPT: list[ModelReply] = [
-    [call("read_file", path="notes.txt"), call("read_file", path="settings.ini")],
+    [call("read_file", path="notes.txt")],
+    [call("read_file", path="settings.ini")],
     [call("read_file", path="../secret/key.pem")],
     *[[call("read_file", path="notes.txt")]] * 3,
     "There is milk to buy.",
