@@ -199,7 +199,9 @@ def test_local_function() -> None:
     """A function that no other process finds is refused, with what to do."""
     local = tool(lambda: 1, name="local", isolate="process")
 
-    with pytest.raises(DefinitionError, match=r"cannot be sent to another process, .*\. Define it at the top of a module"):
+    with pytest.raises(
+        DefinitionError, match=r"cannot be sent to another process, .*\. Define it at the top of a module"
+    ):
         ways.call(local)
 
 
