@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 
 import openai
@@ -97,9 +97,31 @@ def test_client_comes_before_an_address(server: FakeServer, environment: Callabl
     environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     environment("TOOLKIT_MODEL", "from-environment")
     with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
-        Runner(client=client, base_url="http://127.0.0.1:2/v1").run("x")
+        Runner(client=client).run("x")
 
     assert [("POST", CHAT, "from-environment")] == list_requests(server)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"client": object(), "base_url": "http://localhost:1/v1"}, "base_url"),
+        ({"client": object(), "api_key": "k"}, "api_key"),
+        ({"model": ScriptedModel([]), "client": object()}, "client"),
+        ({"model": ScriptedModel([]), "base_url": "http://localhost:1/v1"}, "base_url"),
+        ({"model": ScriptedModel([]), "api_key": "k"}, "api_key"),
+        ({"model": ScriptedModel([]), "dialect": "calls"}, "dialect"),
+        ({"model": ScriptedModel([]), "api": "responses"}, "api"),
+        ({"model": ScriptedModel([]), "request_options": {"seed": 7}}, "request_options"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
+)
+def test_options_without_effect(options: Mapping[str, Any], name: str) -> None:
+    """An option that a client or a Model of the application has itself is refused: it would have no effect."""
+    owner = "model" if "model" in options else "client"
+
+    with pytest.raises(ValueError, match=rf"^{owner}=.+ has its own {name}: leave out {name}=, or {owner}=\.$"):
+        Runner(**options)
 
 
 def test_model_of_ones_own_comes_before_all(environment: Callable[[str, str], None]) -> None:

@@ -57,6 +57,11 @@ logger = logging.getLogger("toolkit")
 MAX_REMEMBERED = 1_000
 # Effects of calls that need approval if the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
+# Options that a client, or a Model, has itself.
+_OWN_OPTIONS = {
+    "client": ("base_url", "api_key"),
+    "model": ("client", "base_url", "api_key", "dialect", "request_options", "api"),
+}
 # Options that say where a run runs, not what it does.
 PLACES = frozenset({"client", "base_url", "api_key", "max_runs", "ledger", "checkpoint"})
 NOT_GIVEN = object()
@@ -500,6 +505,7 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Mapping[str, Any]) -> ModelChoice:
+    _check_model_options(model, options)
     strict = options.get("strict")
     strict = toolbox.strict is not False if strict is None else strict
     api, dialect = options["api"], options.get("dialect")
@@ -514,6 +520,18 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
         strict=strict,
         options=options.get("request_options") or {},
     )
+
+
+def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) -> None:
+    """Refuse options about the model that another option replaces.
+
+    Raises:
+        ValueError: There is one.
+    """
+    owner, value = ("client", options.get("client")) if model is None or isinstance(model, str) else ("model", model)
+    for name in () if value is None else _OWN_OPTIONS[owner]:
+        if options.get(name) not in (None, DEFAULTS.get(name)):
+            raise ValueError(f"{owner}={value!r:.100} has its own {name}: leave out {name}=, or {owner}=.")
 
 
 def _list_given(gate: T | None) -> tuple[T, ...]:
