@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +213,18 @@ def test_another_file(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError):
         _ = SQLiteSession(path).messages
+
+
+@pytest.mark.parametrize("row", ["{", "[]", "null", '{"kind": "alien"}', '{"kind": "user", "calls": 5}', b"\xff", None])
+def test_damaged_message(tmp_path: Path, row: str | bytes | None) -> None:
+    """A run does not begin where a message in the file cannot be read, and the error says so."""
+    session = SQLiteSession(tmp_path / "chats.db")
+    session.extend(Session([{"role": "user", "content": "Hi"}]).messages)
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as connection, connection:
+        connection.execute("UPDATE messages SET message = ?", (row,))
+
+    with pytest.raises(StoreError, match="A message of the conversation 'main' is damaged"):
+        Runner(model=ScriptedModel(["Hello."])).run("Hi", session=session)
 
 
 def test_mistakes() -> None:

@@ -16,11 +16,14 @@ from toolkit._messages import Message, message_from_dict, message_to_dict
 from toolkit._options import hide_frames
 from toolkit._runner.history import repair_history
 from toolkit._schema.json_text import dump_json
-from toolkit.errors import ConversationError
+from toolkit.errors import ConversationError, StoreError
 from toolkit.stores.database import Layout, SQLiteStore
 
 # Increased when the format of `to_json` changes; a text of another version is rejected.
 VERSION = 1
+
+# What reading raises where something else was written, or damaged.
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class Session:
@@ -97,7 +100,7 @@ class Session:
                     f"This session is of version {data['version']!r}; this library reads version {VERSION}."
                 )
             return Session([message_from_dict(item) for item in data["messages"]])
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise ConversationError(f"This is not a session: {type(error).__name__}: {error}") from error
 
 
@@ -130,11 +133,14 @@ class SQLiteSession(Session, SQLiteStore):
         """The messages so far.
 
         Raises:
-            StoreError: They could not be read.
+            StoreError: They could not be read, or one is damaged.
         """
         with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (self.name,)).fetchall()
-        return tuple(message_from_dict(json.loads(text)) for (text,) in rows)
+        try:
+            return tuple(message_from_dict(json.loads(text)) for (text,) in rows)
+        except _UNREADABLE as error:
+            raise StoreError(f"A message of the conversation {self.name!r} is damaged: put a copy back.") from error
 
     @override
     def extend(self, messages: Sequence[Message], *, after: int | None = None) -> None:
