@@ -23,7 +23,8 @@ _WRAPS = r"(?:\s|\\+[rnt])*"
 # Characters that are not escaped in URLs: by Python's `quote`, by JavaScript's `encodeURIComponent` and `encodeURI`,
 # and in paths by RFC 3986.
 _KEPT_IN_URLS = ("", "/", "!'()*", "!'()*;,/?:@&=+$#", "!'()*;,/:@&=+$")
-# Escapes of JSON in a page of HTML, as written by Go and Flask, and of pages themselves.
+# Escapes of JSON as written by PHP; in a page of HTML, as written by Go and Flask; and of pages themselves.
+_SLASH_IN_JSON = str.maketrans({"/": "\/"})
 _MARKUP_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
 _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
@@ -72,13 +73,14 @@ def _iter_escapes(text: str) -> Iterator[str]:
     """Yield what finds the text where it is escaped, by letters of either case."""
     data = text.encode("utf-8", "surrogatepass")
     once = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
-    once += [form.translate(_MARKUP_IN_JSON) for form in once]
-    once += [form.translate(_QUOTE_IN_JSON) for form in once]
+    for table in _SLASH_IN_JSON, _MARKUP_IN_JSON, _QUOTE_IN_JSON:
+        once += [form.translate(table) for form in once]
     twice = [json.dumps(form)[1:-1] for form in once]
     urls = [*(quote(data, safe=kept) for kept in _KEPT_IN_URLS), quote_plus(data)]
     bare = html.escape(text, quote=False)
     pages = [bare, html.escape(text), *map(bare.translate, _QUOTES_IN_PAGES)]
-    for form in (*once, *twice, *urls, *pages, repr(text)[1:-1]):
+    python = [repr(text)[1:-1], ascii(text)[1:-1], repr(data)[2:-1]]
+    for form in (*once, *twice, *urls, *pages, *python):
         if form != text:
             yield f"(?i:{re.escape(form)})"
 
