@@ -204,6 +204,7 @@ UNREAD = {
     "a tuple with more": (CONSTRUCTS["tuple"][0], {"item_1": 1, "item_2": "a", "item_3": 2}),
     "no JSON": ({}, "half {"),
     "a number that JSON has not": ({}, "NaN"),
+    "half a character": ({}, "\ud800"),
     "too deep": ({}, "[" * 100_000),
     "another type": (CONSTRUCTS["tuple"][0], 5),
 }

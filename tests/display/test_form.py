@@ -340,6 +340,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "Input should be 'a' or 'b'"}),
     "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
                                                      "column 2"}),
+    "half a character": (int, {"value": "\ud800"}, {"": "Input should be a valid string, unable to parse raw data as a "
+                                                        "unicode string"}),
     "no JSON, nor a text": (str | list[int], {"value": "[1,]"}, {"value": "this is not valid JSON: trailing comma at "
                                                                 "line 1 column 4"}),
     "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "

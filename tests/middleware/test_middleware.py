@@ -796,6 +796,14 @@ def test_what_a_guard_says(answers: dict[str, Any], word: str) -> None:
     ) == texts(result)[-1]
 
 
+def test_half_a_character_in_arguments() -> None:
+    """Arguments with half a character, as a model of one's own may give them, are the tool's to refuse."""
+    words = ToolCall(name="add", arguments='{"a": "\ud800", "b": 2}')
+    result = made([words], middleware=[repeat_guard()])
+
+    assert "Invalid arguments" in (result.calls[0].result.text or "")
+
+
 def test_equal_by_value() -> None:
     """Calls are compared by the value of their arguments, not by their text."""
     words = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a" : 1, "b" : 2 }', '{"a":1,"b":2}']

@@ -276,6 +276,26 @@ def test_charset_of_an_answer(through: Callable[..., str], max_seconds: float | 
 # -- what an answer becomes
 
 
+@pytest.mark.parametrize("written", [r'"\ud800"', r'"\"\ud800\""', r'"[\ud800]"'])
+def test_half_a_character_in_strict_arguments(written: str) -> None:
+    """A call with half a character, in a value that a strict schema has as JSON text, gets an error, and the run ends.
+
+    The function does not run.
+    """
+    seen: list[Any] = []
+
+    def keep(value: Any) -> None:
+        """Keep."""
+        seen.append(value)
+
+    with FakeServer([reply.calls(("keep", f'{{"value": {written}}}')), reply.text("No.")]) as server:
+        runner = Runner([keep], model="fake", base_url=server.base_url, api_key="test", strict=True)
+        result = runner.run("x")
+
+    assert ("No.", []) == (result.output, seen)
+    assert "Invalid arguments" in (result.calls[0].result.text or "")
+
+
 def test_response() -> None:
     """Text, reasoning, calls, cost, reason and the model's own name are read."""
     answer = {

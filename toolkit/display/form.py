@@ -316,7 +316,7 @@ def _parse_json(text: str) -> Any:
     """Parse JSON; a text that does not begin as JSON stays as it is."""
     try:
         return from_json(text, allow_inf_nan=False)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # the latter of unpaired surrogates
         if text.lstrip().startswith(("{", "[", '"')):
             raise ValueError(f"this is not valid JSON: {error}") from None
         return text

@@ -29,7 +29,7 @@ def identify(call: ToolCall) -> tuple[str, str]:
     """
     try:
         return call.name, json.dumps(from_json(call.arguments), sort_keys=True, separators=(",", ":"))
-    except ValueError:
+    except (ValueError, TypeError):  # the latter of unpaired surrogates
         return call.name, call.arguments
 
 

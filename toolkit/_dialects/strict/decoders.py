@@ -49,7 +49,7 @@ class TextDecoder:
             return document
         try:
             return from_json(document, allow_inf_nan=False)
-        except ValueError:
+        except (ValueError, TypeError):  # the latter of unpaired surrogates
             return document
 
 
