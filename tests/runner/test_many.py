@@ -358,6 +358,24 @@ class Seven(TypedDict):
     result: int
 
 
+DAMAGE: dict[str, tuple[str, str]] = {
+    "no answer": ('"answer": "old"', '"answer": null'),
+    "an answer that is no text": ('"answer": "old"', '"answer": [5]'),
+    "too deep": ('"answer": "old"', '"answer": ' + "[" * 100_000),
+    "messages that are none": ('"messages": [', '"messages": [5, '),
+}
+
+
+@pytest.mark.parametrize(("part", "damaged"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_line(part: str, damaged: str, tmp_path: Path) -> None:
+    """A line that is damaged is no answer: its prompt is asked again."""
+    file = tmp_path / "answers.jsonl"
+    Runner(model=ScriptedModel(["old"])).map(["1"], save=file)
+    file.write_text(file.read_text(encoding="utf-8").replace(part, damaged), encoding="utf-8")
+
+    assert ["new"] == [each.output for each in results(Runner(model=ScriptedModel(["new"])).map(["1"], save=file))]
+
+
 @WAYS
 def test_other_file(go: Callable[..., list[Any]], tmp_path: Path) -> None:
     """Another file is refused, and left as it is; and so is what is no file."""

@@ -316,13 +316,15 @@ class Answers:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _add(self, line: str, number: int) -> None:
-        """Read a line; skip it if it is incomplete."""
+        """Read a line; skip it if it is incomplete or damaged."""
         if not (line.startswith(BEGINNING) or BEGINNING.startswith(line)):
             raise StoreError(
                 f"Line {number} of {str(self._path)!r} is not an answer that map() has saved: choose another file."
             )
         try:
             facts: dict[str, Any] = json.loads(line)
+            if not isinstance(facts["answer"], str):
+                return
             output, state = self._output.parse(facts["answer"]), RunState.from_json(json.dumps(facts["state"]))
             result = RunResult(
                 output=output,
@@ -334,7 +336,7 @@ class Answers:
                 state=state,
                 cost=self._prices.compute_cost(state.usage) if self._prices else None,
             )
-        except (ValueError, KeyError, TypeError, ConversationError, ToolError):
+        except (ValueError, KeyError, TypeError, RecursionError, ConversationError, ToolError):
             return
         self._found[facts["digest"]].append(result)
 
