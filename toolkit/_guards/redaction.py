@@ -24,7 +24,7 @@ _WRAPS = r"(?:\s|\\+[rnt])*"
 # and in paths by RFC 3986.
 _KEPT_IN_URLS = ("", "/", "!'()*", "!'()*;,/?:@&=+$#", "!'()*;,/:@&=+$")
 # Escapes of JSON as written by PHP; in a page of HTML, as written by Go and Flask; and of pages themselves.
-_SLASH_IN_JSON = str.maketrans({"/": "\/"})
+_SLASH_IN_JSON = str.maketrans({"/": "\\/"})
 _MARKUP_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
 _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
