@@ -90,7 +90,7 @@ def test_policies() -> None:
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "instructions": {"instructions": "Be brief."},
-    "model": {"model": ScriptedModel([], name="other")},
+    "model": {"model": "other"},
     "limits": {"limits": Limits(max_calls=3)},
     "order": {"order": "sequential"},
     "approve": {"approve": defer},
@@ -104,7 +104,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def runner(**options: Any) -> Runner:
-    settings: dict[str, Any] = {"model": ScriptedModel([]), **options}
+    settings: dict[str, Any] = {"model": "m", **options}
     return Runner([add, look], **settings)
 
 
