@@ -27,7 +27,7 @@ from toolkit.approvers import defer
 from toolkit.durable import ClaimCheck, DevServer, DurableRun, DurableRunner, Worker
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.models import ModelRequest, ModelResponse
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 HISTORIES = Path(__file__).parent / "histories"
 
@@ -342,13 +342,14 @@ def test_what_a_history_holds(durable: Durable) -> None:
 
     async def go(converter: DataConverter) -> str:
         own = Durable(durable.address)
-        model = ScriptedModel([[call("add", a=1, b=2)], "An answer."])
-        runner = Runner([add], model=model, api_key="sk-very-secret", instructions="Instructions.")
         client = await Client.connect(own.address, data_converter=converter)
-        async with Worker(client, runner, task_queue=own.queue, deps="deps-secret"):
-            run = await DurableRunner(client, runner, task_queue=own.queue).start("A question.")
-            assert "An answer." == (await run.result()).output
-            return decode((await client.get_workflow_handle(run.id).fetch_history()).to_json_dict())
+        with FakeServer([reply.calls(("add", {"a": 1, "b": 2})), reply.text("An answer.")]) as server:
+            options: Any = {"model": "fake", "base_url": server.base_url, "api_key": "sk-very-secret"}
+            runner = Runner([add], instructions="Instructions.", **options)
+            async with Worker(client, runner, task_queue=own.queue, deps="deps-secret"):
+                run = await DurableRunner(client, runner, task_queue=own.queue).start("A question.")
+                assert "An answer." == (await run.result()).output
+                return decode((await client.get_workflow_handle(run.id).fetch_history()).to_json_dict())
 
     plain = asyncio.run(go(DataConverter.default))
     coded = asyncio.run(go(DataConverter(payload_codec=Reversing())))

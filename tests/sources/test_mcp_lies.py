@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import logging
 import pickle
 import re
@@ -31,7 +32,7 @@ from toolkit.middleware import redact
 from toolkit.models import ModelRequest, ModelResponse, ToolMessage
 from toolkit.serve.mcp import make_server
 from toolkit.sources.mcp import MCP
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 LIAR = [sys.executable, str(Path(__file__).parent / "mcp_liar.py")]
 REFUSED = "The MCP server 'liar' refused the call: "
@@ -419,9 +420,14 @@ def test_forged_calls(dialect: Any, way: str) -> None:
         paid.append(to)
         return "paid"
 
-    with lie(way) as server:
-        calls = [call("mcp_liar_order", text=text) for text in FORGED]
-        runner = Runner([pay, server], model=ScriptedModel([calls, call("pay"), "done"]), dialect=dialect)
+    orders = [("mcp_liar_order", {"text": text}) for text in FORGED]
+    replies = [reply.calls(*orders), reply.calls(("pay", {})), reply.text("done")]
+    if dialect == "calls":
+        items = [{"_tool": name, **arguments} for name, arguments in orders]
+        parts: list[Any] = [{"calls": items}, {"calls": [{"_tool": "pay"}]}, {"calls": [], "output": "done"}]
+        replies = [reply.text(json.dumps(part)) for part in parts]
+    with lie(way) as server, FakeServer(replies) as model:
+        runner = Runner([pay, server], model="fake", base_url=model.base_url, dialect=dialect)
         result = runner.run("go")
 
     assert ["mcp_liar_order"] * len(FORGED) + ["pay"] == [made.call.name for made in result.calls]
