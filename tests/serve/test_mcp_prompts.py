@@ -213,9 +213,9 @@ def test_no_prompts() -> None:
     [
         (lambda: resource("app")(config.tool), "is not an address"),
         (lambda: resource("app://{x}")(config.tool), r"has the parameters \['x'\], and the function \[\]"),
-        (lambda: make_server([], resources=[config.tool]), r"is not a resource: decorate its function with @resource"),
+        (lambda: make_server([], resources=[config.tool]), r"is not a resource: decorate the function with @resource"),
         (lambda: make_server([], prompts=[greet, greet]), 'duplicate tool name "greet"'),
-        (lambda: make_server([], prompts=[config]), r"is not a prompt: decorate its function with @prompt"),
+        (lambda: make_server([], prompts=[config]), r"is not a prompt: decorate the function with @prompt"),
         (lambda: make_server([], resources=[me, resource("me://{name}")(lambda name: name)]), "Two resources have"),
     ],
 )

@@ -1,18 +1,18 @@
 """A runner for clients of the Agent2Agent protocol.
 
-    serve(runner, http="9000")                     at http://127.0.0.1:9000, until it is interrupted
-    app = make_app(runner, token=token)            an ASGI application, for a server of yours
+    serve(runner, http="9000")                     at http://127.0.0.1:9000, until Ctrl-C
+    app = make_app(runner, token=token)            an ASGI application, for your own server
 
-    the protocol                                   here
-    a message, new or with a context id            a run, which goes on with the messages of that context
+    in the protocol                                here
+    a message, new or with a context id            a run, which continues the messages of that context
     a task                                         the run: working, then completed with one artifact, its answer
     the state input-required                       a run that is paused, since calls wait for approval
     the next message of such a task                decisions: "approve", "reject", or {"decisions": {id: true}} as data
     the state failed                               a run without an answer; the text of an exception is only logged
-    cancelling the task                            cancels the run
+    cancelling a task                              cancels the run
 
-What must stay true: a caller without the token gets the card and nothing else. A call passes the gates of the runner.
-What is stored of callers is bounded.
+What must stay true: a caller without the token gets the card and nothing else; each call passes the gates of the
+runner; and the memory for tasks and conversations is bounded.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 PORT = "9000"
 MAX_REQUEST = 10_000_000  # bytes
 KEEP = 1_000
-PATIENCE = 3_600.0  # seconds for which a task that waits is kept in memory
+PATIENCE = 3_600.0  # seconds for which the SDK keeps a task that waits
 VERSIONS = ("1.0", "0.3")  # of the protocol
 DESCRIPTION = "Answers messages."
 QUESTION = "Waits for approval:\n{calls}\nAnswer approve or reject."
@@ -110,18 +110,19 @@ def make_app(
     """Make an ASGI application that serves a runner: its card, and JSON-RPC at the path `/`.
 
     Args:
-        runner: Has one run for each task.
+        runner: The runner; each task is one run of it.
         name: Name of the agent, on its card.
-        description: What it does, on its card: that is what its clients go by.
+        description: What the agent does, on its card; clients choose an agent by it.
         version: Version of the agent, on its card.
-        skills: What the card lists: "one" skill, the agent itself, or the runner's "tools", which shows their names and
-            descriptions to everybody.
-        url: The public address; by default the one that the card was asked for at.
-        token: Which callers must send as a bearer token; the card is public. By default everybody may call.
-        hosts: The names of this server that requests may be for; by default any.
-        deps: Given to tools as `ToolContext.deps`.
-        task_store: Keeps tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default in memory.
-        keep: How many conversations, and tasks that do not run, are stored in memory; the oldest are forgotten.
+        skills: The skills on the card: "one", the agent itself; or the runner's "tools", whose names and descriptions
+            everybody can read then.
+        url: The public address; by default the one at which a client requests the card.
+        token: The bearer token that callers must send; the card is public. By default everybody may call.
+        hosts: The host names that requests may be sent to; by default any.
+        deps: Passed to tools as `ToolContext.deps`.
+        task_store: Stores tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are kept in memory.
+        keep: The most conversations, and tasks that do not run, in memory; the oldest are forgotten. A `task_store` has
+            its own limit.
 
     Raises:
         DefinitionError: An option has a wrong value.
@@ -130,7 +131,7 @@ def make_app(
     check_choice("skills", skills, "one", "tools")
     check_whole("keep", keep)
     if token is not None and not (isinstance(token, str) and token.isascii() and token.strip() == token != ""):
-        raise DefinitionError("token= must be visible ASCII characters.")  # a secret: it is not shown
+        raise DefinitionError("token= must be visible ASCII characters.")  # without the value, which is a secret
 
     def make_card(address: str) -> AgentCard:
         listed = _list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)]
@@ -165,7 +166,7 @@ def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:
 
     Args:
         runner: As for `make_app`.
-        http: A port, or `host:port`, to serve HTTP to this machine alone.
+        http: A port, or `host:port`; it must be of this machine.
         **options: As for `make_app`.
 
     Raises:
@@ -206,9 +207,10 @@ def _make_skill(identity: str, name: str, description: str) -> AgentSkill:
 
 @dataclass(frozen=True)
 class _Gate:
-    """Refuses requests that are not for this server, without the token, or too long.
+    """Refuses requests for another host, without the token, of another content type, or that are too long.
 
-    A page in a browser can send a request anywhere, but neither with this content type nor with this host.
+    A page of another site can make a browser send requests to this server, but not with the content type of JSON. If
+    the page's own name resolves to this server, the header Host has that name.
     """
 
     app: ASGIApp
@@ -240,16 +242,16 @@ class _Gate:
     def _find_refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.hosts is not None and _read_host(headers.get(b"host", "")) not in self.hosts:
-            return 421, "This server is not the one that the header Host names."
+            return 421, "This server does not answer for the host of this request."
         if scope["path"].endswith(AGENT_CARD_WELL_KNOWN_PATH):
             return None
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        scheme, _, received = headers.get(b"authorization", "").partition(" ")
         if self.token is not None and not (
-            scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode())
+            scheme.lower() == "bearer" and hmac.compare_digest(received.strip().encode(), self.token.encode())
         ):
-            return 401, "This needs the header Authorization with a bearer token."
+            return 401, "This request needs the header Authorization with a bearer token."
         media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-        return None if media_type == "application/json" else (415, "The content type has to be application/json.")
+        return None if media_type == "application/json" else (415, "The content type must be application/json.")
 
 
 def _read_host(host: str) -> str:
@@ -260,12 +262,12 @@ def _read_host(host: str) -> str:
 
 
 class _BoundedTaskStore(InMemoryTaskStore):
-    """Keeps tasks in memory: all that run, and of the others the last ones."""
+    """Keeps tasks in memory: all that run, and the latest of the others."""
 
     def __init__(self, keep: int) -> None:
         super().__init__()
         self._keep = keep
-        self._resting: OrderedDict[tuple[str, str], ServerCallContext] = OrderedDict()
+        self._resting: OrderedDict[tuple[str, str], ServerCallContext] = OrderedDict()  # tasks that do not run
 
     @override
     async def save(self, task: Task, context: ServerCallContext) -> None:
@@ -281,7 +283,7 @@ class _BoundedTaskStore(InMemoryTaskStore):
 
 @dataclass(eq=False)
 class _Conversation:
-    """The messages of a context id, and the task of it that waits for approval."""
+    """The messages of a context id, and its task that waits for approval."""
 
     messages: Sequence[Message] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -290,7 +292,7 @@ class _Conversation:
 
 
 class _Executor(AgentExecutor):
-    """Runs the runner for each message."""
+    """Runs the runner for each message, or resumes its run."""
 
     def __init__(self, runner: Runner, deps: Any, keep: int) -> None:
         self._runner, self._deps, self._keep = runner, deps, keep
@@ -301,7 +303,7 @@ class _Executor(AgentExecutor):
         message, task = context.message, context.current_task
         if message is None or context.task_id is None or context.context_id is None:
             raise ValueError("a request without a message")
-        # Of a task that goes on, the context is the task's: a client need not repeat it.
+        # A client that continues a task need not repeat the context id.
         updater = TaskUpdater(event_queue, context.task_id, task.context_id if task else context.context_id)
         if task is None:
             status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
@@ -315,7 +317,7 @@ class _Executor(AgentExecutor):
             except BusyError:
                 await updater.reject(_say(updater, "The agent is busy. Try again later."))
             except Exception as error:
-                logger.exception("A run failed that was served over A2A.")
+                logger.exception("A run that was served over A2A failed.")
                 await updater.failed(_say(updater, f"The run failed: {type(error).__name__}."))
             else:
                 if result is not None:
@@ -323,7 +325,7 @@ class _Executor(AgentExecutor):
 
     @override
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Forget a task that waits; the run of one that works is cancelled with `execute`."""
+        """Forget a task that waits for approval; of a working task the SDK cancels `execute`, and so the run."""
         conversation = self._find_conversation(context, f"{context.context_id}")
         if conversation.task_id == context.task_id:
             conversation.task_id, conversation.state = "", None
@@ -340,7 +342,7 @@ class _Executor(AgentExecutor):
     async def _run(
         self, conversation: _Conversation, message: WireMessage, updater: TaskUpdater, *, is_new: bool
     ) -> RunResult[Any] | None:
-        """Start a run, or resume the one that waits; None where the message cannot be answered by one."""
+        """Start a run, or resume the one that waits; if the message allows neither, answer it and return None."""
         parts = [part for part in read_parts(message.parts) if part]
         state, is_waiting = conversation.state, conversation.task_id == updater.task_id
         if not is_new and (state is None or not is_waiting):
@@ -361,7 +363,7 @@ class _Executor(AgentExecutor):
 
 
 async def _report_result(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
-    """Report the result of a run as the end of its task, or as a question."""
+    """Report the result of a run: its task ends, or waits for decisions."""
     if result.is_paused:
         conversation.task_id, conversation.state = updater.task_id, result.state
         await _ask_for_decisions(updater, result.pending)
@@ -393,14 +395,14 @@ def _describe_call(pending: PendingApproval) -> str:
 
 
 def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, bool]:
-    """Read the decisions on pending calls; whatever is not one decides nothing."""
+    """Read the decisions on pending calls, from the first part of a message that has data or is one of WORDS."""
     ids = [each.call.id for each in pending]
     for part in message.parts:
         if part.HasField("data"):
             data = MessageToDict(part.data)
-            given = data.get("decisions") if isinstance(data, dict) else None
-            found = given if isinstance(given, dict) else {}
-            return {each: found[each] for each in ids if isinstance(found.get(each), bool)}
+            decisions = data.get("decisions") if isinstance(data, dict) else None
+            by_id = decisions if isinstance(decisions, dict) else {}
+            return {each: by_id[each] for each in ids if isinstance(by_id.get(each), bool)}
         word = WORDS.get(part.text.strip().rstrip(".!").lower())
         if word is not None:
             return dict.fromkeys(ids, word)

@@ -1,8 +1,8 @@
 """The events of a run as those of AG-UI 1.0, a protocol between agents and user interfaces.
 
-A call is encoded when its turn is over: only then is it known to be whole, and has its id. A call that waited for
-approval was encoded by the earlier run; the resumed one adds its result. docs/events.md says what becomes of each
-event. Specification: https://docs.ag-ui.com/spec/1.0
+A call is encoded at the end of its turn, since only then it is known to be complete, and has its id. A call that waited
+for approval was encoded before the run paused; the resumed run adds its result. docs/events.md lists the encoding of
+each event. Specification: https://docs.ag-ui.com/spec/1.0
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def encode_events(
 @overload
 def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
-    """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream gives an async iterator.
+    """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream in an async iterator.
 
-    A run that fails ends with RUN_ERROR and raises nothing: its exception is logged. Leaving early ends the run.
+    A run that fails ends with RUN_ERROR and raises nothing; its exception is logged. Closing the iterator ends the run.
 
     Args:
         stream: The stream from `Runner.stream` or `Runner.astream`.
@@ -76,10 +76,11 @@ def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
 def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
     """Parse the `resume` of a client's input into decisions by call id, as `Runner.resume` takes them.
 
-    Only `{"approved": true}` approves; a call whose interrupt the client cancelled is rejected.
+    Only `{"approved": true}` approves; with an object as `editedArgs` the call runs with these arguments. Any other
+    answer, and a cancelled interrupt, rejects the call.
 
     Raises:
-        ValueError: It is not a list with one answer for each interrupt.
+        ValueError: It is not a list of answers, or one has no interrupt id, or that of another answer.
 
     Examples:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}
@@ -92,8 +93,7 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
     for entry in entries:
         interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
         if not isinstance(interrupt, str) or not interrupt or interrupt in decisions:
-            given = f"{resume!r:.200}"
-            raise ValueError(f"resume must be a list with one answer for each 'interruptId', and not {given}.")
+            raise ValueError(f"resume must be a list with one answer for each 'interruptId', not {resume!r:.200}.")
         decisions[interrupt] = _parse_decision(entry)
     return decisions
 
@@ -234,7 +234,7 @@ def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
 
 
 def _encode_usage(usage: Usage, model: str) -> dict[str, Any]:
-    """Encode token counts; a count of 0 is left out, as the provider has not reported it."""
+    """Encode token counts; a count of 0 was not reported, and is left out."""
     counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
     reported = {name: count for name, count in counts.items() if count}
     return {"usage": [{"model": replace_surrogates(model), **reported}]} if reported else {}

@@ -1,4 +1,4 @@
-"""Addresses of this machine, which `serve` binds without knowing its callers."""
+"""Loopback addresses: `serve` listens on no others, since it may not know its callers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def parse_address(address: str) -> tuple[str, int]:
     """Parse `port` or `host:port`.
 
     Raises:
-        DefinitionError: It is not of that form, or not of this machine.
+        DefinitionError: The address is not of this form, or is not a loopback address.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or LOOPBACK[0]
@@ -19,7 +19,8 @@ def parse_address(address: str) -> tuple[str, int]:
         raise DefinitionError(f"{address!r} is not a port: write '8000' or '127.0.0.1:8000'.")
     if host not in LOOPBACK:
         raise DefinitionError(
-            f"http={address!r} is not of this machine, and anybody could call what is served. Run or mount the app, "
-            f"make_server(...).streamable_http_app() of MCP or make_app(...) of A2A, where callers are known."
+            f"http={address!r} is not of this machine, and anybody could call what is served. Run or mount the app "
+            f"yourself, with a check of its callers: make_server(...).streamable_http_app() of MCP, or make_app(...) "
+            f"of A2A."
         )
     return host, int(port)

@@ -1,18 +1,19 @@
 """A toolbox for clients of the Model Context Protocol, with prompts and resources beside the tools.
 
-    serve([add])                   over standard input and output, until the client leaves
-    serve([add], http="8000")      at http://127.0.0.1:8000/mcp, until it is interrupted
+    serve([add])                   over standard input and output, until the client disconnects
+    serve([add], http="8000")      at http://127.0.0.1:8000/mcp, until Ctrl-C
     serve([add], prompts=[review], resources=[note])
 
     @prompt                        @resource("notes://{name}")
     def review(code: str): ...     def note(name: str): ...
 
-What must stay true: a call passes the same gates as any other. One that requires approval is put to the client's user,
-by elicitation, and is refused where the client cannot ask. An approval is for one tool, definition and arguments.
+What must stay true: a call passes the same gates as any other. Without an approver, the client asks its user about a
+call that requires approval, by elicitation; if the client cannot ask, the call is refused. An approval is for one tool,
+definition and arguments.
 
-A prompt's function returns a text, an image, a file or a message, or a list of these. A resource's returns a text,
-bytes, an image or a file, or what is sent as JSON; its address may have parameters in braces, each of which is one part
-of a path.
+A prompt's function returns a text, an image, a file or a message, or a list of these. A resource's function returns a
+text, bytes, an image or a file, or any other value, which is sent as JSON. A resource's address may have parameters in
+braces, each for one segment of a path.
 """
 
 from __future__ import annotations
@@ -65,11 +66,11 @@ T = TypeVar("T")
 
 MAX_UPDATE = 1_000  # characters
 CANNOT_ASK = "This client cannot ask its user for approval."
-WAITS = "It waits for the approval of the client's user."
+WAITS = "The call waits for the approval of the client's user."
 # The form that a client shows its user: the protocol allows one level of plain values.
 FORM: dict[str, Any] = {
     "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Run it", "description": "Whether the tool is run."}},
+    "properties": {"approve": {"type": "boolean", "title": "Run it", "description": "Whether to run the tool."}},
     "required": ["approve"],
 }
 _PARAMETER = re.compile(r"\{([^{}]*)\}")
@@ -85,20 +86,21 @@ def make_server(
     prompts: Iterable[object] = (),
     resources: Iterable[object] = (),
 ) -> Server[Any]:
-    """Make a server of the `mcp` package, to be run in an event loop or mounted in an application of yours.
+    """Make a server of the `mcp` package, for an event loop or an ASGI application of yours.
 
     Args:
-        toolbox: A Toolbox, or anything that a Toolbox takes; later changes of a Toolbox are served, too.
+        toolbox: A Toolbox, or the items for one; later changes of a Toolbox are served, too.
         name: Name of the server, for people.
         instructions: Text for the client's model.
-        deps: Given to tools as `ToolContext.deps`.
+        deps: Passed to tools, prompts and resources as `ToolContext.deps`.
         approve: Asked about each call. By default the client's user is asked about calls that require approval.
         prompts: Functions that are decorated with `prompt`.
         resources: Functions that are decorated with `resource`.
 
     Raises:
-        DefinitionError: One of the tools cannot be a tool, or no client can be sent it.
-        TypeError: One of them takes `deps` of a type, and there are none, or others.
+        DefinitionError: An item is not a tool, prompt or resource, or cannot be described to a client; two prompts have
+            the same name, or two resources the same address.
+        TypeError: A function declares the type of its deps, and `deps` is missing or of another type.
     """
     import toolkit
 
@@ -137,16 +139,17 @@ def make_server(
 
 
 def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | None = None, **options: Any) -> None:
-    """Serve tools until the client leaves, or Ctrl-C.
+    """Serve tools until the client disconnects, or Ctrl-C.
 
     Args:
         toolbox: As for `make_server`.
-        http: A port, or `host:port`, to serve HTTP at the path `/mcp`, to this machine alone. By default the
-            server uses standard input and output; what tools print then goes to standard error.
+        http: A port, or `host:port`, to serve HTTP at the path `/mcp`; it must be of this machine. By default the
+            server uses standard input and output, and tools print to standard error.
         **options: As for `make_server`.
 
     Raises:
-        DefinitionError: The address is not of this machine, or one of the tools cannot be a tool.
+        DefinitionError: The address is not of this machine; or as for `make_server`.
+        TypeError: As for `make_server`.
     """
     server = make_server(toolbox, **options)
     if http is None:
@@ -160,12 +163,12 @@ def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | None = None, **op
 
 async def _serve_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (receive, send):
-        with redirect_stdout(sys.stderr):  # what tools print, which would else be written to the client at the end
+        with redirect_stdout(sys.stderr):  # else the client would read what tools print
             await server.run(receive, send, server.create_initialization_options())
 
 
 def _render_tool(tool: AnyTool, schema: dict[str, Any]) -> types.Tool:
-    """Render a tool with the hints that its effect gives; one without an effect has none."""
+    """Render a tool, with hints from its effect and from `idempotent`."""
     effect, idempotent = tool.settings.effect, tool.settings.idempotent
     hints = types.ToolAnnotations(
         read_only_hint=None if effect is None else effect == "read",
@@ -181,7 +184,7 @@ class _ServedCall:
     """A call of a client.
 
     Attributes:
-        questions: What the client is to ask its user before it calls again, by the digest of the call.
+        questions: Questions that the client must ask its user before it repeats the call, by the digest of the call.
     """
 
     box: Toolbox
@@ -192,7 +195,7 @@ class _ServedCall:
     questions: dict[str, types.InputRequest] = field(default_factory=dict)
 
     async def run(self) -> types.CallToolResult | types.InputRequiredResult:
-        """Execute the call and report its progress; the result comes after all of it."""
+        """Execute the call and report its progress; the result is returned after the last report."""
         loop, updates = asyncio.get_running_loop(), asyncio.Queue["str | None"]()
 
         def emit(text: str | None, partial: Any) -> None:
@@ -220,13 +223,13 @@ class _ServedCall:
             await self.context.session.report_progress(count, None, text)
 
     async def _ask_client(self, request: ApprovalRequest) -> Verdict:
-        """Ask the client's user about a call that requires approval, in this request or before the next."""
+        """Ask the client's user about a call that requires approval: now, or before the client repeats the call."""
         session = self.context.session
         if not request.required:
             return True
         capabilities = session.client_capabilities
-        asking = None if capabilities is None else capabilities.elicitation
-        if asking is None or (asking.form is None and asking.url is not None):
+        elicitation = None if capabilities is None else capabilities.elicitation
+        if elicitation is None or (elicitation.form is None and elicitation.url is not None):
             return Decision.unavailable(CANNOT_ASK)
         tool = request.tool
         title = f" ({tool.title})" if tool.title else ""
@@ -245,7 +248,7 @@ class _ServedCall:
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """A prompt that a client's user may choose; `prompt` makes it."""
+    """A prompt that a client's user may choose, made by `prompt`."""
 
     tool: AnyTool
 
@@ -256,11 +259,11 @@ class Prompt:
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """Content that a client may read; `resource` makes it.
+    """Content that a client may read, made by `resource`.
 
     Attributes:
-        uri: Its address, with parameters in braces.
-        media_type: Its media type; "" where the content says it.
+        uri: The address, with parameters in braces.
+        media_type: The media type; "" if it depends on the content.
     """
 
     uri: str
@@ -273,11 +276,11 @@ class Resource:
 
     @property
     def parameters(self) -> list[str]:
-        """The parameters of the address."""
+        """The names of the parameters in the address."""
         return _PARAMETER.findall(self.uri)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the arguments that an address has; None if it is not of this resource."""
+        """Return the arguments in an address, or None if the address is not of this resource."""
         pattern = "".join(
             f"(?P<{part}>[^/]+)" if number % 2 else re.escape(part)
             for number, part in enumerate(_PARAMETER.split(self.uri))
@@ -289,10 +292,10 @@ class Resource:
 
 
 def prompt(function: Callable[..., Any]) -> Prompt:
-    """Make a prompt of a function: its name, docstring and parameters are the prompt's.
+    """Make a prompt of a function, with its name, docstring and parameters.
 
     Raises:
-        DefinitionError: It cannot be described.
+        DefinitionError: The function's signature is not supported.
     """
     return Prompt(make_tool(function))
 
@@ -301,8 +304,8 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
     """Make a resource of a function, sync or async.
 
     Args:
-        uri: Its address, such as "config://app", or "notes://{name}" for a function with a parameter `name`.
-        media_type: Its media type. By default that of an image or a file, or else the one of text, bytes or JSON.
+        uri: The address, such as "config://app", or "notes://{name}" for a function with a parameter `name`.
+        media_type: The media type; by default that of the image or file, or the one for text, bytes or JSON.
 
     Raises:
         DefinitionError: The address has no scheme, or its parameters are not those of the function.
@@ -328,21 +331,21 @@ class _Library:
     Args:
         prompts: Prompts.
         resources: Resources.
-        deps: Given to the functions as `ToolContext.deps`.
+        deps: Passed to the functions as `ToolContext.deps`.
 
     Raises:
-        DefinitionError: Two prompts have one name, or two resources one address; or something is neither.
-        TypeError: One of them takes `deps` of a type, and there are none, or others.
+        DefinitionError: Two prompts have the same name, or two resources the same address; or an item is neither.
+        TypeError: A function declares the type of its deps, and `deps` is missing or of another type.
     """
 
     def __init__(self, prompts: Iterable[object], resources: Iterable[object], deps: Any) -> None:
         self._deps = deps
         self.prompts: Toolbox = Toolbox([_check_kind(each, Prompt, "@prompt").tool for each in prompts])
         self.resources: list[Resource] = [_check_kind(each, Resource, "@resource(uri)") for each in resources]
-        places = dict[str, Resource]()
+        addresses = dict[str, Resource]()
         for each in self.resources:
-            if places.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
-                raise DefinitionError(f"Two resources have the address {each.uri!r}, of which one would be read.")
+            if addresses.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
+                raise DefinitionError(f"Two resources have the address {each.uri!r}. Only the first one would be read.")
         for tool in (*self.prompts, *(each.tool for each in self.resources)):
             check_deps(tool, deps, "pass deps= to the server")
 
@@ -381,10 +384,10 @@ class _Library:
         raise MCPError(types.INVALID_PARAMS, f"There is no resource {params.uri!r:.300}.")
 
     async def _call_tool(self, tool: AnyTool, arguments: dict[str, str]) -> ToolResult:
-        """Call a function with its gates.
+        """Call a function, with its gates.
 
         Raises:
-            MCPError: It failed.
+            MCPError: The call failed, or a gate refused it.
         """
         result = await _execute(Toolbox([tool]), tool.name, arguments, ToolContext(deps=self._deps))
         if result.is_error:
@@ -392,21 +395,21 @@ class _Library:
         return result
 
 
-def _check_kind(given: object, kind: type[T], decorator: str) -> T:
-    if not isinstance(given, kind):
+def _check_kind(value: object, kind: type[T], decorator: str) -> T:
+    if not isinstance(value, kind):
         raise DefinitionError(
-            f"{given!r:.100} is not a {kind.__name__.lower()}: decorate its function with {decorator}."
+            f"{value!r:.100} is not a {kind.__name__.lower()}: decorate the function with {decorator}."
         )
-    return given
+    return value
 
 
 async def _execute(
     box: Toolbox, name: str, arguments: RawArguments, context: ToolContext[Any], approve: Approver | None = None
 ) -> ToolResult:
-    """Execute a call with its gates; what would end a run is an error that says nothing of it."""
+    """Execute a call, with its gates; an exception that would end a run is only logged, and the call fails."""
     try:
         return await box.acall(name, arguments, context, approve=approve)
-    except (FatalError, Halt, DefinitionError, TypeError) as error:  # of a tool that was added later, too
+    except (FatalError, Halt, DefinitionError, TypeError) as error:  # such as of a tool that was added later
         logger.error("The served call %s failed", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
         return ToolResult.from_error(Failed(f"{name} failed."))
 
@@ -452,7 +455,7 @@ def _render_content(uri: str, media_type: str, value: Any) -> types.TextResource
     if isinstance(value, bytes):
         value = File(value, media_type or "application/octet-stream", "")
     if isinstance(value, (Image, File)):
-        given = media_type or value.media_type
-        return types.BlobResourceContents(uri=uri, mime_type=given, blob=encode_base64(value))
-    usual = "text/plain" if isinstance(value, str) else "application/json"
-    return types.TextResourceContents(uri=uri, mime_type=media_type or usual, text=write_value(value))
+        data = encode_base64(value)
+        return types.BlobResourceContents(uri=uri, mime_type=media_type or value.media_type, blob=data)
+    default = "text/plain" if isinstance(value, str) else "application/json"
+    return types.TextResourceContents(uri=uri, mime_type=media_type or default, text=write_value(value))

@@ -1,7 +1,7 @@
-"""The events of a run in the form of another protocol, as they happen.
+"""The events of a run as those of another protocol, while they happen.
 
-What must stay true: whatever is opened is closed, in whatever way the run ends; no id is open twice at a time; and
-nothing follows the end of a run but a failure.
+What must stay true: every part that is opened is closed, however the run ends; no id is open twice at a time; and only
+a failure may follow the end of a run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Write: TypeAlias = Callable[[WireEvent], T]
 
 
 class EncodedStream(Iterator[T]):
-    """The events of a run in another form; closing it ends the run, started or not."""
+    """The events of a run in another form. Closing the iterator ends the run, even before its first event."""
 
     def __init__(self, stream: Iterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T]) -> None:
         self._stack = ExitStack()
@@ -68,7 +68,7 @@ class EncodedStream(Iterator[T]):
 
 
 class AsyncEncodedStream(AsyncIterator[T]):
-    """The same as an async iterator; closing it ends the run, started or not."""
+    """The events of a run in another form. Closing the iterator ends the run, even before its first event."""
 
     def __init__(self, stream: AsyncIterable[Event], encoder: RunEncoder, write: Write[T], last: Sequence[T]) -> None:
         self._stack = AsyncExitStack()
@@ -89,13 +89,13 @@ class AsyncEncodedStream(AsyncIterator[T]):
 def make_encoded_stream(
     stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
 ) -> Any:
-    """Encode the events of a stream; an async one gives an async iterator.
+    """Encode the events of a stream; those of an async stream in an async iterator.
 
     Args:
         stream: The events of a run.
         encoder: An encoder that has encoded nothing yet.
-        write: The form of each encoded event.
-        last: What follows all of them.
+        write: Called with each encoded event; its values are yielded.
+        last: Values that are yielded last.
     """
     if isinstance(stream, Iterator) or not isinstance(stream, AsyncIterable):
         return EncodedStream(stream, encoder, write, last)
@@ -110,7 +110,7 @@ def _iter_encoded(
         try:
             for event in stream:
                 yield from map(write, encoder.encode(event))
-        except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
+        except Exception as error:  # noqa: BLE001  the user interface must learn of any failure
             failure = error
         yield from map(write, encoder.end(failure))
         yield from last
@@ -133,7 +133,7 @@ async def _aiter_encoded(
             yield line
 
 
-# The method of each event; the others are encoded by `encode_custom`.
+# The method that encodes each event; other events are encoded by `encode_custom`.
 METHODS: Mapping[type[Any], str] = {
     RunStarted: "start_run",
     TurnStarted: "start_turn",
@@ -158,7 +158,7 @@ class RunEncoder(ABC):
     _has_calls: bool = False  # whether the last response has calls
     _is_over: bool = False
     _open_parts: list[tuple[str, WireEvent]] = field(default_factory=list)  # kind, and the event that closes it
-    _streamed: set[str] = field(default_factory=set)  # kinds of which the turn had deltas
+    _streamed: set[str] = field(default_factory=set)  # kinds of parts that had deltas in this turn
     _call_ids: set[str] = field(default_factory=set)
 
     def encode(self, event: Event) -> Iterator[WireEvent]:
@@ -167,12 +167,12 @@ class RunEncoder(ABC):
         return encoded
 
     def end(self, failure: Exception | None) -> Iterator[WireEvent]:
-        """Close what is open, and report a run that failed or was left; the text of an exception is only logged."""
+        """Close the open parts, and report a run that failed or did not end; an exception's text is only logged."""
         if self._is_over and failure is None:
             return
         yield from self._close_parts()
         if failure is None:
-            yield self._make_failure("The run was left before its end.", "left")
+            yield self._make_failure("The events ended before the run.", "left")
             return
         logger.error("A run failed while its events were encoded for %s.", self.protocol, exc_info=failure)
         name = type(failure).__name__
@@ -183,7 +183,7 @@ class RunEncoder(ABC):
         """Open the run; its ids are those of the client, or the run's own."""
 
     def start_turn(self, event: TurnStarted) -> Iterator[WireEvent]:
-        """Close the turn before, and open the next."""
+        """Close the previous turn, and open the next."""
         yield from self._close_parts()
         self._turn = event.turn
         self._streamed.clear()
@@ -191,7 +191,7 @@ class RunEncoder(ABC):
 
     @abstractmethod
     def add_text(self, event: TextDelta) -> Iterator[WireEvent]:
-        """Add a delta to the turn's text; open it first if there is none."""
+        """Add a delta to the turn's text; open the text first if it is not open."""
 
     @abstractmethod
     def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
@@ -210,7 +210,7 @@ class RunEncoder(ABC):
             yield from self._encode_call_once(call)
 
     def start_call(self, event: ToolCallStarted) -> Iterator[WireEvent]:
-        """Encode a call that starts before its turn is over; without a turn, the earlier run has encoded it."""
+        """Encode a call that starts before the end of its turn; a call before the first turn was encoded earlier."""
         return iter(()) if self._turn is None else self._encode_call_once(event.call)
 
     @abstractmethod
@@ -222,7 +222,7 @@ class RunEncoder(ABC):
         """Encode a message that the user added."""
 
     def add_results(self, _: ResultsAdded) -> Iterator[WireEvent]:
-        """Encode nothing: each result was encoded when its call had ended."""
+        """Encode nothing: each result was encoded at the end of its call."""
         return iter(())
 
     @abstractmethod
@@ -259,7 +259,7 @@ class RunEncoder(ABC):
         return opening
 
     def _close_parts(self, *kinds: str) -> Iterator[WireEvent]:
-        """Close the open parts of these kinds, by default all, the last first."""
+        """Close the open parts of these kinds, by default of all, the last one first."""
         closing = [item for item in self._open_parts if not kinds or item[0] in kinds]
         self._open_parts = [item for item in self._open_parts if item not in closing]
         return (event for _, event in reversed(closing))

@@ -1,8 +1,9 @@
-"""The events of a run as the UI message stream of Vercel's AI SDK, version 5 or later: what `useChat` reads.
+"""The events of a run as the UI message stream of Vercel's AI SDK, version 5 or later, which `useChat` reads.
 
-A call is encoded when its turn is over: only then is it known to be whole, and has its id. A resumed run encodes a call
-that waited once more, as a client may not have read the earlier stream; in one that has, the call is replaced.
-docs/events.md says what becomes of each event. Specification: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
+A call is encoded at the end of its turn, since only then it is known to be complete, and has its id. A resumed run
+encodes a call that waited for approval again, since a client may not have read the earlier stream; a client that has
+read it replaces the call. docs/events.md lists the encoding of each event. Specification:
+https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ HEADERS: Mapping[str, str] = {
     "x-accel-buffering": "no",
 }
 DONE = "data: [DONE]\n\n"
-# The SDK's own words for why a run ended; "other" for all else.
+# The SDK's finish reasons, by those of a run; all others become "other".
 FINISH_REASONS: Mapping[str, str] = {
     "stop": "stop",
     "length": "length",
@@ -58,9 +59,9 @@ def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> Asyn
 @overload
 def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, message_id: str = "") -> Any:
-    """Encode the events of a run as parts of the stream, JSON-able dicts; an async stream gives an async iterator.
+    """Encode the events of a run as parts of the stream, JSON-able dicts; an async stream in an async iterator.
 
-    A run that fails ends with `error` and raises nothing: its exception is logged. Leaving early ends the run.
+    A run that fails ends with `error` and raises nothing; its exception is logged. Closing the iterator ends the run.
 
     Args:
         stream: The stream from `Runner.stream` or `Runner.astream`.
@@ -93,10 +94,10 @@ def encode_sse(stream: Any, *, message_id: str = "") -> Any:
 def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     """Parse the last of a client's `messages` into a prompt: its texts, and its files.
 
-    The messages before it are the client's word. Keep the conversation in a Session of your own.
+    A client could have changed the messages before it. Keep the conversation in a Session of your own.
 
     Raises:
-        ValueError: It is not a message of the user, or has a file that is not sent with it.
+        ValueError: The last message is not of the user, or has a file that is not a valid data: URL.
 
     Examples:
         >>> parse_prompt([{"role": "user", "parts": [{"type": "text", "text": "Hi!"}]}]).text
@@ -117,10 +118,10 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
 def parse_decisions(messages: Sequence[Mapping[str, Any]]) -> dict[str, Decision]:
     """Parse the answers to approval requests in a client's last message, by call id, as `Runner.run` takes them.
 
-    Only a literal `true` approves. A message without answers gives none.
+    Only a literal `true` approves. The dict is empty for a message without answers.
 
     Raises:
-        ValueError: There is no message.
+        ValueError: There is no message, or the last one is not an object.
 
     Examples:
         >>> approval = {"id": "ab12cd34_0", "approved": True}
@@ -175,7 +176,7 @@ class VercelEncoder(RunEncoder):
     protocol: ClassVar[str] = "the AI SDK"
     message_id: str
     _model: str = ""
-    _parts: int = 0  # texts and parts of reasoning
+    _parts: int = 0  # number of texts and parts of reasoning
 
     @override
     def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
@@ -271,13 +272,13 @@ def _encode_data(event: Event) -> WireEvent:
 
 
 def _parse_output(result: ToolResult) -> Any:
-    """Return what the model reads of a result: an object or a list where it is the JSON of one, else the text."""
+    """Return the text that the model reads; if it is the JSON of an object or a list, that value."""
     text = result.text or ""
     return _parse_json(text) if text.lstrip().startswith(("{", "[")) else replace_surrogates(text)
 
 
 def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text; the text itself where it is none."""
+    """Parse JSON; a text that is not JSON is returned as it is."""
     plain = replace_surrogates(text)
     try:
         value = json.loads(plain)
