@@ -82,7 +82,7 @@ class TestNight:
 
 def test_two(cassette):
     cassette(make_model)
-    with pytest.raises(ValueError, match="This test has a cassette test_two: give the next one a name"):
+    with pytest.raises(ValueError, match="This test already has a cassette test_two. Name the next one"):
         cassette(make_model)
     with pytest.raises(TypeError, match="'gpt-5-mini' is not a model"):
         cassette("gpt-5-mini", name="other")

@@ -1,17 +1,17 @@
-"""Testing: models that answer by a script, a server that answers whatever a test wants, assertions about runs.
+"""Testing: models that answer by a script, a fake model server, recordings, dry runs, assertions about runs.
 
     with ScriptedModel([[call("add", a=1, b=2)], "It is 3."]) as model:
         assert Runner(box, model=model).run("What is 1 + 2?").output == "It is 3."
 
-Every name here is loaded when it is first used, so that the plugin costs a test run without it nothing.
+Names are imported on first use, so that the plugin does not slow down test runs that do not use it.
 
 Files, each importing only those below it:
 
     plugin            the pytest plugin: the fixture `cassette`
-    trajectory        assert_calls: the calls of a run against those that a test expects
+    trajectory        assert_calls: compares the calls of a run with those that a test expects
     cassette          Cassette: the answers of a model and the results of tools, recorded and replayed
-    dry_tools         dry_run: tools of which only reads run
-    fake_server       FakeServer and its replies, faults of the network included
+    dry_tools         dry_run: a toolbox in which only reads run
+    fake_server       FakeServer and its replies, including network faults
     rendering         a reply in the wire form of Chat Completions or Responses, as JSON or as SSE
     scripted          ScriptedModel, which needs no server
 """

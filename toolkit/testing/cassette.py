@@ -39,7 +39,7 @@ Mode: TypeAlias = Literal["record", "replay", "auto"]
 
 # Increased when the format of the file changes.
 VERSION = 1
-# Fields of messages that are not compared: no model is sent them, or they repeat a recorded response.
+# Fields of messages that are not compared: they are not sent to a model, or they repeat a recorded response.
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "is_cut", "items", "model", "provider_call_id"})
 UNSTABLE |= {"timestamp", "usage", "wire_arguments"}
 PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
@@ -49,12 +49,12 @@ OPEN = ("cancelled", "pending", "stopped")
 
 @dataclass
 class _Track:
-    """Records of one kind, and those of them that are not used yet.
+    """The records of requests, or those of calls, and which of them are unused.
 
     Attributes:
-        kind: "request" or "call": the key under which a record has what was asked.
+        kind: "request" or "call"; also the key of a record that has the request or call.
         records: The records, as they are in the file.
-        unused: Positions of records.
+        unused: Positions of unused records.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class _Track:
         return self.records[place]
 
     def explain_mismatch(self, asked: Mapping[str, Any], path: Path) -> str:
-        """Explain why no record fits, by the first one that is not used yet."""
+        """Explain why no record fits, by the differences from the first unused one."""
         if not self.unused:
             last = "\n".join(_list_lines(_get_end(asked)))
             return (
@@ -87,25 +87,25 @@ class _Track:
 
 
 class Cassette:
-    """A model that records the answers of another one in a file, and replays them without it.
+    """A model that records the answers of another model in a file, and replays them without it.
 
     A request is compared with those in the file by its messages and tools; each record answers one request. Ids and
-    times are not compared. A stream is replayed word by word. Leaving the `with` block in the mode "replay" raises
-    `ScriptError` if records are unused.
+    times are not compared. A stream is replayed word by word. In the mode "replay" the `with` block raises
+    `ScriptError` at its end if records are unused.
 
-    Tools run as usual, unless the cassette is a middleware of the runner, too: `middleware=[cassette]` records and
-    replays the results of calls, by the tool's name and the arguments. A replayed call asks no gate, and its value is
-    plain data. As a middleware alone it needs no model.
+    Tools run as usual, unless the cassette is also a middleware of the runner: `middleware=[cassette]` records and
+    replays the results of calls, by the tool's name and the arguments. A replayed call passes no gate, and its value is
+    plain data. A cassette that is only a middleware needs no model.
 
     Args:
-        path: The file, in JSON. It holds what was sent and answered, except what is scrubbed: no address, no headers.
-        model: The model that is recorded; not needed to replay, or to record the results of tools alone.
-        mode: "replay" asks no model; "record" asks it for everything, and writes the file again; "auto" asks it for
-            what is not in the file, and adds that.
-        secrets: Secret texts that are not written, found as `redact` finds them.
-        patterns: Regular expressions of further such texts.
-        scrub: Changes every text that is written or compared: takes away what differs from day to day, for example. It
-            must leave alone what it has scrubbed.
+        path: The file, in JSON. It has the scrubbed requests and answers, and no address or headers of the server.
+        model: The model that is recorded; not needed for a replay, or to record only the results of tools.
+        mode: "replay" asks no model; "record" asks it for all answers, and replaces the file; "auto" asks it for the
+            answers that are not in the file, and adds them.
+        secrets: Secret texts, redacted from the file as by `redact`.
+        patterns: Regular expressions of further secrets.
+        scrub: Changes every text before it is written or compared, for example to replace dates. It must not change a
+            text that it has changed already.
 
     Raises:
         ScriptError: There is no file to replay.
@@ -165,8 +165,8 @@ class Cassette:
         """Answer a request from the file, or record the model's answer.
 
         Raises:
-            ScriptError: The request is not in the file; the message has the difference.
-            ModelError: The model that is recorded gave no answer. Nothing is recorded then.
+            ScriptError: A replay has no such request; the message has the difference.
+            ModelError: The recorded model failed. Nothing is recorded then.
             TypeError: There is no model to record.
         """
         asked = self._describe_request(request)
@@ -182,6 +182,7 @@ class Cassette:
         Raises:
             ScriptError: As for `complete`.
             ModelError: As for `complete`.
+            TypeError: As for `complete`.
         """
         asked = self._describe_request(request)
         if found := self._find_response(asked, request):
@@ -198,10 +199,10 @@ class Cassette:
             await close_iterator(pieces)
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
-        """Answer a call from the file, or record its result. A runner with `middleware=[cassette]` calls it.
+        """Answer a call from the file, or record its result, as a middleware.
 
         Raises:
-            ScriptError: The call is not in the file; the message has the difference.
+            ScriptError: A replay has no such call; the message has the difference.
         """
         asked = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
         if record := self._find_record(self._calls, asked):
@@ -218,7 +219,7 @@ class Cassette:
         """Check that every record was used.
 
         Raises:
-            ScriptError: Some were not.
+            ScriptError: Records are unused.
         """
         for track in (self._requests, self._calls):
             if track.unused:
@@ -251,7 +252,7 @@ class Cassette:
             track.records, track.unused = records, [*range(len(records))]
 
     def _describe_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Return what a request is compared by, and written as."""
+        """Return the part of a request that is compared, and written to the file."""
         data = {
             "messages": [*map(_describe_message, request.messages)],
             "tools": [*map(_describe_tool, request.tools)],
@@ -275,10 +276,10 @@ class Cassette:
         return value
 
     def _find_record(self, track: _Track, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the record that fits; None where there is none, and it is to be made.
+        """Return the record that fits, or None if it has to be recorded.
 
         Raises:
-            ScriptError: There is none, and it cannot be made.
+            ScriptError: A replay has no such record.
         """
         with self._lock:
             record = track.take(asked)
@@ -293,7 +294,7 @@ class Cassette:
                 raise TypeError(f"{self!r} has no model to ask: Cassette(path, model, mode={self.mode!r}).")
             return None
         if request.output and record.get("output_by_tool"):
-            request.output.by_tool = True  # as the model found out while it was recorded
+            request.output.by_tool = True  # the recorded model had to use the tool
         return _read_response(record)
 
     def _record_response(self, asked: dict[str, Any], request: ModelRequest, response: ModelResponse) -> None:
@@ -336,7 +337,7 @@ def _describe_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _drop_empty(message: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the fields of a message, and of its calls, that hold nothing."""
+    """Drop the empty fields of a message, and of its calls."""
     full = {name: value for name, value in message.items() if value or name in ("kind", "text")}
     if "calls" in full:
         full["calls"] = [{name: value for name, value in call.items() if value} for call in full["calls"]]
@@ -356,7 +357,7 @@ def _write_key(request: Mapping[str, Any]) -> str:
 
 
 def _get_end(asked: Mapping[str, Any]) -> Any:
-    """Return what shows best which request or call it is."""
+    """Return the part that best identifies a request or call: the last message, or the call itself."""
     return asked["messages"][-1:] if "messages" in asked else dict(asked)
 
 

@@ -1,4 +1,4 @@
-"""Tools that change nothing: reads run, and the results of the others are simulated."""
+"""Toolboxes in which only reads run; the results of the other tools are simulated."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ MAX_DEPTH = 8
 def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
 
-    A call of any other tool, unlabelled ones included, passes validation and every gate, and runs nothing. Its text
-    says so. Its value is simulated from the output schema: the same for each call, and None without a schema, or where
-    a pattern or a validator refuses it. Latent tools, whose output the model writes, stay as they are.
+    A call of any other tool, even of one without a label, passes validation and every gate, but runs nothing. Its text
+    says so. Its value is simulated from the output schema: the same for each call, and None without a schema, or if a
+    pattern or a validator refuses it. Latent tools, whose output the model writes, stay as they are.
 
-    Labels are believed, those of MCP servers too, and a read that changes something does so. Later changes of `tools`,
-    and of the sources in it, do not reach the toolbox that is returned.
+    Labels are trusted, also those of MCP servers: a tool that is labelled a read runs, even if it changes something.
+    Later changes of `tools`, and of the sources in it, do not change the returned toolbox.
 
     Args:
-        tools: A toolbox, or what one is made of.
+        tools: A toolbox, or the items for one.
 
     Raises:
         DefinitionError: One of them cannot be a tool.
@@ -62,7 +62,7 @@ def _make_dry(tool: AnyTool) -> AnyTool:
     handler = tool.handler
     if tool.settings.effect == "read" or isinstance(handler, LatentHandler):
         return tool
-    activity: Any = handler.activity  # None for a function, as the model sees it
+    activity: Any = handler.activity  # None for a function
     settings = replace(tool.settings, executor=None, isolate=None, undo=None)
     return replace(
         tool, activity=None, handler=_DryHandler(handler.interface, activity, real=handler), settings=settings
@@ -71,7 +71,7 @@ def _make_dry(tool: AnyTool) -> AnyTool:
 
 @dataclass(frozen=True)
 class _DryHandler(DeclaredHandler):
-    """Executes nothing.
+    """Simulates the results of calls.
 
     Attributes:
         real: The handler that would execute the calls.
@@ -81,27 +81,27 @@ class _DryHandler(DeclaredHandler):
 
     @property
     def origin(self) -> str:
-        """The origin of the interface; an approver sees it, and an approval of a dry run is for no real call."""
+        """The origin, which an approver sees; it makes an approval of a dry run invalid for a real call."""
         return f"dry run of {self.real.origin}"
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """The schema of its arguments: they are validated as ever."""
+        """The schema of the arguments, which are validated as usual."""
         return self.real.argument_schema
 
     def make_action(self, tool: AnyTool) -> Action:
-        """Return a function that says what it did not do, and simulates the result."""
+        """Return a function whose result says that the tool was not executed, and has a simulated value."""
         text = f"Dry run: {tool.name} was not executed, and nothing has changed."
 
         def simulate(_values: object, _context: object) -> ToolResult:
-            value, shown = _simulate(self.interface.returns)
-            return ToolResult(value, text=f"{text} Simulated result: {shown}" if shown else text)
+            value, json_text = _simulate(self.interface.returns)
+            return ToolResult(value, text=f"{text} Simulated result: {json_text}" if json_text else text)
 
         return simulate
 
 
 def _simulate(returns: ReturnSchema) -> tuple[Any, str]:
-    """Make a value of a tool's output schema, and its JSON; None and "" where there is none, "" for a text."""
+    """Make a value that fits an output schema, or None; and its JSON, "" for a string or None."""
     schema = returns.schema
     try:
         sample = None if schema is None else _make_sample(schema, schema, MAX_DEPTH)
@@ -111,7 +111,7 @@ def _simulate(returns: ReturnSchema) -> tuple[Any, str]:
 
 
 def _make_sample(schema: Any, root: Any, depth: int) -> Any:
-    """Make a value that a schema describes; too deep inside it is None, which most schemas refuse."""
+    """Make a value that a schema describes; below `depth` levels it is None, which most schemas refuse."""
     part = resolve_reference(as_mapping(schema), root)
     if not depth or "const" in part:
         return part.get("const")

@@ -42,7 +42,7 @@ End: TypeAlias = Literal["whole", "cut", "reset", "held"]
 Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
 
 _APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
-# The platforms disagree about the width of the two numbers in struct linger.
+# The two numbers in struct linger differ in width between platforms.
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
@@ -87,7 +87,7 @@ class Reply:
 
         Args:
             text: The message's content.
-            finish_reason: Any word, fitting or not; None is sent as null.
+            finish_reason: Any text, even one that does not fit; None is sent as null.
             usage: Prompt and completion tokens; None is sent as null.
             split: Characters per SSE delta.
         """
@@ -102,10 +102,11 @@ class Reply:
         usage: tuple[int, int] | None = (1, 1),
         split: int = 8,
     ) -> Reply:
-        """Answer with tool calls, each a name, its arguments and, if you like, its id.
+        """Answer with tool calls, each a name, its arguments and optionally its id.
 
-        Arguments given as text go out as they are, broken or not. Without an id a call gets `call_1`, `call_2` and so
-        on, counted over the server's life; an id of None is sent as null. The options are those of `text`.
+        Arguments that are a text are sent as they are, even if invalid. Without an id a call gets `call_1`, `call_2`
+        and so on, counted over all replies of the server; an id of None is sent as null. The options are those of
+        `text`.
         """
         for each in calls:
             if not isinstance(each, tuple) or len(each) not in (2, 3):
@@ -120,7 +121,7 @@ class Reply:
         usage: tuple[int, int] | None = (1, 1),
         split: int = 8,
     ) -> Reply:
-        """Answer with items of Responses, such as reasoning, as they are. For Chat Completions the reply is empty.
+        """Answer with items of Responses, such as reasoning, unchanged. In Chat Completions the reply is empty.
 
         The options are those of `text`; with "length" or "content_filter" the response is incomplete.
         """
@@ -165,8 +166,8 @@ class Reply:
     def chunks(chunks: Iterable[Mapping[str, Any] | bytes], *, done: bool = True) -> Reply:
         r"""Answer with SSE events, whatever the request wants.
 
-        A mapping is a whole chunk (`{"choices": [...]}`); `id`, `object`, `created` and `model` are added where it has
-        none. Bytes go out as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`. In
+        A mapping is a whole chunk (`{"choices": [...]}`); `id`, `object`, `created` and `model` are added if they are
+        missing. Bytes are sent as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`. In
         Responses a mapping is a whole event (`{"type": "response.created", ...}`), and nothing is added.
         """
         return Reply(
@@ -175,12 +176,12 @@ class Reply:
 
     @staticmethod
     def verbatim(content: bytes) -> Reply:
-        """Answer with nothing but these bytes, status line and all, then close the connection."""
+        """Send only these bytes, which include the status line, then close the connection."""
         return replace(Reply.raw(content), label=f"verbatim({reprlib.repr(content)})", bare=True, end="cut")
 
     @staticmethod
     def hang() -> Reply:
-        """Never answer; the wait ends when the client leaves or the server closes."""
+        """Never answer; the wait ends when the client disconnects or the server closes."""
         return replace(Reply.raw(b"").held(None), label="hang()")
 
     def delayed(self, seconds: float) -> Reply:
@@ -192,7 +193,7 @@ class Reply:
         return replace(self, slice=bytes_per_write, pause=seconds)
 
     def truncated(self, after_bytes: int) -> Reply:
-        """End the body early as if it were whole: HTTP shows no fault."""
+        """End the body early as if it were complete: HTTP shows no error."""
         return replace(self, render=lambda context: self.render(context).truncate(after_bytes))
 
     def cut(self, after_bytes: int | None = None) -> Reply:
@@ -202,7 +203,7 @@ class Reply:
     def reset(self, after_bytes: int | None = None) -> Reply:
         """Reset the connection (RST) within the body; None resets before the status line.
 
-        As in life, bytes that the client was too slow to take are lost with the connection.
+        Bytes that the client has not read yet are lost with the connection, as with a real server.
         """
         return replace(self, end="reset", end_at=after_bytes)
 
@@ -222,18 +223,18 @@ class FakeServer:
 
     It serves /v1/chat/completions and /v1/responses, and stores nothing between requests.
 
-    A request after the last reply is answered 500. One that `check` refuses is answered 400 and uses up no reply. Both
-    are recorded in `problems`; leaving the `with` block raises them, and unused replies, as `ScriptError`, unless
-    another exception is on its way. Clear `problems` of what a test provokes on purpose.
+    A request after the last reply is answered with status 500. A request that `check` refuses is answered with status
+    400, and uses no reply. Both are recorded in `problems`. At its end the `with` block raises problems and unused
+    replies as `ScriptError`, unless it raises another exception. If a test provokes a problem, clear `problems`.
 
     Args:
         script: Replies, or a function from a request to its reply (for an endless script). The function is called for
             one request at a time and must not wait; it can return a `delayed` reply instead.
-        check: A function of each request for a completion, which raises ValueError to refuse it.
+        check: Called with each request for a completion; it raises ValueError to refuse the request.
         model: The only model that GET /v1/models lists.
 
     Raises:
-        TypeError: The script has something else than replies.
+        TypeError: An item of the script is not a reply.
     """
 
     def __init__(
@@ -260,7 +261,7 @@ class FakeServer:
 
     @property
     def base_url(self) -> str:
-        """The `base_url` for a client; after `close()` nothing listens there."""
+        """The `base_url` for a client, until `close()`."""
         return f"http://127.0.0.1:{self._address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -278,7 +279,7 @@ class FakeServer:
             raise ScriptError("\n".join(self.problems + unused))
 
     def close(self) -> None:
-        """Release every waiting reply, close every connection, and wait for the threads to end."""
+        """End every waiting reply, close every connection, and wait for the threads to end."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -310,16 +311,16 @@ class FakeServer:
                 while (request := _read_request(stream)) and self._exchange(connection, request):
                     pass
         except (OSError, HTTPException):
-            return  # the client went away, or close() shut the connection
-        except Exception as error:  # noqa: BLE001 - a lazy body may raise anything; stderr is no place for it
+            return  # the client disconnected, or close() shut the connection
+        except Exception as error:  # noqa: BLE001 - a lazy body may raise anything, and the test should see it
             self.problems.append(f"A reply failed while it was sent: {error!r}")
 
     def _exchange(self, connection: socket.socket, request: Request) -> bool:
         with self._lock:
             self.requests.append(request)
             answer, payload = self._choose_reply(request)
-        stays = self._send_reply(connection, answer, payload)
-        return stays and "close" not in (request.headers.get("connection"), answer.headers.get("connection"))
+        is_open = self._send_reply(connection, answer, payload)
+        return is_open and "close" not in (request.headers.get("connection"), answer.headers.get("connection"))
 
     def _choose_reply(self, request: Request) -> tuple[Reply, Payload]:
         context = self._make_context(request)
@@ -327,7 +328,7 @@ class FakeServer:
             answer = self._route(request)
             return answer, answer.render(context)
         except Exception as error:  # noqa: BLE001 - a script may raise anything, and the test should see it
-            answer = self._problem(500, f"the script failed with {error!r}")
+            answer = self._add_problem(500, f"the script failed with {error!r}")
             return answer, answer.render(context)
 
     def _make_context(self, request: Request) -> ReplyContext:
@@ -342,28 +343,28 @@ class FakeServer:
         )
 
     def _route(self, request: Request) -> Reply:
-        place = _name_endpoint(request)
-        if place == "GET /v1/models":
+        endpoint = _name_endpoint(request)
+        if endpoint == "GET /v1/models":
             return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
-        if place not in _APIS:
-            return Reply.error(404, f"This server has no {place}.")
+        if endpoint not in _APIS:
+            return Reply.error(404, f"This server has no {endpoint}.")
         try:
             if self._check is not None:
                 self._check(request)
         except ValueError as fault:
-            return self._problem(400, str(fault), param=getattr(fault, "param", None))
+            return self._add_problem(400, str(fault), param=getattr(fault, "param", None))
         return _check_reply(self._choose(request))
 
     def _next_reply(self, request: Request) -> Reply:
         if self._unused:
             return self._unused.popleft()
         last = (request.body.get("messages") or request.body.get("input") or [None])[-1]
-        return self._problem(500, f"the script has no reply left; the last message is {reprlib.repr(last)}")
+        return self._add_problem(500, f"the script has no reply left; the last message is {reprlib.repr(last)}")
 
-    def _problem(self, status: int, message: str, *, param: str | None = None) -> Reply:
+    def _add_problem(self, status: int, message: str, *, param: str | None = None) -> Reply:
         text = f"Request {len(self.requests)}: {message}"
         self.problems.append(text)
-        # The header keeps the openai client from a retry that cannot help.
+        # The header keeps the openai client from a useless retry.
         return Reply.error(status, text, param=param, headers={"x-should-retry": "false"})
 
     def _send_reply(self, connection: socket.socket, answer: Reply, payload: Payload) -> bool:
@@ -387,14 +388,14 @@ class FakeServer:
             connection.sendall(payload.frame(b""))
 
     def _wait_for_client(self, connection: socket.socket, seconds: float | None) -> None:
-        """Wait, at most until the client leaves or the server closes; None waits for ever."""
+        """Wait, at most until the client disconnects or the server closes; None waits only for these."""
         if seconds == 0:
             return
         connection.settimeout(seconds)
         with suppress(TimeoutError):
             if not connection.recv(1, socket.MSG_PEEK):
                 raise ConnectionAbortedError
-            self._closed.wait(seconds)  # the next request is already here, so only the server can end the wait
+            self._closed.wait(seconds)  # the client has sent its next request already, so only close() ends the wait
         connection.settimeout(None)
 
 
@@ -409,7 +410,7 @@ def _name_endpoint(request: Request) -> str:
 
 
 def _read_request(stream: BinaryIO) -> Request | None:
-    """Read one request; return None from a client that left or does not speak HTTP."""
+    """Read one request; return None if the client has disconnected or does not speak HTTP."""
     start = stream.readline().decode("latin-1").split()
     if len(start) != 3:
         return None

@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cassettes",
         choices=("replay", "record", "auto"),
         default="replay",
-        help="replay: ask no model (default); record: ask it for everything; auto: ask for what is missing",
+        help="replay: ask no model (default); record: ask the model for all answers; auto: for missing answers",
     )
 
 
@@ -28,12 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]]:
     """Return a function that makes a cassette: `cassette(lambda: OpenAIModel(OpenAI(), "gpt-5-mini"))`.
 
-    Its file is `cassettes/FILE/TEST.json` beside the test (`CLASS-TEST.json` in a class), and its mode that of
-    `--cassettes`. A model may be given by a function, which is not called to replay, so that no key is needed then.
-    `name=` sets another file name, for a second cassette in one test. Other options are those of `Cassette`. A test
-    that passes fails if records are unused.
+    Its file is `cassettes/FILE/TEST.json` beside the test (`CLASS-TEST.json` in a class), and its mode is that of
+    `--cassettes`. The model may be a function that makes it: a replay does not call the function, and so needs no key.
+    `name=` sets another file name, for a second cassette in one test. Other options are those of `Cassette`. If records
+    of a replay are unused after a test that passed, that is an error.
     """
-    from toolkit.testing.cassette import Cassette  # pytest starts without it
+    from toolkit.testing.cassette import Cassette  # only if a test uses it
 
     cassettes: list[Cassette] = []
 
@@ -43,7 +43,7 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]
         path = Path(request.path).parent / "cassettes" / Path(request.path).stem / f"{file}.json"
         if any(each.path == path for each in cassettes):
             raise ValueError(
-                f'This test has a cassette {file}: give the next one a name, cassette(model, name="other").'
+                f'This test already has a cassette {file}. Name the next one: cassette(model, name="other").'
             )
         chosen: Any = model
         if callable(model) and not hasattr(model, "complete"):

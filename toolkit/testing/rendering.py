@@ -23,7 +23,7 @@ _EMPTY: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyContext:
-    """The facts about a request that its reply repeats or depends on."""
+    """The parts of a request that its reply depends on."""
 
     number: int  # counts from 1
     model: str
@@ -33,24 +33,24 @@ class ReplyContext:
     api: str = "chat"  # or "responses"
 
     def envelope(self, kind: str) -> dict[str, Any]:
-        """Members that every completion and every chunk has."""
+        """Return the members that every completion and every chunk has."""
         return {"id": f"chatcmpl-{self.number}", "object": kind, "created": 0, "model": self.model}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A body: bytes go out under a Content-Length, an iterable of bytes as one HTTP chunk each."""
+    """A body: bytes are sent with a Content-Length, an iterable of bytes as one HTTP chunk for each item."""
 
     content: bytes | Iterable[bytes]
     content_type: str = "application/json"
 
     @property
     def pieces(self) -> Iterable[bytes]:
-        """The body in the pieces that it is sent in."""
+        """The pieces of the body."""
         return [self.content] if isinstance(self.content, bytes) else self.content
 
     def frame(self, piece: bytes) -> bytes:
-        """Add the HTTP framing to a piece; an empty piece is the end of the body."""
+        """Add the HTTP framing to a piece; an empty piece ends the body."""
         return piece if isinstance(self.content, bytes) else b"%x\r\n%b\r\n" % (len(piece), piece)
 
     def truncate(self, size: int) -> Payload:
@@ -72,12 +72,12 @@ class Completion:
     items: tuple[Mapping[str, Any], ...] = ()  # instead of text and calls, in Responses
 
     def render(self, context: ReplyContext) -> Payload:
-        """Write the completion for the API that is asked, streamed where the request wants that."""
+        """Write the completion for the API of the request, as a stream if the request asks for one."""
         render = _render_response if context.api == "responses" else _render_completion
         return render(self, context)
 
     def tokens(self, prompt: str, completion: str) -> dict[str, int] | None:
-        """Write the usage with the API's names for prompt and completion tokens."""
+        """Write the usage, with the API's names for prompt and completion tokens."""
         if self.usage is None:
             return None
         return {prompt: self.usage[0], completion: self.usage[1], "total_tokens": sum(self.usage)}
@@ -97,7 +97,7 @@ def _render_event(chunk: Mapping[str, Any]) -> bytes:
 
 
 def take_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes, in the pieces they came in."""
+    """Yield the first `size` bytes of the pieces, as pieces."""
     for piece in pieces:
         if size <= 0:
             return
@@ -106,7 +106,7 @@ def take_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode a JSON value in ASCII; NaN and lone surrogates pass, for a model may send them."""
+    """Encode a JSON value in ASCII; NaN and lone surrogates are allowed, since a model may send them."""
     return json.dumps(value).encode()
 
 
@@ -155,7 +155,7 @@ def _list_deltas(completion: Completion, calls: list[dict[str, Any]]) -> Iterato
 
 
 def _render_response(completion: Completion, context: ReplyContext) -> Payload:
-    """Write a response. Without a finish reason a stream ends as if it were cut, and a whole response has no status."""
+    """Write a response; without a finish reason it has no status, and a stream has no last event."""
     items = [*map(dict, completion.items or _list_items(completion, context))]
     reason = INCOMPLETE.get(completion.finish_reason or "")
     response = {

@@ -16,8 +16,8 @@ from toolkit.errors import FatalError
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Piece
 
-# A text is an answer, calls are a turn with calls, a response is passed on, an exception is raised, a function returns
-# any of these for its request.
+# A text is an answer; calls are a turn; a response is returned as it is; an exception is raised; a function is called
+# with the request, and returns any of these.
 ModelReply: TypeAlias = (
     "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], ModelReply]"
 )
@@ -33,7 +33,7 @@ def call(name: str, /, *unnamed: Never, **arguments: Any) -> ToolCall:
     Metadata such as `_reasoningForCall="why"` goes into the call's fields, not its arguments.
 
     Raises:
-        TypeError: The name is no text, such as a tool, or an argument has no name.
+        TypeError: The name is not a string, or an argument is positional.
     """
     if unnamed:
         raise TypeError(f"call() takes arguments by name, such as call('add', a=1), not {unnamed[0]!r:.100}.")
@@ -52,7 +52,7 @@ def parse_arguments(arguments: str) -> Any:
 
 
 def split_response(response: ModelResponse) -> Iterator[Piece]:
-    """Yield a response as a stream does: its reasoning, its text word by word, then the whole."""
+    """Yield a response as a stream does: its reasoning, its text word by word, then the response itself."""
     if response.reasoning:
         yield ReasoningDelta(response.reasoning)
     yield from map(TextDelta, re.findall(r"\s*\S+|\s+", response.text))
@@ -61,7 +61,7 @@ def split_response(response: ModelResponse) -> Iterator[Piece]:
 
 @dataclass
 class ScriptedModel:
-    """A model that answers by a script. Leaving its `with` block raises `ScriptError` if replies are unused.
+    """A model that answers by a script. Its `with` block raises `ScriptError` at its end if replies are unused.
 
     Args:
         script: Replies, one for each request; or a function from a request to its reply.
@@ -97,7 +97,7 @@ class ScriptedModel:
         return self._make_response(self._next_reply(request), request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Yield the next reply: its reasoning, its text word by word, then the whole.
+        """Yield the next reply: its reasoning, its text word by word, then the response itself.
 
         Raises:
             ScriptError: The script has no reply left.

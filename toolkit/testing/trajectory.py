@@ -15,23 +15,23 @@ from toolkit.testing.scripted import parse_arguments
 # A name, whatever the arguments are; or a call, as `call("add", a=1)` makes it.
 ExpectedCall: TypeAlias = str | ToolCall
 
-# A wider column is not read beside another one.
+# Characters of the widest column that is printed beside another one.
 COLUMN = 56
-# Fields of a call besides its arguments, each compared if the expected call has it.
-BESIDE = ("instance", "output_path", "imports", "reasoning")
+# Fields of a call besides its arguments; each is compared if the expected call has it.
+METADATA = ("instance", "output_path", "imports", "reasoning")
 
 
 def assert_calls(
     result: RunResult[Any], expected: Iterable[ExpectedCall], *, partial: bool = False, any_order: bool = False
 ) -> None:
-    """Assert that a run made just these calls: those that failed or were refused, too.
+    """Assert that a run made exactly these calls, including those that failed or were refused.
 
-    Compared are the calls as they ran (`calls[i].name` and `.arguments`), their arguments as JSON: 1 and 1.0 are equal,
-    1 and true are not. A call that waits for approval is in `result.pending`, and is not among them.
+    Calls are compared as they ran (`calls[i].name` and `.arguments`), with their arguments as JSON: 1 and 1.0 are
+    equal, 1 and true are not. Calls that wait for approval, in `result.pending`, are not compared.
 
     Args:
-        result: What `run` returned.
-        expected: Names, where the arguments do not matter, and calls such as `call("add", a=1)`, with all arguments.
+        result: The result of the run.
+        expected: Names, for calls with any arguments, and calls such as `call("add", a=1)`, with all arguments.
         partial: Whether a call may have more arguments than the expected one.
         any_order: Whether the order does not matter.
 
@@ -46,7 +46,7 @@ def assert_calls(
         >>> result = Runner(model=model).run("How long is 'four'?")
         >>> assert_calls(result, [call("len", value="four")])
     """
-    __tracebackhide__ = True  # pytest shows the test's own line
+    __tracebackhide__ = True  # pytest shows the line of the test
     if not isinstance(result, RunResult):
         raise TypeError(f"assert_calls() takes the result of a run first, not {result!r:.100}.")
     wanted = _check_expected(expected)
@@ -78,7 +78,7 @@ def _pair_in_order(wanted: Sequence[ExpectedCall], got: Sequence[ToolCallFinishe
 
 
 def _pair_any_order(wanted: Sequence[ExpectedCall], got: Sequence[ToolCallFinished], match: _Match) -> list[_Pair]:
-    """Pair as many calls as possible; a call that several expected ones fit is left to one that fits no other."""
+    """Pair as many calls as possible, by the augmenting paths of a bipartite matching."""
     owners: dict[int, int] = {}  # position in `got` -> position in `wanted`
 
     def find(want: int, tried: set[int]) -> bool:
@@ -104,7 +104,7 @@ def _is_match(want: ExpectedCall, got: ToolCallFinished, *, partial: bool) -> bo
     if isinstance(want, str):
         return want == got.name
     ran = got.ran or got.call
-    if want.name != ran.name or any(getattr(want, own) not in ("", (), getattr(ran, own)) for own in BESIDE):
+    if want.name != ran.name or any(getattr(want, key) not in ("", (), getattr(ran, key)) for key in METADATA):
         return False
     wanted, arguments = parse_arguments(want.arguments), parse_arguments(ran.arguments)
     if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
@@ -113,7 +113,7 @@ def _is_match(want: ExpectedCall, got: ToolCallFinished, *, partial: bool) -> bo
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Compare JSON values; in Python true equals 1."""
+    """Compare JSON values; Python's `==` would take true for 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -124,7 +124,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _render_pairs(pairs: Sequence[_Pair]) -> str:
     rows = [("" if fits else "!", _show(want), _show_got(got)) for want, got, fits in pairs]
     width = max(len("expected"), *(len(want) for _, want, _ in rows))
-    if width > COLUMN:  # one below the other
+    if width > COLUMN:
         return "\n".join(f"{mark:1} expected: {want}\n  actual:   {got}" for mark, want, got in rows)
     return "\n".join(f"{mark:1} {want:{width}}   {got}" for mark, want, got in [("", "expected", "actual"), *rows])
 
@@ -141,8 +141,8 @@ def _show(call: ExpectedCall | None) -> str:
     if isinstance(call, str):
         return call
     arguments = parse_arguments(call.arguments)
-    beside = [f"{own}={value!r}" for own in BESIDE if (value := getattr(call, own))]
+    metadata = [f"{key}={value!r}" for key in METADATA if (value := getattr(call, key))]
     if not isinstance(arguments, dict):
-        return f"{call.name}({', '.join([call.arguments, *beside])})"
+        return f"{call.name}({', '.join([call.arguments, *metadata])})"
     written = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    return f"{call.name}({', '.join([*written, *beside])})"
+    return f"{call.name}({', '.join([*written, *metadata])})"
