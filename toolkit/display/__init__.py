@@ -1,6 +1,6 @@
 """Runs and tools for people: transcripts, HTML for notebooks, forms.
 
-Nothing here starts a run: a stream of events comes in. Saved runs and their reports live elsewhere.
+Nothing here starts a run: the functions take its events or its result.
 
 Files, each importing only those below it:
     cards         tools, toolboxes, runners and results as HTML

@@ -42,7 +42,7 @@ _LIMITS = frozenset(
 
 
 def render_tool(tool: Tool[..., Any]) -> str:
-    """Render a tool: signature, description, parameters, and the options that differ from the usual ones."""
+    """Render a tool: signature, effect and other marks, description, parameters and origin."""
     try:
         schema, output = tool.parameters, tool.output_schema
     except DefinitionError as error:
@@ -64,25 +64,25 @@ def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[...
     """Render a runner: its model, instructions, limits and tools.
 
     Args:
-        model: The model's name; None where it is chosen by the first run.
+        model: The model's name; None if the first run chooses it.
         instructions: The system message.
         tools: The tools.
-        limits: A dataclass; fields that are not set are left out.
+        limits: A dataclass; its `max_turns`, and the fields that differ from their defaults, are displayed.
     """
     listed = list(tools)
-    given = {each.name: getattr(limits, each.name) for each in fields(limits)}
-    changed = [
-        f"{each.name} = {given[each.name]}"
+    values = {each.name: getattr(limits, each.name) for each in fields(limits)}
+    displayed = [
+        f"{each.name} = {values[each.name]}"
         for each in fields(limits)
-        if given[each.name] and (each.name == "max_turns" or given[each.name] != each.default)
+        if values[each.name] and (each.name == "max_turns" or values[each.name] != each.default)
     ]
     name = render_code(model, MAX_CELL) if model else render_dim("a model that the first run chooses")
-    head = f'<div class="h"><b>Runner</b>{name}{render_dim(" · ".join(changed))}</div>'
+    head = f'<div class="h"><b>Runner</b>{name}{render_dim(" · ".join(displayed))}</div>'
     return render_card(head, render_text(instructions, MAX_CELL), _render_tools(listed))
 
 
 def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
-    """Render a call that waits for approval; of a text `size` characters at most."""
+    """Render a call that waits for approval, with texts of at most `size` characters."""
     return render_card(render_row(make_waiting_row(approval), size))
 
 
@@ -104,7 +104,7 @@ def _format_type(part: Any, schema: Any, name: str) -> str:
 
 
 def _render_marks(tool: Tool[..., Any]) -> str:
-    """Render what is to be known before a tool is called."""
+    """Render the effect of a tool, and the options that matter to its callers."""
     settings = tool.settings
     marks = {
         settings.effect: None,
@@ -155,11 +155,11 @@ def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[
 
 
 def render_tool_result(result: ToolResult) -> str:
-    """Render a result: its value as a table where it is one, else its text; its error, pictures and files."""
+    """Render a result: its error, its value as a table or its text, and its images and files."""
     error = render_error(result.error or "", result.kind or "error")
     repairs = render_dim(f"Repaired: {', '.join(result.repairs)}" if result.repairs else "", tag="div")
     attachments = render_attachments(result.images, result.files)
     text = result.text if result.text is not None else format_value(make_plain(result.value))
-    is_told = result.is_error and result.value is None  # its text is that of the error
-    body = render_table(result.value) or ("" if is_told else render_json(text, MAX_ANSWER))
+    is_error_alone = result.is_error and result.value is None  # the text repeats the error
+    body = render_table(result.value) or ("" if is_error_alone else render_json(text, MAX_ANSWER))
     return render_card(error, body, attachments, repairs)

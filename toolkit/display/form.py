@@ -1,7 +1,7 @@
 """A tool's parameters as an HTML form, and a browser's post as arguments.
 
-Each parameter has one field, which renders its control as HTML and parses what a browser posts for it. Lists, objects
-and unions are entered as JSON. Every text in the form is escaped.
+Each parameter has one field, which renders its control as HTML, and parses the text that a browser posts. Lists,
+objects and unions are entered as JSON. Every text in the form is escaped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MAX_HELP = 2_000
 LONG = 200  # characters; a text that may be longer gets several lines
 _WIDE = "width:100%;max-width:40rem;box-sizing:border-box"
 _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
-# Formats that browsers have controls for, and their names there.
+# Formats that have an input of their own in browsers, and its type.
 _INPUTS = {"date": "date", "date-time": "datetime-local", "time": "time", "email": "email", "uri": "url"}
 _OFF = frozenset({"", "false", "off", "0", "no"})  # sent by programs for an empty checkbox; browsers send nothing
 
-# The value of a control that was left empty.
+# The value of an empty control: the argument is omitted.
 NOTHING: Any = object()
 
 
@@ -55,12 +55,12 @@ class Form:
     """A tool's parameters as an HTML form: `str(form)` for a page; notebooks display it.
 
     Each parameter is posted under its name. A list, an object, or any other value without a control of its own is
-    entered as JSON. Where the model makes a tool's output, that is not among the controls. All texts of the tool, its
-    schema and the values are escaped.
+    entered as JSON. The output of a latent tool has no control. All texts of the tool, its schema and the values are
+    escaped.
 
     Args:
         tool: The tool with the parameters.
-        values: Arguments to fill in; defaults are filled in anyway.
+        values: Arguments to fill in; for others their defaults are filled in.
         action: Address to post to; by default that of the page.
 
     Raises:
@@ -90,13 +90,13 @@ class Form:
         self._errors: dict[str, str] = {}
 
     def read(self, posted: Mapping[str, Any]) -> str:
-        """Parse what a browser posts into arguments as JSON text, for `tool.invoke`.
+        """Parse the post of a browser into arguments as JSON text, for `tool.invoke`.
 
         Args:
-            posted: Texts, or lists of texts, by name, as web frameworks have them. Names without a control are ignored.
+            posted: Texts, or lists of texts, by name, as from web frameworks. Names without a control are ignored.
 
         Raises:
-            InvalidForm: It does not fit; the exception has the errors by control, and the form to show again.
+            InvalidForm: The post does not fit; the exception has the errors by control, and the form to show again.
         """
         form = Form(self.tool, action=self.action)
         form._texts = {each.name: _get_text(posted, each.name) for each in self._fields}
@@ -104,7 +104,7 @@ class Form:
         for each in self._fields:
             try:
                 values[each.name] = each.parse(form._texts[each.name])
-            except ValueError as error:  # noqa: PERF203  all of them are shown
+            except ValueError as error:  # noqa: PERF203  all errors are shown
                 form._errors[each.name] = str(error)
         arguments = to_json({name: value for name, value in values.items() if value is not NOTHING})
         for name, message in self._find_errors(arguments):
@@ -151,14 +151,14 @@ class Form:
             yield "", f"{type(error).__name__}: {error}"
 
     def _locate_error(self, location: tuple[int | str, ...], message: str) -> tuple[str, str]:
-        """Find the control of an error; a deeper location becomes part of the message."""
+        """Return the control of an error, and the message, with the location inside the control."""
         depth = 1 if location[:1] in {(each.name,) for each in self._fields} else 0
         rest = format_path(location[depth:])
         return "".join(map(str, location[:depth])), f"{rest}: {message}" if rest else message
 
 
 def _get_text(posted: Mapping[str, Any], name: str) -> str | None:
-    """Return the text posted under a name, the last of a list; None where there is none."""
+    """Return the text posted under a name, or the last one of a list; None if there is none."""
     value = posted.get(name)
     if isinstance(value, (list, tuple)):
         value = value[-1] if value else None
@@ -174,12 +174,12 @@ class Field:
 
     Attributes:
         label: Visible name, not escaped.
-        kind: Its control: a text, a number, a checkbox, a choice, or a text with JSON.
+        kind: Its control: "text", "number", "checkbox", "choice", or "json" for a text with JSON.
         schema: Schema of the value, without null.
-        outline: That schema in short, such as `{"name": string}`, for a text with JSON.
+        outline: A summary of the schema, such as `{"name": string}`, for a text with JSON.
         options: The values to choose from, by their texts.
         is_required: Whether the schema requires a value.
-        is_nullable: Whether it may be null.
+        is_nullable: Whether the value may be null.
     """
 
     name: str
@@ -204,12 +204,13 @@ class Field:
         return f'<div style="margin:.6em 0"><label>{label}</label>{about}{alert}</div>'
 
     def parse(self, text: str | None) -> Any:
-        """Parse what was posted, as far as it can be: the tool's own validation finds what else is wrong.
+        """Parse a posted text, which the tool's own validation checks afterwards.
 
-        Nothing is null, if null is allowed and leaving it out would mean something else.
+        An empty control is null, if null is allowed and an omitted argument would mean another value. Otherwise it is
+        an empty text, if the person has deleted a default text, or NOTHING.
 
         Raises:
-            ValueError: It begins as JSON, and is none.
+            ValueError: The text begins as JSON, but is not valid JSON.
         """
         if self.kind == "checkbox":
             return (text or "").strip().lower() not in _OFF
@@ -224,14 +225,14 @@ class Field:
         return "" if self.kind == "text" and is_emptied and default else NOTHING
 
     def format(self, value: Any) -> str | None:
-        """Return the text that a browser would post for a value; for NOTHING that of the default."""
+        """Return the text that a browser would post for a value; NOTHING stands for the default."""
         default = self.schema.get("default")
         own = default if value is NOTHING else value
         if own is None:
             return None
         if self.kind == "choice":
             return next((text for text, option in self.options.items() if to_json(option) == to_json(own)), "")
-        if self.kind == "json":  # an empty default is left out; the placeholder says what may be written
+        if self.kind == "json":  # an empty default would hide the placeholder
             return "" if own in ([], {}) and own == default and not self.is_nullable else to_json(own, indent=2)
         return own if isinstance(own, str) else to_json(own)
 
@@ -255,13 +256,13 @@ class Field:
         return self._render_text(text, {**attributes, **required, "style": _WIDE})
 
     def _render_text(self, text: str, attributes: Mapping[str, Any]) -> str:
-        """Render a line of text, of a kind that browsers know; several lines where it may be long."""
+        """Render an input of the type that fits the format, or a text area if the text may be long."""
         limits = {"minlength": self.schema.get("minLength"), "maxlength": self.schema.get("maxLength")}
         kind = "password" if is_secret(self.schema) else _INPUTS.get(str(self.schema.get("format")), "text")
         if kind == "text" and ("\n" in text or (limits["maxlength"] or 0) > LONG):
             return render_textarea(text, {**attributes, **limits})
-        is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
-        return render_input({"type": "text" if is_foreign else kind, "value": text, **attributes, **limits})
+        is_unsupported = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)  # such as with an offset
+        return render_input({"type": "text" if is_unsupported else kind, "value": text, **attributes, **limits})
 
 
 _KINDS: Mapping[str, str] = {"string": "text", "integer": "number", "number": "number", "boolean": "checkbox"}
@@ -278,9 +279,10 @@ def make_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
 
 def _make_field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], *, is_required: bool) -> Field:
     whole = resolve_reference(schema, root)
-    some = without_null(whole)
-    bare = whole if some is None else _unwrap_single(some, root)
-    values = _list_options(bare, is_nullable=some is not whole)
+    not_null = without_null(whole)
+    is_nullable = not_null is not whole
+    bare = whole if not_null is None else _unwrap_single(not_null, root)
+    values = _list_options(bare, is_nullable=is_nullable)
     are_texts = all(isinstance(value, str) and value for value in values)
     simple = _KINDS.get(str(bare.get("type"))) if _COMPOSED.isdisjoint(bare) else None
     return Field(
@@ -291,7 +293,7 @@ def _make_field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], *
         outline=outline_json(bare, root),
         options={value if are_texts else to_json(value): value for value in values},
         is_required=is_required,
-        is_nullable=some is not whole,
+        is_nullable=is_nullable,
     )
 
 
@@ -305,7 +307,7 @@ def _unwrap_single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mappin
 
 
 def _list_options(schema: Mapping[str, Any], *, is_nullable: bool) -> list[Any]:
-    """List the values of an enumeration, or of a truth value that may also be left open; null is not among them."""
+    """List the values of an enumeration, or of a boolean that may be null, without null."""
     if schema.get("type") == "boolean" and is_nullable:
         return [True, False]
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
@@ -328,7 +330,7 @@ def _render_option(text: str, *, is_chosen: bool) -> str:
 
 
 def render_textarea(text: str, attributes: Mapping[str, Any]) -> str:
-    """Render a text of several lines; browsers drop the first line break."""
+    """Render a text area; browsers drop the first line break."""
     return f"<textarea{render_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
 
 

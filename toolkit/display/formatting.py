@@ -23,7 +23,7 @@ LINES = 20  # of one text
 MAX_TEXT = 10_000  # characters of one result
 MAX_ARGUMENT = 80  # characters
 MAX_RESULT = 200  # characters, of a result on one line
-# C0 except tab and newline, C1, and what changes the direction of text.
+# C0 except tab and newline, C1, characters that change the direction of text, and surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
 _COLOURS: Mapping[str, str] = {
@@ -62,7 +62,7 @@ class LineWriter:
         self._write(_escape_line_controls(text).replace("\n", "\n" + " " * MARGIN))
 
     def write_status(self, label: str, text: str) -> None:
-        """Write a line that the next one replaces; in a pipe it is an ordinary line."""
+        """Write a line that the next write replaces; in a pipe, write an ordinary line."""
         line = " ".join(escape_controls(text).split())
         if not self.out.isatty():
             self.write(label, line)
@@ -72,7 +72,7 @@ class LineWriter:
         self._has_status = True
 
     def end_line(self) -> None:
-        """End a text that is written in parts, and remove a status."""
+        """End a text that is written in parts, or remove a status line."""
         if self._open_label or self._has_status:
             self._write("\n" if self._open_label else _CLEAR)
         self._open_label, self._has_status = "", False
@@ -89,17 +89,17 @@ class LineWriter:
         return f"\x1b[{colour}m{padded}\x1b[0m" if colour and wants_colour else padded
 
     def _measure_width(self) -> int:
-        """Return the columns beside the labels; the last one stays free, as some terminals wrap when it is filled."""
+        """Return the number of columns beside the labels, without the last one, in which some terminals wrap."""
         return max(40, shutil.get_terminal_size().columns - MARGIN - 1) if self.out.isatty() else sys.maxsize
 
 
 def escape_controls(text: str) -> str:
-    """Escape control characters: what a model writes must not move the cursor or change the direction of text."""
+    """Escape control characters, by which a model could move the cursor or change the direction of text."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _escape_line_controls(text: str) -> str:
-    """Replace tabs, too: a line with tabs is wider than it looks, so a terminal would wrap it to where labels stand."""
+    """Escape control characters and replace tabs, which make lines wider than they are counted."""
     return escape_controls(text).replace("\t", "    ")
 
 
@@ -109,10 +109,10 @@ def escape_text(text: str, size: int) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parse what a model or a tool wrote; None where it is no JSON."""
+    """Parse JSON of a model or a tool; return None if it is not JSON."""
     try:
         return from_json(text)
-    except (ValueError, TypeError):  # the latter of unpaired surrogates
+    except (ValueError, TypeError):  # TypeError for unpaired surrogates
         return None
 
 

@@ -18,7 +18,7 @@ from toolkit._schema.error_messages import shorten
 from toolkit._tools.library_values import is_table, write_rows
 from toolkit.display.formatting import escape_controls, escape_text, parse_json
 
-MAX_PAGE = 200_000  # characters: more than a run leaves of a result
+MAX_PAGE = 200_000  # characters; by default a run cuts results to fewer
 MAX_ANSWER = 20_000
 MAX_CELL = 2_000
 MAX_LINES = 40  # of a text that does not scroll
@@ -32,8 +32,8 @@ _COLOURS: Mapping[str, str] = {
     **dict.fromkeys(("paused", "waits for approval", "write"), "wait"),
 }
 _PICTURE = re.compile(r"image/[a-z0-9.+-]+")
-# Rules of Markdown that are off: links, images and HTML stay text, so that nothing is fetched, and no click leads
-# elsewhere. Entities could be control characters, and an answer that is indented is rarely code.
+# Rules of Markdown that are off. Links, images and HTML stay text, so that nothing is fetched, and no click leads
+# elsewhere; entities could be control characters; and an indented answer is rarely code.
 _NO_MARKDOWN = ["autolink", "code", "entity", "html_block", "html_inline", "image", "link", "reference"]
 # Colours are mixed with that of the page's text, which is dark on a light page and light on a dark one, whatever the
 # system prefers; the background is the page's own.
@@ -66,7 +66,7 @@ line-height:1.45;overflow-wrap:normal;white-space:pre-wrap}
 .tk summary{cursor:pointer}.tk img{max-width:100%;max-height:20em;margin:.3em 0;display:block}
 @media (max-width:40em){.tk th,.tk td{padding:.25em .3em;font-size:.9em}}
 </style>"""
-# The head of a page of its own, in the colours that the reader prefers.
+# The head of a page, in light or dark colours as the reader prefers.
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -86,12 +86,12 @@ h1{{font-size:1.5em;margin:0 0 .2em}}h2{{font-size:1.2em;margin:1.6em 0 .3em}}h3
 
 
 def render_head(title: str, style: str, more: str = "") -> str:
-    """Render all that stands before the body of a page.
+    """Render a page up to the end of its head.
 
     Args:
-        title: Its title.
-        style: CSS beside that of all pages.
-        more: HTML of further elements.
+        title: The title.
+        style: CSS of this page, added to that of all pages.
+        more: HTML of further elements in the head.
     """
     return HEAD.format(title=escape_text(title, MAX_NAME), style=style, more=more)
 
@@ -102,7 +102,7 @@ def render_card(*parts: str) -> str:
 
 
 def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Render a table of HTML; a wide one scrolls."""
+    """Render a table, whose cells are HTML; a wide one scrolls."""
     titles = "".join(f"<th>{title}</th>" for title in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="o" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -123,33 +123,33 @@ def _render_image(image: Image) -> str:
 
 
 def render_error(text: str, kind: str = "error") -> str:
-    """Render why something failed; "" without a text."""
+    """Render an error; "" for an empty text."""
     head = f'<div class="h">{render_pill(kind, "bad")}</div>'
     return f'<div class="c bad">{head}{render_text(text, MAX_CELL)}</div>' if text else ""
 
 
 def render_folded(title: str, content: str, *, is_open: bool = False) -> str:
-    """Fold a content under its title; "" without a content."""
+    """Render HTML that is folded under a title; "" for empty HTML."""
     if not content:
         return ""
     return f"<details{' open' if is_open else ''}><summary>{render_dim(title)}</summary>{content}</details>"
 
 
 def render_pill(text: str, style: str | None = None) -> str:
-    """Render a word that stands out, such as a status; its colour follows from the word, unless it is given."""
+    """Render a word as a badge, such as a status; without a style, the word determines its colour."""
     colour = _COLOURS.get(text, "") if style is None else style
     return f'<span class="p {colour}">{escape_text(text, MAX_NAME)}</span>'
 
 
 def render_text(text: str, size: int) -> str:
-    """Render a text with its lines, a long one in a box that scrolls, by the keyboard too; "" for an empty one."""
+    """Render a text with its line breaks, a long one in a box that also scrolls by keyboard; "" for an empty one."""
     is_long = min(len(text), size) > MAX_CELL or text.count("\n", 0, size) > MAX_LINES
     attributes = ' class="t s" tabindex="0"' if is_long else ' class="t"'
     return f"<div{attributes}>{escape_text(text, size)}</div>" if text else ""
 
 
 def render_markdown(text: str, size: int) -> str:
-    """Render a text that a model wrote, as Markdown if markdown-it-py is installed; of it `size` characters at most."""
+    """Render a text of a model, cut to `size` characters, as Markdown if markdown-it-py is installed."""
     try:
         parser = _make_markdown_parser()
     except ImportError:
@@ -160,7 +160,7 @@ def render_markdown(text: str, size: int) -> str:
 
 @cache
 def _make_markdown_parser() -> Any:
-    """Make the parser: lines stay lines, headings are bold, and what is wide scrolls, by the keyboard too."""
+    """Make a parser that keeps line breaks and makes headings bold; tables and code also scroll by keyboard."""
     from markdown_it import MarkdownIt  # optional
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(_NO_MARKDOWN)
@@ -181,7 +181,7 @@ def _render_fence(code: str) -> str:
 
 
 def render_dim(text: str, tag: str = "span") -> str:
-    """Render a remark; "" for an empty one."""
+    """Render a remark in dim text; "" for an empty one."""
     return f'<{tag} class="d">{escape_text(text, MAX_CELL)}</{tag}>' if text else ""
 
 
@@ -192,13 +192,13 @@ def render_code(text: str, size: int = MAX_CELL) -> str:
 
 
 def render_json(text: str, size: int) -> str:
-    """Render what a tool returned: an object or a list in its JSON as code, any other text as it is."""
+    """Render the text of a tool: the JSON of an object or a list as code, any other text as it is."""
     value = parse_json(text) if len(text) <= size else None
     return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_text(text, size)
 
 
 def format_value(value: Any, indent: str = "") -> str:
-    """Write a value as JSON, a long one in several lines; a text of several lines as it is."""
+    """Write a value as JSON, a long one on several lines; a text of several lines is written as it is."""
     if isinstance(value, str) and "\n" in value and not indent:
         return value
     line = json.dumps(value, ensure_ascii=False, default=str)
@@ -222,7 +222,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_tokens(usage: Usage) -> str:
-    """Write the tokens used; "" where they are not known."""
+    """Write the tokens used; "" if they are not known."""
     if not (usage.input_tokens or usage.output_tokens):
         return ""
     return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
@@ -242,14 +242,14 @@ def render_table(value: Any) -> str:
     if not rows:
         return ""
     head, *body = rows
-    more = f"… {count - len(body):,} more rows" if count > len(body) else ""
-    width = f"… {len(head) - MAX_COLUMNS:,} more columns" if len(head) > MAX_COLUMNS else ""
+    more_rows = f"… {count - len(body):,} more rows" if count > len(body) else ""
+    more_columns = f"… {len(head) - MAX_COLUMNS:,} more columns" if len(head) > MAX_COLUMNS else ""
     cells = [[escape_text(cell, MAX_CELL) for cell in row[:MAX_COLUMNS]] for row in rows]
-    return render_cells(cells[0], cells[1:]) + render_dim(" ".join(filter(None, (more, width))), tag="div")
+    return render_cells(cells[0], cells[1:]) + render_dim(" ".join(filter(None, (more_rows, more_columns))), tag="div")
 
 
 def _read_rows(value: Any) -> tuple[list[list[str]], int]:
-    """Read the head and the first rows of a table as texts, and the number of all rows; else nothing, and 0."""
+    """Read the head and the first rows of a table as texts, and count its rows; [] and 0 for other values."""
     if is_table(value):
         text, _ = write_rows(value.head(MAX_ROWS), 0, None, MAX_ANSWER)
         return list(csv.reader(StringIO(text))), value.shape[0]

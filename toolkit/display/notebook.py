@@ -1,6 +1,6 @@
 """Runs as HTML for notebooks, in the notebook's own colours, light or dark.
 
-Whatever a model or a tool wrote is escaped: it fetches no image, and makes no link.
+All texts of models and tools are escaped: they fetch no images and make no links.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from toolkit.events import (
     TurnStarted,
 )
 
-# Events that come many times a second, and the last one, after which all is displayed anyway.
-PARTS = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta, ToolCallUpdated, SubAgentEvent, RunFinished)
+# Frequent events, and the last one, after which `end_line` updates the display.
+FREQUENT = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta, ToolCallUpdated, SubAgentEvent, RunFinished)
 SECONDS_BETWEEN_UPDATES = 0.1
-# Of a run that goes on, since each update sends all of what is displayed.
+# Limits for an active run, since each update sends the whole display.
 MAX_ACTIVE_CALLS = 20
 MAX_ACTIVE_BYTES = 200_000  # of images
 
@@ -92,27 +92,28 @@ class Row:
 class Turn:
     """One response of the model, its calls by id, and the messages that the model was sent after their results."""
 
-    number: int | None = None  # from 0; None for calls of a response that came before what is displayed
+    number: int | None = None  # from 0; None for calls of an earlier response, which is not displayed
     response: ModelResponse = field(default_factory=ModelResponse)
     rows: dict[str, Row] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
 
 def render_result(result: Any) -> str:
-    """Render a RunResult: the answer, and below it what waits for approval and a folded timeline of the calls."""
+    """Render a RunResult: the answer, the calls that wait for approval, and a folded timeline of all calls."""
     rows = {finished.call.id: make_row(finished) for finished in result.calls}
     turns = list_turns(result.state, rows)
-    paused = "" if result.output is None else str(result.output)  # what it waits for stands below
-    answer = paused if result.is_paused else str(result)
+    answer = str(result)
+    if result.is_paused:  # the answer would list the waiting calls, which follow
+        answer = "" if result.output is None else str(result.output)
     about = [format_tokens(result.state.usage), result.model]
     table = render_table(result.output)
-    end = result.finish_reason if table else ""  # else it stands in the answer
+    end = result.finish_reason if table else ""  # otherwise the answer has it
     run = _render_run("" if table else answer, turns, about, end, turns, is_unfolded=False)
     return render_card(table, run)
 
 
 def render_state(state: Any, calls: Iterable[ToolCallFinished]) -> str:
-    """Render a RunState: its phase, what waits for approval, and a timeline of its calls so far."""
+    """Render a RunState: its phase, the calls that wait for approval, and a timeline of its calls so far."""
     rows = {finished.call.id: replace(make_row(finished), seconds=None) for finished in calls}
     about = [format_count(len(state.messages), "message"), format_tokens(state.usage)]
     end = state.finish_reason or state.phase
@@ -127,12 +128,12 @@ def find_cell() -> int | None:
 
 
 def is_in_kernel() -> bool:
-    """Return whether a notebook's kernel runs this, not a terminal."""
+    """Return whether the code runs in the kernel of a notebook."""
     return getattr(_find_shell(), "kernel", None) is not None
 
 
 def is_in_marimo() -> bool:
-    """Return whether a cell of marimo runs this, on its own thread."""
+    """Return whether the code runs in a cell of marimo, on the thread of the cell."""
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
@@ -142,16 +143,16 @@ def _find_shell() -> Any:
 
 
 def render_events(status: str, events: Iterable[Event], error: BaseException | None = None) -> str:
-    """Render a run that may go on: its status, and its events so far."""
+    """Render a run that may be active: its status, its error and its events so far."""
     failure = f"{type(error).__name__}: {error}" if error else ""
     return render_card(render_pill(status), render_error(failure), Story(events).body)
 
 
 def render_stream(result: Any) -> str:
-    """Render a stream: its RunResult, or what to do where it has not ended, and so has none."""
+    """Render the RunResult of a stream, or a hint if the stream has not ended, and so has none."""
     if result is not None:
         return render_result(result)
-    text = "Its events are not read yet: iterate over it, or write show(stream)."
+    text = "Its events have not been read: iterate over it, or write show(stream)."
     return render_card(f'<div class="h">{render_pill("not ended")}{render_dim(text)}</div>')
 
 
@@ -159,7 +160,8 @@ def render_stream(result: Any) -> str:
 class Story:
     """The events of a run so far, which a notebook can display again after each event.
 
-    Until the run has ended, at most 20 calls are displayed, those that go on before others, and few large images.
+    Until the run has ended, at most 20 calls of the latest turns are displayed, with at most 200,000 bytes of images.
+    Active calls have precedence over finished calls of the same turn.
 
     Examples:
         >>> from toolkit import Runner
@@ -227,7 +229,7 @@ class Story:
 
     def _change_row(self, call: ToolCall, **changes: Any) -> None:
         rows = self._find_rows(call)
-        rows[call.id] = replace(rows.get(call.id) or _make_open_row(call), **changes)
+        rows[call.id] = replace(rows.get(call.id) or _make_running_row(call), **changes)
 
     @property
     def body(self) -> str:
@@ -246,7 +248,7 @@ class Story:
 
 
 class LiveStory(Story):
-    """The one display of a cell that shows a run so far, and changes as its events come in."""
+    """A story that is displayed in the current cell, and updated with each event."""
 
     def __init__(self, question: str = "") -> None:
         super().__init__(question=question)
@@ -260,36 +262,36 @@ class LiveStory(Story):
 
     @override
     def add(self, event: Event) -> None:
-        """Add an event; parts of texts are shown together, a few times a second."""
+        """Add an event; after frequent events the display is updated at most ten times a second."""
         super().add(event)
-        if not isinstance(event, PARTS) or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
+        if not isinstance(event, FREQUENT) or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
             self._update(self)
             self._updated = monotonic()
 
     def end_line(self) -> None:
-        """Show all, after the last event or an exception."""
+        """Update the display after the last event or an exception."""
         self._end = self._end or "not ended"
         self._update(self)
 
 
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
-    """List the run's turns; what came before them in the conversation is of earlier runs."""
+    """List the run's turns, without earlier runs of the conversation; calls without a turn come first."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
     count = sum(isinstance(each, ModelResponse) for each in state.messages)
-    number = state.turns - count  # of the next response; below 0 of earlier runs
+    number = state.turns - count  # of the next response; negative for earlier runs
     turns: list[Turn] = []
     for each in state.messages:
         if isinstance(each, ModelResponse):
             if number >= 0:
-                own = {call.id: remaining.pop(call.id, _make_open_row(call)) for call in each.calls}
-                turns.append(Turn(number=number, response=each, rows=own))
+                own_rows = {call.id: remaining.pop(call.id, _make_running_row(call)) for call in each.calls}
+                turns.append(Turn(number=number, response=each, rows=own_rows))
             number += 1
         elif turns and isinstance(each, UserMessage) and each.text not in (IMAGES_TEXT, FILES_TEXT):
             turns[-1].messages.append(each.text)
     return [Turn(rows=remaining), *turns] if remaining else turns
 
 
-def _make_open_row(call: ToolCall) -> Row:
+def _make_running_row(call: ToolCall) -> Row:
     return Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state="running")
 
 
@@ -297,7 +299,7 @@ def make_waiting_row(approval: PendingApproval) -> Row:
     """Make the row of a call that waits for approval."""
     imports = f"It imports {approval.imports}" if approval.imports else ""
     return replace(
-        _make_open_row(approval.call),
+        _make_running_row(approval.call),
         arguments=approval.arguments,
         text="\n".join(filter(None, (approval.reason, imports))),
         state="waiting",
@@ -307,7 +309,7 @@ def make_waiting_row(approval: PendingApproval) -> Row:
 
 
 def make_row(event: ToolCallFinished) -> Row:
-    """Make the row of a call that has its result."""
+    """Make the row of a finished call."""
     return Row(
         name=event.name,
         title=event.title,
@@ -322,7 +324,7 @@ def make_row(event: ToolCallFinished) -> Row:
 
 
 def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
-    """List at most 20 calls, those of the latest turns, and of one turn those that go on before others."""
+    """List the latest turns, with at most 20 calls; active calls have precedence in a turn."""
     latest: list[Turn] = []
     calls, room = MAX_ACTIVE_CALLS, MAX_ACTIVE_BYTES
     for turn in reversed(turns[-MAX_ACTIVE_CALLS:]):
@@ -342,19 +344,19 @@ def _render_run(
     """Render a run.
 
     Args:
-        answer: Its answer.
-        turns: Its turns, whose calls are counted.
-        about: What else is known of it.
-        end: Why it ended.
-        shown: Those turns, or parts of them.
-        is_unfolded: Whether they are in sight.
+        answer: The answer.
+        turns: All turns, for the counts of calls and errors.
+        about: Texts to add to the counts, such as the model's name.
+        end: The finish reason, or the phase of an active run.
+        shown: The turns to display, which may lack calls.
+        is_unfolded: Whether the turns are visible from the start; otherwise only after an error.
     """
     rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)
     counts = [format_count(len(rows), "call"), *([format_count(errors, "error")] if errors else [])]
     summary = render_dim(" · ".join(filter(None, [*counts, *about])))
     waiting = [row for row in rows if row.state == "waiting"]
-    approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # not to be overlooked in what is folded
+    approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # visible outside the folded timeline
     mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
     hidden = {"waiting"} if approvals else set()
     timeline = "".join(render_turn(turn, answer, hidden) for turn in shown)
@@ -370,9 +372,9 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
 
     Args:
         turn: The turn.
-        answer: The run's answer, which stands elsewhere.
+        answer: The run's answer, which is displayed elsewhere.
         hidden: States of rows that are left out.
-        is_page: Whether it is a part of a page of its own, with nothing folded.
+        is_page: Whether the turn is part of a whole page, on which nothing is folded.
     """
     rows, response = [row for row in turn.rows.values() if row.state not in hidden], turn.response
     if not (rows or response.reasoning or turn.messages):
@@ -392,7 +394,7 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
 
 
 def render_row(row: Row, size: int = MAX_CELL) -> str:
-    """Render one call: its arguments beside its result, or above it where the page is narrow.
+    """Render one call: its arguments beside its result, or above it on a narrow page.
 
     Args:
         row: The call.
@@ -410,9 +412,9 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
 
 
 def _render_arguments(row: Row, size: int) -> str:
-    """Render a call's arguments, one below the other; what is no object as it is.
+    """Render a call's arguments, one on each line; a text that is not a JSON object is rendered as it is.
 
-    What is to be approved stays as it is, too: its JSON has misleading characters as escapes.
+    So are arguments that wait for approval: their JSON has escapes for misleading characters.
     """
     arguments = None if row.state == "waiting" else parse_json(row.arguments)
     if not isinstance(arguments, dict):

@@ -1,4 +1,4 @@
-"""A run as a page of its own: one file that fetches nothing and runs no script."""
+"""A run as a whole page: one HTML file that fetches nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Bar(NamedTuple):
 
 
 def render_page(result: Any) -> str:
-    """Render a RunResult as a whole page: what happened, with nothing folded, so that a browser's search finds it."""
+    """Render a RunResult as a whole page, on which nothing is folded, so that a browser's search finds all texts."""
     turns = list_turns(result.state, {finished.call.id: make_row(finished) for finished in result.calls})
     ids = [call_id for turn in turns for call_id in turn.rows]
     anchors = {call_id: f"call-{number}" for number, call_id in enumerate(ids, 1)}
@@ -58,7 +58,7 @@ def render_page(result: Any) -> str:
         turn.rows = {call_id: replace(row, anchor=anchors[call_id]) for call_id, row in turn.rows.items()}
     bars = sorted((bar for bar in _make_bars(result, anchors) if bar.started), key=lambda bar: bar.started)
     prompts = _list_prompts(result.state)
-    calls = "".join(render_turn(turn, str(result), is_page=True) for turn in turns)  # to which the picture links
+    calls = "".join(render_turn(turn, str(result), is_page=True) for turn in turns)
     title = next((line for each in prompts for line in each.text.splitlines() if line.strip()), "Run")
     content = render_card(
         f"<h1>Run</h1>{_render_facts(result, len(ids), bars)}",
@@ -76,9 +76,9 @@ def render_page(result: Any) -> str:
 
 
 def _list_prompts(state: Any) -> Sequence[UserMessage]:
-    """List the messages of the user that the run began with; those before an earlier answer are of earlier runs."""
+    """List the messages of the user with which the run started, without those of earlier runs."""
     responses = [place for place, each in enumerate(state.messages) if isinstance(each, ModelResponse)]
-    first = max(0, len(responses) - state.turns)  # of the run, among the responses
+    first = max(0, len(responses) - state.turns)  # position of the run's first response among all
     start, end = responses[first - 1] + 1 if first else 0, responses[first] if state.turns else None
     return [each for each in state.messages[start:end] if isinstance(each, UserMessage)]
 
@@ -134,7 +134,7 @@ def _render_timeline(bars: Sequence[_Bar]) -> str:
 def _render_bar(bar: _Bar, start: float, length: float) -> str:
     label = escape_text(bar.label, 2 * MAX_NAME)
     name = f'<a href="#{bar.link}" class="n">{label}</a>' if bar.link else f'<span class="n">{label}</span>'
-    left = min(99.5, (bar.started - start) / length * 100)  # a short bar at the end stays in sight
+    left = min(99.5, (bar.started - start) / length * 100)  # so that a short bar at the end is visible
     width = f"left:{left:.2f}%;width:{bar.seconds / length * 100:.2f}%"
-    drawn = f'<span class="k"><span class="b {bar.style}" style="{width}"></span></span>'
-    return f'<li>{name}{drawn}<span class="d">{format_seconds(bar.seconds)}</span></li>'
+    track = f'<span class="k"><span class="b {bar.style}" style="{width}"></span></span>'
+    return f'<li>{name}{track}<span class="d">{format_seconds(bar.seconds)}</span></li>'

@@ -1,7 +1,7 @@
 """A question with buttons, as a widget of a notebook: may a call run?
 
-The card above the buttons is HTML that is made here, with every text escaped. The script sets no HTML of its own; it
-says `ready` once the buttons are there, and then which one was pressed.
+The card above the buttons is HTML whose texts are escaped; the script sets no other HTML. It sends `ready` once the
+buttons are displayed, and then the answer.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Question:
     """A question that is displayed, and its answer.
 
     Args:
-        card: HTML that says what is asked.
-        widget: What is displayed; an anywidget by default.
+        card: HTML of the question.
+        widget: The widget to display; an anywidget by default.
     """
 
     def __init__(self, card: str, widget: Any = None) -> None:
@@ -70,18 +70,18 @@ class Question:
         self.widget.on_msg(self._receive)
 
     def display(self) -> None:
-        """Display it in the cell that is running."""
+        """Display the question in the cell that is running."""
         from IPython.display import display  # only a notebook asks
 
         display(self.widget)  # type: ignore[no-untyped-call]
 
     def wait_until_ready(self, seconds: float) -> bool:
-        """Wait until the buttons are there, and return whether they are."""
+        """Wait until the buttons are displayed, and return whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: self._is_ready, seconds)
 
     def wait(self, seconds: float) -> tuple[bool, str] | None:
-        """Wait for the answer: whether the call is approved, and the reason; None if there is none yet."""
+        """Wait for the answer: whether the call is approved, and the reason; return None if there is no answer yet."""
         with self._changed:
             self._changed.wait_for(lambda: self._answer is not None, seconds)
             return self._answer
@@ -91,7 +91,7 @@ class Question:
         self.widget.state = text
 
     def remove(self) -> None:
-        """Take it out of the notebook."""
+        """Remove the question from the notebook."""
         self.widget.close()
 
     def _receive(self, _: object, content: object, __: object) -> None:
@@ -105,13 +105,13 @@ class Question:
 
 
 def has_widgets() -> bool:
-    """Return whether the package for widgets is installed."""
+    """Return whether the packages for widgets are installed."""
     return find_spec("anywidget") is not None and find_spec("IPython") is not None
 
 
 def _make_widget(card: str) -> Any:
     widget = _make_widget_class()(card=card)
-    # ipykernel 7.4 gives what a front end sends to the thread that has made the widget, and that one may wait here.
+    # ipykernel 7.4 handles the messages to a widget on the thread that made it, which may wait for one of them.
     vars(widget.comm or widget).pop("_reply_subshell_id", None)
     return widget
 

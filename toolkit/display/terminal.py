@@ -31,9 +31,9 @@ from toolkit.events import (
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# Characters of a call that only labels a text.
+# Characters of a call before its text.
 MAX_CALL = 40
-# Seconds from which the duration of a call is written.
+# The duration of a call is written from so many seconds.
 SLOW = 1.0
 
 
@@ -48,7 +48,7 @@ class EventStream(Protocol[R_co]):
 
 
 class AsyncEventStream(Protocol[R_co]):
-    """The same for an event loop, as `Runner.astream` returns them."""
+    """The events of a run in an event loop, and its result, as `Runner.astream` returns them."""
 
     def __aiter__(self) -> AsyncIterator[Event]: ...
     async def __aenter__(self) -> object: ...
@@ -108,9 +108,9 @@ def follow(events: AsyncIterable[Event], out: TextIO | None = None) -> AsyncGene
 @overload
 def follow(events: Iterable[Event], out: TextIO | None = None) -> Generator[Event, None, None]: ...
 def follow(events: Any, out: TextIO | None = None) -> Any:
-    """Print events as `show` does, and yield each of them; an async stream gives an async iterator.
+    """Print events as `show` does, and yield each of them; those of an async stream in an async iterator.
 
-    Leaving early ends the run.
+    Closing the iterator ends the run.
     """
     transcript = _start_transcript("", out)
     if isinstance(events, Iterator) or not isinstance(events, AsyncIterable):
@@ -131,7 +131,7 @@ class Transcript(LineWriter):
         self._has_answer = False
 
     def add(self, event: Event) -> None:  # noqa: C901  one case for each kind of event
-        """Write an event; several kinds have nothing to write."""
+        """Write an event; some kinds of events write nothing."""
         match event:
             case TurnStarted():
                 self._call_count, self._has_answer = 0, False
@@ -180,12 +180,12 @@ class Transcript(LineWriter):
 
 
 def _make_stream_error(value: object) -> TypeError:
-    ways = "show(runner.stream(prompt)) or await ashow(runner.astream(prompt))"
-    return TypeError(f"A run is printed while it happens: write {ways}. This is of type {type(value).__name__}.")
+    remedy = "write show(runner.stream(prompt)) or await ashow(runner.astream(prompt))"
+    return TypeError(f"A run is printed while it happens: {remedy}. This is of type {type(value).__name__}.")
 
 
 def _note_cell(result: R) -> R:
-    """Note in which cell of a notebook a run was printed, which does not display it again."""
+    """Store the number of the cell that has printed a run, and does not display its result again."""
     if (cell := find_cell()) is not None:
         vars(result)["_cell"] = cell
     return result
