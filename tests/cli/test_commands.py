@@ -875,7 +875,7 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     codes = [main(["run", "agent.py", "Pay."]), main(["resume", "agent.py"])]
     run_id, phase = (out := capsys.readouterr().out).split()
     assert f"{run_id}  {phase}\n" == out  # and no line for the answer that is not there
-    codes += [main(["resume", "agent.py", run_id])]  # without a terminal the call goes on waiting
+    codes += [main(["resume", "agent.py", run_id])]  # without a terminal the call stays deferred
     waits = f'toolkit: pay({{"amount": 5}}) waits for approval. Decide on it: toolkit resume agent.py {run_id}\n'
     assert capsys.readouterr().err.endswith(waits)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
@@ -885,7 +885,7 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert ("paused", [3, 0, 3, 0], "paid 5\n") == (phase, codes, capsys.readouterr().out)
     assert [1, 0] == [main(["resume", "agent.py", "nowhere"]), main(["resume", "agent.py"])]
     assert (
-        "toolkit: No run 'nowhere' can go on. These can: none.\ntoolkit: every saved run has ended.\n"
+        "toolkit: No run 'nowhere' can be continued. These can: none.\ntoolkit: every saved run has ended.\n"
         == capsys.readouterr().err
     )
 

@@ -387,12 +387,12 @@ def test_wrong_address(address: str) -> None:
 
 @pytest.mark.usefixtures("own_process")
 def test_runner_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file with a Runner is not served, since its gates would not hold."""
+    """A file with a Runner is not served, since its gates would not apply."""
     path = tmp_path / "running.py"
     path.write_text("from toolkit import Runner\nrunner = Runner([])\n", encoding="utf-8")
 
     assert 1 == main(["serve", str(path)])
-    assert "has a Runner, whose gates would not hold" in capsys.readouterr().err
+    assert "has a Runner, whose gates would not apply" in capsys.readouterr().err
 
 
 def test_progress_without_a_run() -> None:

@@ -8,12 +8,12 @@ Files, each importing only those below it:
     demonstration    a model that calls three functions
     inspecting       the server of a page that calls tools
     pages            its pages
-    targets          the Runner or the tools that a command works on
-    options          options and errors of commands
+    targets          the Runner or the tools of a file, and the approval of calls
+    options          options that commands share, and their reports of errors
     arguments        a command whose options are the parameters of a tool
-    conversations    the saved conversations, and the command that shows them
+    conversations    saved conversations, and the command that shows them
     files            the tools of a file or module
-    hints            what users of other commands may type, and what it is here
+    hints            hints for users of other commands
 """
 
 from __future__ import annotations

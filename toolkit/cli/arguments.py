@@ -14,7 +14,7 @@ from toolkit import Tool
 from toolkit._schema.error_messages import outline_json
 from toolkit._schema.json_schema import as_mapping, resolve_reference
 
-# JSON Schema's types of one value that a command line takes as it is.
+# The Python types of options, by JSON Schema's types.
 TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 # The option that takes all arguments, and the one that approves the call.
 WHOLE = "arguments"
@@ -24,28 +24,28 @@ YES = "yes"
 def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Callable[..., None]:
     """Make a function for Typer with an option for each parameter of a tool.
 
-    Texts, numbers, booleans, enumerations and lists of them are options of these types. All else is an option that
-    takes JSON, or a text that does not begin as JSON. Options that are not given are left to the tool's defaults; the
-    tool itself finds what is missing or wrong. `--arguments` takes a JSON object of all of them. With `--yes` a call is
-    approved. A parameter of one of these names has the option for itself.
+    Texts, numbers, booleans, enumerations and lists of them are options of these types. Other parameters are options
+    that take JSON, or a text that does not begin as JSON. Missing options are left to the tool's defaults; the tool
+    itself validates all values. `--arguments` takes a JSON object of all arguments. `--yes` approves the call; a tool
+    with `approve=False` does not have it. A parameter with one of these names replaces that option.
 
     Args:
         tool: The tool.
-        run: Receives the arguments as JSON text, and whether the call is approved.
+        run: Called with the arguments as JSON text, and whether the call is approved.
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema["properties"]
-    options = {f"option_{number}": name for number, name in enumerate(properties)}  # a name may be no identifier
+    options = {f"option_{number}": name for number, name in enumerate(properties)}  # a name may not be an identifier
     types = {name: _find_type(properties[name], schema) for name in properties}
 
-    def command(**given: Any) -> None:
-        is_approved = bool(given.pop(YES, False))
-        arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
+    def command(**values: Any) -> None:
+        is_approved = bool(values.pop(YES, False))
+        arguments = _parse(values.pop(WHOLE, None) or "{}", WHOLE)
         if not isinstance(arguments, dict):
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
-        for option, value in given.items():
+        for option, value in values.items():
             name = options[option]
-            if isinstance(value, list) and any(map(_is_json_list, value)):  # no tool would find that out
+            if isinstance(value, list) and any(map(_is_json_list, value)):  # the tool would take the text for an item
                 remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
                 raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
@@ -69,7 +69,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
 
 
 def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Return the Python type that the command line reads a value as; None for JSON."""
+    """Return the Python type of an option, or None if it takes JSON."""
     schema = resolve_reference(schema, root) if isinstance(schema, Mapping) else {}
     choices = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
     if len(choices) == 1:
@@ -79,7 +79,7 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
         return Literal[tuple(values)]
     if schema.get("type") == "array":
         item = _find_type(schema.get("items"), root)
-        item = str if get_origin(item) is Literal else item  # Typer has no list of choices
+        item = str if get_origin(item) is Literal else item  # Typer has no lists of choices
         return None if item is None or get_origin(item) is list else GenericAlias(list, item)
     return TYPES.get(str(schema.get("type")))
 

@@ -122,14 +122,14 @@ def lock(
 
 
 def _describe_error(name: str, result: ToolResult) -> str | None:
-    """Return what went wrong, to the person who wrote the tool: of any exception also the message."""
+    """Describe an error for the author of the tool, who may also read the message of an exception."""
     if result.kind != "failed" or isinstance(result.exception, ToolError):
         return result.text
     return f"{name} raised {type(result.exception).__name__}: {result.exception}"
 
 
 def _render_head(tool: Tool[..., Any]) -> str:
-    """Render name and signature of a tool; one without a function has the types of its schema."""
+    """Render the name and signature of a tool, by its schema if it has no function."""
     signature = tool._signature
     return summarize_signature(tool.name, tool.parameters) if signature == "(...)" else f"{tool.name}{signature}"
 

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "lock": lock,
     "demo": demo,
 }
-# The words of a prompt without quotes are arguments of their own; the options of `call` are those of its tool.
+# A prompt without quotes is several arguments, which `run` refuses with a hint; `call` passes options to its tool.
 SETTINGS: Mapping[str, dict[str, Any]] = {
     "run": {"allow_extra_args": True},
     "call": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},

@@ -22,7 +22,7 @@ from toolkit.cli.files import get_stem
 from toolkit.display import Transcript
 from toolkit.errors import StoreError, ToolkitError
 
-# The file with the conversations; empty keeps none.
+# The environment variable with the path of the file; if it is empty, no conversation is saved.
 VARIABLE = "TOOLKIT_SESSIONS"
 NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
 # Characters of a conversation's first prompt in a list.
@@ -30,12 +30,12 @@ MAX_TITLE = 60
 
 
 def open_session(target: str, name: str | None, *, continues: bool) -> Session:
-    """Open the conversation of that name, the one that was continued last, or a new one.
+    """Open the conversation with a name, the latest one to continue it, or a new one.
 
-    Where the file cannot be used, a new conversation is in memory, and standard error says so.
+    If the file cannot be used, a new conversation is kept in memory, with a message on standard error.
 
     Raises:
-        ToolkitError: There is none to continue, or the file cannot be used and a conversation of it is asked for.
+        ToolkitError: There is no conversation to continue; or one is named or to be continued, and no file is used.
     """
     path = _find_file()
     if path is None:
@@ -95,10 +95,10 @@ def _print_messages(messages: Iterable[Message]) -> None:
 
 
 def _find_file() -> Path | None:
-    """Find the file, and make its folder, if that can be; None where no conversation is to be saved."""
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return Path(given).expanduser() if given.strip() else None
+    """Return the path of the file, or None if no conversation is saved; make the default folder if possible."""
+    path = os.environ.get(VARIABLE)
+    if path is not None:
+        return Path(path).expanduser() if path.strip() else None
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
     folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
     with suppress(OSError):
@@ -107,6 +107,6 @@ def _find_file() -> Path | None:
 
 
 def _make_name(target: str, names: Collection[str]) -> str:
-    """Make a name of the file with the tools and the time, such as tools-20261123-1405."""
+    """Make a name from the name of the file and the time, such as tools-20261123-1405."""
     name = f"{get_stem(target)}-{datetime.now().astimezone():%Y%m%d-%H%M}"
     return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in names)

@@ -55,13 +55,13 @@ def demo(
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
     try:
         if local or ModelChoice(name=model, base_url=base_url).is_fallback:
-            model = EMBEDDED  # the last lines of the demonstration say so
+            model = EMBEDDED  # its name selects the note at the end
         runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     except ValueError as error:  # such as a base_url without http://
         fail(error)
     print("Three Python functions, and a language model that may call them:")
     print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
-    name = runner.model.name  # fetches the embedded model before the first conversation
+    name = runner.model.name  # this fetches the embedded model before the first question
     for question in QUESTIONS:
         show(runner.stream(question), question)
         print()

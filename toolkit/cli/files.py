@@ -18,7 +18,7 @@ from toolkit._tools.decorator import tool_methods
 from toolkit.errors import DefinitionError
 
 T = TypeVar("T")
-# Code in place of a file, and the name of the module that it becomes.
+# Code in place of a file, and the name of its module.
 CODE, CODE_NAME = re.compile(r"\s*(@|(def|async def|from|import)\s)"), "functions"
 
 
@@ -28,13 +28,13 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     Args:
         target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`; or code, all functions of
             which are tools: `def add(a: int, b: int): return a + b`.
-        all_functions: Take the tools and the public functions that are defined there, and nothing else.
-        instead: Types of values, such as prompts; a file with one of them may have no tools.
+        all_functions: Take the tools and the public functions that are defined there, and no Runner or Toolbox.
+        instead: Types of values, such as prompts; a file with such a value may have no tools.
 
     Raises:
         DefinitionError: There is no such file, module or name; there are no tools; or there are several runners or
             toolboxes to choose from.
-        Exception: The file raised it.
+        Exception: Any exception of the file.
     """
     place, name = _split_name(target)
     if CODE.match(target):
@@ -68,7 +68,7 @@ def _find_only(kind: type[T], values: Mapping[str, object], place: str) -> T | N
 
 
 def find_values(target: str, kind: type[T]) -> dict[str, T]:
-    """Find the values of a kind in a file or module that is imported, by their public names."""
+    """Return the values of a type in an imported file or module, by their public names."""
     place, _ = _split_name(target)
     module = sys.modules.get(Path(place).stem if place.endswith(".py") else place)
     values = vars(module).items() if module else ()
@@ -119,7 +119,7 @@ def _hides_module(path: Path) -> bool:
 def _run_code(code: str | bytes, name: str, file: str) -> ModuleType:
     module = sys.modules[name] = ModuleType(name)
     module.__file__ = file
-    exec(compile(code, file, "exec", dont_inherit=True), vars(module))  # noqa: S102  a person has typed it
+    exec(compile(code, file, "exec", dont_inherit=True), vars(module))  # noqa: S102  a person has named or typed it
     return module
 
 
@@ -138,7 +138,7 @@ def _import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # of an import inside it
+            raise  # the module imports one that is missing
         near = suggest(f"{name}.py", _list_files(Path()))
         raise DefinitionError(f"There is no file or module {name!r}{near}") from None
 

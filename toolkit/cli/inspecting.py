@@ -1,8 +1,8 @@
 """The server of `toolkit inspect`, for the browser of this machine alone.
 
-What must stay true: it listens on loopback; nothing is answered without the token in the path, nor under another name
-than that of this machine, which a page elsewhere could point here; a call that may change something runs only after a
-person has seen it.
+What must stay true: it listens on loopback; a request without the token in its path is refused, and so is one for
+another host name than those of this machine, since a page elsewhere could let its own name resolve to this machine; a
+call that may change something runs only after a person has approved it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolkit.display.markup import render_error
 from toolkit.serve.local import LOOPBACK
 
 MAX_BODY = 10_000_000  # bytes
-# No script runs, nothing is fetched from elsewhere, and no other page gets the address or shows this one in a frame.
+# No script runs, nothing is fetched from elsewhere, and no other site gets the address or shows the page in a frame.
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
@@ -41,7 +41,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A request that gets a status and one sentence."""
+    """A request is refused, with a status and one sentence."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 def defer_changes() -> Approver:
-    """Make the approver of a chat: calls that may change something wait for a decision on the page."""
+    """Make the approver of the chat: calls that may change something wait for a decision on the page."""
     return ask_when(lambda _: Decision.defer(""), when=may_change)
 
 
@@ -57,7 +57,7 @@ class Inspector(ThreadingHTTPServer):
     """A page about the tools of a toolbox, and a chat with a runner.
 
     Args:
-        runner: Has the tools, and runs the chat.
+        runner: The runner of the chat, with the tools.
         title: Name of the file with the tools.
         port: Port on this machine; 0 for any free one.
 
@@ -97,7 +97,11 @@ class Inspector(ThreadingHTTPServer):
         self.exchanges.append((prompt, self.runner.start(prompt, session=self._session)))
 
     def decide(self, decisions: Mapping[str, bool]) -> None:
-        """Go on with a run whose calls wait."""
+        """Resume a run whose calls wait for approval.
+
+        Raises:
+            Refused: No call waits for approval.
+        """
         if not self.exchanges or self.exchanges[-1][1].status != "paused":
             raise Refused(HTTPStatus.CONFLICT, "No call waits for approval.")
         state = self.exchanges[-1][1].result().state
@@ -110,11 +114,11 @@ class Inspector(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing where a browser has left."""
+        """Print nothing if a browser disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Inspector  # pyright: ignore[reportIncompatibleVariableOverride]  # no other one makes it
+    server: Inspector  # pyright: ignore[reportIncompatibleVariableOverride]  # only Inspector makes handlers
 
     def do_GET(self) -> None:
         self._answer(self._get)
@@ -127,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the address has the token."""
 
     def _answer(self, route: Any) -> None:
-        """Answer a request; an error is an answer, too."""
+        """Answer a request; an exception is answered, too."""
         try:
             route(self._check_path())
         except Refused as error:
@@ -139,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the parts of the path below the token.
 
         Raises:
-            Refused: The host, the origin or the token is another one.
+            Refused: The host, the origin or the token is wrong.
         """
         hosts = self.server.hosts
         if self.headers.get("Host") not in hosts:
@@ -178,13 +182,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._send([], HTTPStatus.SEE_OTHER, {"Location": server.site.root})
 
     def _call(self, tool: Tool[..., Any], posted: Mapping[str, list[str]]) -> Iterator[str]:
-        """Call a tool; ask first where the call may change something, or the tool requires approval."""
+        """Call a tool; if the call may change something, or the tool requires approval, ask first."""
         site = self.server.site
         asked: list[ApprovalRequest] = []
 
         def ask(request: ApprovalRequest) -> Verdict:
             asked.append(request)
-            return Decision.unavailable("It waits for approval.")
+            return Decision.unavailable("The call waits for approval.")
 
         try:
             approved = posted.get("approved")
@@ -212,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(
         self, pieces: Iterable[str], status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Send each piece as it comes; a browser that has left gets no more."""
+        """Send each piece as soon as it is made, until the browser disconnects."""
         self.send_response(status)
         for name, value in {**HEADERS, **(headers or {})}.items():
             self.send_header(name, value)

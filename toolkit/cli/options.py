@@ -61,7 +61,7 @@ Dialect = Annotated[DialectName, typer.Option(help="The format of a provider.")]
 
 
 class Command(TyperCommand):
-    """A command whose errors about options say what to write, without the kind of exception of newer Typers."""
+    """A command whose errors about options have hints, and not the prefix that newer versions of Typer add."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -77,7 +77,7 @@ class Command(TyperCommand):
 
 
 def _find_hint(command: str, error: Exception) -> str:
-    """Find what to write for an unknown option, or for a value that no option takes."""
+    """Return a hint for an unknown option or an extra argument, or ""."""
     if option := getattr(error, "option_name", ""):
         return (OPTIONS if command in ("run", "chat") else OTHER_OPTIONS).get(option, "")
     if "unexpected extra argument" not in str(error):
@@ -86,7 +86,7 @@ def _find_hint(command: str, error: Exception) -> str:
 
 
 class Group(TyperGroup):
-    """The commands; an unknown one is refused with what to write instead."""
+    """The commands; an unknown command is refused with a hint."""
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -98,7 +98,7 @@ class Group(TyperGroup):
 
 
 def report_errors(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: an error of the package is one line on standard error, and exit code 1."""
+    """Decorate a command: an error of the package or the system is one line on standard error, and exit code 1."""
 
     @wraps(function)
     def run(*args: Any, **options: Any) -> None:

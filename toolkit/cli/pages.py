@@ -1,4 +1,4 @@
-"""The pages of `toolkit inspect`: HTML without scripts, in pieces that are sent as a run emits its events.
+"""The pages of `toolkit inspect`: HTML without scripts, sent in pieces while a run emits its events.
 
 Every text of a tool, a model or a person is escaped.
 """
@@ -75,7 +75,7 @@ class Site:
     tools: Sequence[Tool[..., Any]]
 
     def render(self, here: str, content: Iterable[str]) -> Iterator[str]:
-        """Render a page in pieces: the tools to choose from, and a content."""
+        """Render a page in pieces: the links to the tools, and the content."""
         yield f"{render_head(f'{here} · {self.title}', PAGE_STYLE, STYLE)}<body>"
         tools = "".join(
             self._render_link(each.name, f"tools/{each.name}", here, each.settings.effect or "") for each in self.tools
@@ -92,26 +92,26 @@ class Site:
         return f'<li><a href="{self.root}{path}"{current}>{escape(name)}{mark}</a></li>'
 
     def render_tool(self, form: Form, result: str = "") -> Iterator[str]:
-        """Render a tool: its form, the results of the last call, and its definition."""
+        """Render a tool: its form, the result of the last call, and its definition."""
         tool = form.tool
         yield f"<h1>{escape(tool.name)}</h1>{form}{result}<hr>{render_folded('Definition', render_tool(tool))}"
 
     def render_result(self, result: ToolResult) -> str:
-        """Render the results of a call; of an exception also its message, for the person who wrote the tool."""
+        """Render the result of a call, with the message of an exception, for the author of the tool."""
         error = result.exception
         detail = f"{type(error).__name__}: {error}" if result.kind == "failed" and error else ""
         return f"<h2>Result</h2>{render_tool_result(result)}{render_dim(detail, tag='div')}"
 
-    def render_question(self, tool: Tool[..., Any], shown: str, arguments: str) -> Iterator[str]:
-        """Render a call that is not made before a person has approved it."""
+    def render_question(self, tool: Tool[..., Any], call: str, arguments: str) -> Iterator[str]:
+        """Render the question whether a call may run."""
         path = f"{self.root}tools/{tool.name}"
         effect = render_pill(tool.settings.effect or "needs approval")
         hidden = f'<input type="hidden" name="approved" value="{escape(arguments)}">'
-        yield f'<h1>Run {escape(tool.name)}?</h1><div class="c wait">{effect} {render_code(shown, MAX_PAGE)}</div>'
+        yield f'<h1>Run {escape(tool.name)}?</h1><div class="c wait">{effect} {render_code(call, MAX_PAGE)}</div>'
         yield f'<form method="post" action="{path}">{hidden}<button>Run it</button> <a href="{path}">Cancel</a></form>'
 
     def render_chat(self, exchanges: Sequence[tuple[str, RunHandle]]) -> Iterator[str]:
-        """Render a conversation, the last run as it happens; then what it waits for, or a field for the next prompt."""
+        """Render a conversation, with its last run as it happens; then the calls that wait, or a field for a prompt."""
         yield "<h1>Chat</h1>"
         pending: Sequence[PendingApproval] = ()
         for number, (prompt, handle) in enumerate(exchanges):
@@ -140,14 +140,15 @@ class Site:
             + "</fieldset>"
             for each in pending
         )
-        return f'<h2>Approval</h2><form method="post" action="{self.root}decide">{fields}<button>Go on</button></form>'
+        form = f'<form method="post" action="{self.root}decide">{fields}<button>Continue</button></form>'
+        return f"<h2>Approval</h2>{form}"
 
     def _render_button(self, path: str, text: str) -> str:
         return f'<form method="post" action="{self.root}{path}"><button class="q">{text}</button></form>'
 
 
 def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
-    """Render the events of a run as they come; what is sent can only be hidden again."""
+    """Render the events of a run as they arrive; HTML that has been sent can only be hidden."""
     has_text = is_open = False
     count, name = 0, ""  # of texts; of the model
     for event in events:
@@ -183,7 +184,7 @@ def _hide(name: str) -> str:
 
 
 def _read_end(handle: RunHandle) -> tuple[str, tuple[PendingApproval, ...]]:
-    """Wait for the end of a run, and return its error, and the calls that wait."""
+    """Wait for the end of a run, and return its error, and the calls that wait for approval."""
     try:
         return "", handle.result().pending
     except Exception as error:  # noqa: BLE001  whatever a hook of the file raises
@@ -191,5 +192,5 @@ def _read_end(handle: RunHandle) -> tuple[str, tuple[PendingApproval, ...]]:
 
 
 def format_error(error: Exception) -> str:
-    """Write an exception as a sentence: one of this library is one by itself."""
+    """Return the message of an exception, with its class if it is not of this library."""
     return str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}: {error}"

@@ -50,7 +50,7 @@ def run(
     *,
     tools: Tools = None,
     session: SessionName = None,
-    goes_on: Continue = False,
+    continues: Continue = False,
     attach: Annotated[
         list[Path] | None,
         typer.Option(
@@ -81,7 +81,7 @@ def run(
     stream = runner.stream(
         _attach(_complete_prompt(prompt), attach or ()),
         output_type=str if schema is None else _read_schema(schema),
-        session=open_session(file, session, continues=goes_on),
+        session=open_session(file, session, continues=continues),
         allowed_tools=tools or None,
     )
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
@@ -94,7 +94,7 @@ def chat(
     *,
     tools: Tools = None,
     session: SessionName = None,
-    goes_on: Continue = False,
+    continues: Continue = False,
 ) -> None:
     """Chat with a model that has the tools of a file.
 
@@ -102,7 +102,7 @@ def chat(
     """
     _check_tools(runner, tools)
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
-    conversation = open_session(file, session, continues=goes_on)
+    conversation = open_session(file, session, continues=continues)
     for prompt in iter(_read_prompt, None):
         stream = runner.stream(prompt, session=conversation, allowed_tools=tools or None)
         _answer(stream, file, runner)
@@ -134,14 +134,14 @@ def resume(
             print("toolkit: every saved run has ended.", file=sys.stderr)
         return
     if run_id not in unfinished:
-        fail(f"No run {run_id!r:.100} can go on. These can: {', '.join(unfinished) or 'none'}.")
+        fail(f"No run {run_id!r:.100} can be continued. These can: {', '.join(unfinished) or 'none'}.")
     state = saved.load(run_id)
     stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
 
 
 def _complete_prompt(prompt: str | None) -> str:
-    """Return the prompt, which a pipe may give."""
+    """Return the prompt, or standard input if the prompt is '-' or missing."""
     text = "-" if prompt is None else prompt
     if text == "-":
         text = "" if sys.stdin.isatty() else str(sys.stdin.read())
@@ -157,7 +157,7 @@ def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
     try:
         return make_user_message([prompt, *(_read_pipe() if str(file) == "-" else file for file in files)])
     except (ValueError, OSError) as error:
-        reason = str(error).partition(" File(")[0]  # what a program may send beyond that
+        reason = str(error).partition(" File(")[0]  # without the hint for programs
         raise typer.BadParameter(reason, param_hint="--attach") from None
 
 
@@ -173,7 +173,7 @@ def _check_tools(runner: Runner, tools: Sequence[str] | None) -> None:
 
 
 def _read_schema(text: str) -> dict[str, Any]:
-    """Read a JSON Schema: of fields such as `name: str, age: int`, from a file, or from the text itself."""
+    """Read a JSON Schema from its text, from a file, or from fields such as `name: str, age: int`."""
     is_json = text.lstrip().startswith(("{", "["))
     try:
         if ":" in text and not is_json and not Path(text).is_file():
@@ -211,16 +211,16 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
 
 
 def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
-    """Print a run while it happens; in a pipe the answer alone goes to standard output, the rest to standard error."""
+    """Print a run while it happens; in a pipe only the answer goes to standard output, the rest to standard error."""
     hidden = () if is_terminal else (TextDelta, RunFinished)
-    shown = (_forget_end(each) for each in stream if not isinstance(each, hidden))
+    shown = (_hide_end(each) for each in stream if not isinstance(each, hidden))
     with stream:
         for _ in follow(shown, sys.stdout if is_terminal else sys.stderr):
             pass
     return stream.result if is_terminal else _print_answer(stream.result)
 
 
-def _forget_end(event: Event) -> Event:
+def _hide_end(event: Event) -> Event:
     """Hide the finish reason of a run, which `_report_end` explains."""
     return replace(event, finish_reason="stop") if isinstance(event, RunFinished) else event
 
@@ -251,7 +251,7 @@ def _report_end(result: RunResult[Any], file: str, runner: Runner) -> bool:
 
 
 def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
-    """Say in a sentence why a run ended without an answer, and how to go on."""
+    """Describe why a run ended without an answer, and how to continue."""
     reason = result.finish_reason
     if result.is_paused:
         calls = ", ".join(f"{each.call.name}({each.arguments})" for each in result.pending)
@@ -271,17 +271,17 @@ def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
 
 
 def _decide(pending: PendingApproval) -> Decision:
-    """Ask about a call that waits; without a terminal it goes on waiting."""
+    """Ask about a call that waits for approval; without a terminal it stays deferred."""
     if not sys.stdin.isatty():
         return Decision.defer(pending.reason)
     imports = f" with {pending.imports}" if pending.imports else ""
     print(f"{pending.call.name}({pending.arguments}){imports}", file=sys.stderr)
-    answer = read_answer("Run it? [y]es, [n]o, anything else goes on waiting: ").strip().lower()
+    answer = read_answer("Run it? [y]es, [n]o, anything else to decide later: ").strip().lower()
     return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
 
 
 def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
-    """Show the answer to a prompt of a chat; after an error the conversation stays as it was."""
+    """Print the answer to a prompt of a chat; after an error the conversation is unchanged."""
     try:
         _report_end(_show(stream, is_terminal=True), file, runner)
     except KeyboardInterrupt:
@@ -291,7 +291,7 @@ def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
 
 
 def _read_prompt() -> str | None:
-    """Read lines until one is a prompt; None at the end."""
+    """Read lines until one is not empty; return None if the chat ends."""
     try:
         while not (prompt := input("> ").strip()):
             pass

@@ -72,7 +72,7 @@ def serve(
     with redirect_stdout(sys.stderr):  # standard output is the client's
         runner, toolbox = load(file, all_functions=all_functions, instead=(Prompt, Resource))
     if runner is not None:
-        fail(f"{file} has a Runner, whose gates would not hold for a client. {suggest_toolbox(file)}")
+        fail(f"{file} has a Runner, whose gates would not apply to clients. {suggest_toolbox(file)}")
     prompts, resources = find_values(file, Prompt).values(), find_values(file, Resource).values()
     for tool in (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)):
         refuse_deps(tool)
@@ -149,7 +149,7 @@ async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> 
     try:
         client = await Client.connect(address, namespace=namespace)
         await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))
-    except (RuntimeError, ValueError):  # which have the source code of the reason
+    except (RuntimeError, ValueError):  # their messages are debug output
         raise RunError(
             f"No Temporal server answers at {address}. Pass --address HOST:PORT, or start one for development with "
             "--dev FILE."
@@ -163,7 +163,7 @@ async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> 
 
 
 async def _wait_for_interrupt() -> None:
-    """Wait for SIGINT or SIGTERM, after which the worker ends its calls; without signal handlers, until cancelled."""
+    """Wait for SIGINT or SIGTERM, so that the worker can end its calls; without signal handlers, until cancelled."""
     interrupted, loop = asyncio.Event(), asyncio.get_running_loop()
     with suppress(NotImplementedError):  # on Windows, where Ctrl-C cancels the task
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""The Runner or the tools that a command works on, and how it asks about their calls."""
+"""The Runner or the tools of a file, and the approval of calls that a command makes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OWN_DIRECTORY = str(Path(__file__).parent)
 
 
 def load(file: str, *, all_functions: bool, instead: tuple[type[object], ...] = ()) -> tuple[Runner | None, Toolbox]:
-    """Return the Runner of a file, if it has one, and its toolbox; an error of the file is shown from its own lines."""
+    """Return the Runner of a file, if it has one, and its toolbox; a traceback of the file begins at its own lines."""
     try:
         tools = load_tools(file, all_functions=all_functions, instead=instead)
     except ToolkitError:
@@ -89,7 +89,7 @@ def make_runner(
 
 
 def takes_runner(*, approver: Approver | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command whose first parameters are a Runner and its file: it has the options of `make_runner`.
+    """Decorate a command whose first parameters are a Runner and its file: add the options of `make_runner`.
 
     Args:
         approver: Approver for a Runner that is made of the file's tools; without one, `--approve` chooses.
@@ -115,7 +115,7 @@ def takes_runner(*, approver: Approver | None = None) -> Callable[[Callable[...,
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:
-    """Split `temperature=0`; a value that is no JSON is a text."""
+    """Split `temperature=0`; a value that is not JSON is a text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as temperature=0", param_hint="--option")
@@ -129,14 +129,14 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 
 def suggest_toolbox(file: str) -> str:
-    """Suggest what to name in place of a file with a Runner."""
+    """Write a hint to name a toolbox in place of a file with a Runner."""
     if named := find_values(file, Toolbox):
         return f"Or name its toolbox: add :{next(iter(named))} to the file's name here."
     return "Or write box = Toolbox([...]) there, and add :box to the file's name here."
 
 
 def refuse_deps(tool: Tool[..., Any]) -> None:
-    """Refuse a tool that takes something of the application that the command does not have."""
+    """Refuse a tool that needs deps, which a command cannot pass."""
     try:
         check_deps(tool, None, "the command has none to pass; run it from Python")
     except TypeError as error:
@@ -160,7 +160,7 @@ def _make_approver(approval: Approval) -> Approver:
 
 
 def ask_if_required(request: ApprovalRequest) -> Verdict:
-    """Ask about a call that a person has typed, where its tool requires approval."""
+    """Ask about a call that a person has typed, if its tool requires approval."""
     if not request.required:
         return True
     console = _make_console()
