@@ -27,8 +27,8 @@ def add_sighting(bird: str, place: str) -> str:
 
 @contextmanager
 def serve_in_background(runner: Runner) -> Iterator[str]:
-    """Serve a runner on a free port of this machine; a program of its own would call `toolkit.serve.a2a.serve`."""
-    import uvicorn  # of the extra, whose absence `toolkit.serve.a2a` explains
+    """Serve a runner on a free port of this machine; a separate program would call `toolkit.serve.a2a.serve`."""
+    import uvicorn  # from the extra a2a
 
     app = make_app(runner, name="Ornithologist", description="Keeps the register of sightings.")
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
@@ -48,7 +48,7 @@ def answer_question(request: ModelRequest) -> ToolCall:
 
 
 def main() -> None:
-    """Have a heron registered by another agent."""
+    """Let another agent register a heron."""
     ornithologist = Runner(
         [add_sighting],
         model=ScriptedModel([call("add_sighting", bird="heron", place="pond"), "The heron has the number 8."]),

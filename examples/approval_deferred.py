@@ -23,7 +23,7 @@ def pay(to: str, amount: int) -> str:
 
 
 def reply(request: ModelRequest) -> ModelReply:
-    """Ask for two payments, then say the results of them."""
+    """Request two payments, then repeat their results."""
     results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
     return "; ".join(results) if results else [call("pay", to="Ann", amount=30), call("pay", to="Bob", amount=200)]
 
@@ -41,7 +41,7 @@ def begin(folder: Path) -> None:
 
 
 def decide(folder: Path) -> None:
-    """Decide on what waits, and go on."""
+    """Decide on the calls that wait, and resume the run."""
     state = RunState.from_json((folder / "state.json").read_text(encoding="utf-8"))
     for waiting in state.pending:
         print(f"Second process: {waiting.call.name} waits with {waiting.arguments}.")
@@ -55,7 +55,7 @@ def start_both(folder: Path) -> None:
     """Start one process after the other."""
     flags = [f"-W{text}" for text in sys.warnoptions]
     for step in ("begin", "decide"):
-        subprocess.run([sys.executable, *flags, __file__, step, str(folder)], check=True)  # noqa: S603  itself
+        subprocess.run([sys.executable, *flags, __file__, step, str(folder)], check=True)  # noqa: S603  this program
 
 
 if len(sys.argv) > 1:

@@ -29,7 +29,7 @@ def protected_note(topic: str) -> str:
     """Read a protected note.
 
     Args:
-        topic: What it is about.
+        topic: Topic of the note.
     """
     return NOTES[topic]
 
@@ -39,22 +39,22 @@ def write_note(topic: str, text: str) -> str:
     """Write a note, in place of an older one.
 
     Args:
-        topic: What it is about.
-        text: What it says.
+        topic: Topic of the note.
+        text: Text of the note.
     """
     NOTES[topic] = text
     return f"There are {len(NOTES)} notes."
 
 
 def keep_the_key(request: ApprovalRequest) -> Decision:
-    """Agree to any note but one about the garden; a person may stand here, see approval_terminal.py."""
+    """Approve every note except one about the garden; to ask a person instead, see approval_terminal.py."""
     if request.arguments["topic"] == "garden":
         return Decision.reject("That note has to stay.")
     return Decision.approve()
 
 
 def run(title: str, tools: Toolbox, prompt: str, *script: ModelReply) -> None:
-    """Have the scripted model answer, and print what happened."""
+    """Run a prompt with the scripted model, and print what happens."""
     guarded = ask_when(keep_the_key, names=["write_note"])
     result = Runner(tools, model=ScriptedModel(script), approve=guarded).run(prompt)
     print(f"{title}: {prompt}")

@@ -27,7 +27,7 @@ def count_sheep(context: ToolContext) -> str:
 
 @tool
 def wait_for_dawn() -> str:
-    """Wait without looking at the context: the run leaves such a tool behind, and its value is lost."""
+    """Wait without checking the context: at its limit the run does not wait for such a tool, and its value is lost."""
     time.sleep(3)
     return "The sun has risen."
 

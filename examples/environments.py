@@ -25,19 +25,19 @@ box.bindings.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # c
 
 @box.bind("smtp")
 def post(recipient: str, subject: str) -> dict[str, bool]:
-    """Send it."""
+    """Send the mail."""
     outbox.append(f"{recipient}: {subject}")
     return {"sent": True}
 
 
 @box.bind("mock")
 def pretend(**mail: str) -> dict[str, bool]:
-    """Say what is expected of it, and send nothing."""
+    """Return a plausible result, and send nothing."""
     return {"sent": "@" in mail["recipient"]}
 
 
 def script() -> list[ModelReply]:
-    """Say what the model says; it fills in `_output` where it is asked for it."""
+    """Make the replies of the model, which fills in `_output` if no function executes the tool."""
     guess = {} if box.bindings.activity_of("sendEmail") else {"_output": {"sent": False}}
     return [call("sendEmail", recipient="ann@example.com", subject="Lunch?", **guess), "That was all."]
 

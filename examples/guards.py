@@ -28,7 +28,7 @@ class InsideOnly:
     """Forbids paths that lead out of the project."""
 
     def before_call(self, call: ToolCall, context: ToolContext[str]) -> Deny | None:
-        """Look at the arguments, as the model wrote them; where they are not JSON, the exception forbids the call."""
+        """Check the arguments as the model wrote them; if they are not JSON, the exception denies the call."""
         path = PurePosixPath(json.loads(call.arguments).get("path", ""))
         if path.is_absolute() or ".." in path.parts:
             return Deny(f"{context.deps} may not leave the project")
@@ -45,7 +45,7 @@ SCRIPT: list[ModelReply] = [
 
 
 def main() -> None:
-    """Let the scripted model try what it should not."""
+    """Let the scripted model try forbidden calls."""
     records: list[object] = []
     runner = Runner(
         [read_file],

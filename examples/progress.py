@@ -39,7 +39,7 @@ def largest(count: int) -> Iterator[str]:
 
 
 def runner() -> Runner:
-    """Make a runner with a model that plays its part once."""
+    """Make a runner whose scripted model answers one prompt."""
     model = ScriptedModel(
         [
             [call("import_files", names=[*FILES])],

@@ -22,7 +22,7 @@ def search(query: str, weights: dict[str, float], limit: int = 5) -> str:
 
 
 @tool
-def forget(topic: str) -> str:  # noqa: D103  no docstring: `check` tells what a model will miss
+def forget(topic: str) -> str:  # noqa: D103  no docstring, which `check` reports
     return f"forgot {topic}"
 
 

@@ -19,7 +19,7 @@ class Finding(BaseModel):
 
 
 class Report(BaseModel):
-    """What the model has to answer with."""
+    """The answer that the model has to return."""
 
     title: str
     findings: list[Finding] = []  # with a default, partial reports start before the first finding

@@ -28,7 +28,7 @@ def book_hotel(city: str, nights: int) -> str:
 
 
 def return_car(city: str) -> None:
-    """Return the car: a parameter that is named as one of the call's gets that argument."""
+    """Return the car: a parameter with the name of one of the call's parameters gets its argument."""
     print(f"  returned   the car in {city}")
 
 

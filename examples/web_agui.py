@@ -39,7 +39,7 @@ def send_mail(to: str, text: str) -> str:
 
 
 def answer(request: ModelRequest) -> ModelReply:
-    """Play the model: a mail where one is asked for, else the weather; then the result."""
+    """Answer as the model: send a mail if the user asks for one, else get the weather; then say the result."""
     last = request.messages[-1].text
     if len(request.messages) > 1 and request.messages[-2].text == "":  # the results of its calls
         return f"The tool says: {last}"
@@ -53,14 +53,14 @@ sessions: dict[str, Session] = {}  # by id of the thread; SQLiteSession keeps th
 
 
 async def chat(request: Request) -> Response:
-    """Answer the last message of a thread, or go on with the run whose calls were decided on."""
+    """Answer the last message of a thread, or resume the run whose calls were decided on."""
     try:
         body = await request.json()
         session = sessions.setdefault(str(body["threadId"]), Session())
         decisions = agui.parse_decisions(body.get("resume") or ())
         prompt = saved.load(body["parentRunId"]) if decisions else str(body["messages"][-1]["content"])
         stream = runner.astream(prompt, session=session, decisions=decisions)
-    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # what a body may cause
+    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # from a wrong body
         return PlainTextResponse(str(error), status_code=400)
     events = agui.encode_events(stream, thread_id=body["threadId"])
     return StreamingResponse(write(events), media_type="text/event-stream")

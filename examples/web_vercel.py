@@ -38,7 +38,7 @@ def send_mail(to: str, text: str) -> str:
 
 
 def answer(request: ModelRequest) -> ModelReply:
-    """Play the model: a mail where one is asked for, else the weather; then the result."""
+    """Answer as the model: send a mail if the user asks for one, else get the weather; then say the result."""
     last = request.messages[-1].text
     if len(request.messages) > 1 and request.messages[-2].text == "":  # the results of its calls
         return f"The tool says: {last}"
@@ -52,7 +52,7 @@ sessions: dict[str, Session] = {}  # by id of the chat; SQLiteSession keeps them
 
 
 async def chat(request: Request) -> Response:
-    """Answer the last message of a chat, or go on with the run whose calls were decided on."""
+    """Answer the last message of a chat, or resume the run whose calls were decided on."""
     try:
         body = await request.json()
         session = sessions.setdefault(str(body["id"]), Session())
@@ -60,7 +60,7 @@ async def chat(request: Request) -> Response:
         # The id of an answer is that of its run.
         prompt = saved.load(body["messages"][-1]["id"]) if decisions else vercel.parse_prompt(body["messages"])
         stream = runner.astream(prompt, session=session, decisions=decisions)
-    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # what a body may cause
+    except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # from a wrong body
         return PlainTextResponse(str(error), status_code=400)
     return StreamingResponse(vercel.encode_sse(stream), headers=vercel.HEADERS)
 

@@ -17,7 +17,7 @@ def count_birds(bay: str) -> int:
     """Count the birds of a bay, which takes some seconds.
 
     Args:
-        bay: Its name.
+        bay: Name of the bay.
     """
     print(f"counting in the {bay} bay ...", flush=True)
     time.sleep(3)
@@ -29,14 +29,14 @@ def ring(bird: str) -> str:
     """Put a ring on a bird.
 
     Args:
-        bird: Which one.
+        bird: Name of the bird.
     """
     print(f"putting a ring on the {bird}", flush=True)
     return f"{bird} has a ring"
 
 
 def answer(request: ModelRequest) -> ModelReply:
-    """Answer as a model would: count bay after bay, then ring the kea. It depends on the conversation alone."""
+    """Answer as a model would: count bay after bay, then ring the kea. The answer depends only on the conversation."""
     turn = sum(isinstance(message, ModelResponse) for message in request.messages)
     if turn < len(BAYS):
         return call("count_birds", bay=BAYS[turn])
