@@ -32,7 +32,7 @@ MAX_TITLE = 60
 def open_session(target: str, name: str | None, *, continues: bool) -> Session:
     """Open the conversation with a name, the latest one to continue it, or a new one.
 
-    If the file cannot be used, a new conversation is kept in memory, with a message on standard error.
+    If the file cannot be used, a new conversation is in memory only, with a message on standard error.
 
     Raises:
         ToolkitError: There is no conversation to continue; or one is named or to be continued, and no file is used.

@@ -36,17 +36,17 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
             toolboxes to choose from.
         Exception: Any exception of the file.
     """
-    place, name = _split_name(target)
+    source, name = _split_name(target)
     if CODE.match(target):
-        place, name, all_functions = "The code", "", True
+        source, name, all_functions = "The code", "", True
         module = _run_code(target, CODE_NAME, f"<{CODE_NAME}>")
     else:
-        module = _import(place)
+        module = _import(source)
     if name:
-        member = _get_member(module, name, place)
+        member = _get_member(module, name, source)
         return member if isinstance(member, (Runner, Toolbox)) else Toolbox([member])
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    only = None if all_functions else _find_only(Runner, values, place) or _find_only(Toolbox, values, place)
+    only = None if all_functions else _find_only(Runner, values, source) or _find_only(Toolbox, values, source)
     if only is not None:
         return only
     functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
@@ -55,22 +55,22 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     if not found and not any(isinstance(value, instead) for value in values.values()):
         names = "" if all_functions else ", ".join(functions)
         hint = f", or pass --all to take its functions as they are: {names}" if names else ""
-        raise DefinitionError(f"{place} has no tools. Decorate a function with @tool{hint}.")
+        raise DefinitionError(f"{source} has no tools. Decorate a function with @tool{hint}.")
     return Toolbox(found)
 
 
-def _find_only(kind: type[T], values: Mapping[str, object], place: str) -> T | None:
+def _find_only(kind: type[T], values: Mapping[str, object], source: str) -> T | None:
     found = {name: value for name, value in values.items() if isinstance(value, kind)}
     if len(found) > 1:
-        choices = ", ".join(f"{place}:{name}" for name in found)
-        raise DefinitionError(f"{place} has several {kind.__name__} objects. Choose one: {choices}.")
+        choices = ", ".join(f"{source}:{name}" for name in found)
+        raise DefinitionError(f"{source} has several {kind.__name__} objects. Choose one: {choices}.")
     return next(iter(found.values()), None)
 
 
 def find_values(target: str, kind: type[T]) -> dict[str, T]:
     """Return the values of a type in an imported file or module, by their public names."""
-    place, _ = _split_name(target)
-    module = sys.modules.get(Path(place).stem if place.endswith(".py") else place)
+    source, _ = _split_name(target)
+    module = sys.modules.get(Path(source).stem if source.endswith(".py") else source)
     values = vars(module).items() if module else ()
     return {name: value for name, value in values if isinstance(value, kind) and not name.startswith("_")}
 
@@ -82,13 +82,13 @@ def get_stem(target: str) -> str:
 
 def _split_name(target: str) -> tuple[str, str]:
     r"""Split `tools.py:box`; the colon of `C:\tools.py` belongs to the path."""
-    place, colon, name = target.rpartition(":")
-    return (place, name) if colon and place and name.isidentifier() else (target, "")
+    source, colon, name = target.rpartition(":")
+    return (source, name) if colon and source and name.isidentifier() else (target, "")
 
 
-def _import(place: str) -> ModuleType:
-    is_module = all(part.isidentifier() for part in place.split(".")) and not _is_other_file(Path(place))
-    return _import_file(Path(place)) if place.endswith(".py") or not is_module else _import_module(place)
+def _import(source: str) -> ModuleType:
+    is_module = all(part.isidentifier() for part in source.split(".")) and not _is_other_file(Path(source))
+    return _import_file(Path(source)) if source.endswith(".py") or not is_module else _import_module(source)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -143,10 +143,10 @@ def _import_module(name: str) -> ModuleType:
         raise DefinitionError(f"There is no file or module {name!r}{near}") from None
 
 
-def _get_member(module: ModuleType, name: str, place: str) -> Any:
+def _get_member(module: ModuleType, name: str, source: str) -> Any:
     if not hasattr(module, name):
         names = [name for name, value in vars(module).items() if isinstance(value, (Runner, Toolbox, Tool))]
-        raise DefinitionError(f"{place} has no {name!r}{suggest(name, names)}")
+        raise DefinitionError(f"{source} has no {name!r}{suggest(name, names)}")
     return getattr(module, name)
 
 

@@ -38,7 +38,7 @@ OPTIONS: Mapping[str, str] = {
     "--temperature": "Write -o temperature=NUMBER.",
     "--verbose": _PRINTED,
 }
-# For other commands; `--yes` is an option of `call` where the tool requires approval.
+# For other commands; `call` has the option `--yes`, unless the tool has `approve=False`.
 OTHER_OPTIONS: Mapping[str, str] = {
     "--port": "Write --http PORT.",
     "--yes": "Leave it out: the tool runs without a question.",

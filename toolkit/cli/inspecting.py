@@ -2,7 +2,8 @@
 
 What must stay true: it listens on loopback; a request without the token in its path is refused, and so is one for
 another host name than those of this machine, since a page elsewhere could let its own name resolve to this machine; a
-call that may change something runs only after a person has approved it.
+call that may change something runs only after a person has approved it, except in a chat with the Runner of a file,
+which has its own approver.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     a message, new or with a context id            a run, which continues the messages of that context
     a task                                         the run: working, then completed with one artifact, its answer
     the state input-required                       a run that is paused, since calls wait for approval
-    the next message of such a task                decisions: "approve", "reject", or {"decisions": {id: true}} as data
+    the next message of a paused task              decisions: "approve", "reject", or {"decisions": {id: true}} as data
     the state failed                               a run without an answer; the text of an exception is only logged
     cancelling a task                              cancels the run
 
@@ -83,14 +83,14 @@ logger: logging.Logger = logging.getLogger("toolkit")
 PORT = "9000"
 MAX_REQUEST = 10_000_000  # bytes
 KEEP = 1_000
-PATIENCE = 3_600.0  # seconds for which the SDK keeps a task that waits
+MAX_WAIT = 3_600.0  # seconds for which the SDK keeps a task that waits
 VERSIONS = ("1.0", "0.3")  # of the protocol
 DESCRIPTION = "Answers messages."
 QUESTION = "Waits for approval:\n{calls}\nAnswer approve or reject."
-FORGOTTEN = "This task can no longer be continued. Start a new one."
-NOTHING_SAID = "The message is empty."
+CANNOT_CONTINUE = "This task can no longer be continued. Start a new one."
+EMPTY_MESSAGE = "The message is empty."
 OTHER_TASK = "The task {id} of this conversation waits for an answer. Send that with its id, or cancel it."
-WORDS: Mapping[str, bool] = {"approve": True, "reject": False}
+ANSWERS: Mapping[str, bool] = {"approve": True, "reject": False}
 
 
 def make_app(
@@ -120,7 +120,7 @@ def make_app(
         token: The bearer token that callers must send; the card is public. By default everybody may call.
         hosts: The host names that requests may be sent to; by default any.
         deps: Passed to tools as `ToolContext.deps`.
-        task_store: Stores tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are kept in memory.
+        task_store: Stores tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are stored in memory.
         keep: The most conversations, and tasks that do not run, in memory; the oldest are forgotten. A `task_store` has
             its own limit.
 
@@ -146,7 +146,7 @@ def make_app(
         agent_executor=_Executor(runner, deps, keep),
         task_store=task_store or _BoundedTaskStore(keep),
         agent_card=make_card(url or "http://localhost/"),
-        interrupted_task_timeout=PATIENCE,
+        interrupted_task_timeout=MAX_WAIT,
     )
 
     @asynccontextmanager
@@ -267,17 +267,17 @@ class _BoundedTaskStore(InMemoryTaskStore):
     def __init__(self, keep: int) -> None:
         super().__init__()
         self._keep = keep
-        self._resting: OrderedDict[tuple[str, str], ServerCallContext] = OrderedDict()  # tasks that do not run
+        self._idle: OrderedDict[tuple[str, str], ServerCallContext] = OrderedDict()  # tasks that do not run
 
     @override
     async def save(self, task: Task, context: ServerCallContext) -> None:
         await super().save(task, context)
         key = (context.user.user_name, task.id)
-        self._resting.pop(key, None)
+        self._idle.pop(key, None)
         if task.status.state in ENDED | WAITING:
-            self._resting[key] = context
-        while len(self._resting) > self._keep:
-            (_, oldest), owner = self._resting.popitem(last=False)
+            self._idle[key] = context
+        while len(self._idle) > self._keep:
+            (_, oldest), owner = self._idle.popitem(last=False)
             await super().delete(oldest, owner)
 
 
@@ -315,10 +315,10 @@ class _Executor(AgentExecutor):
             try:
                 result = await self._run(conversation, message, updater, is_new=task is None)
             except BusyError:
-                await updater.reject(_say(updater, "The agent is busy. Try again later."))
+                await updater.reject(_make_message(updater, "The agent is busy. Try again later."))
             except Exception as error:
                 logger.exception("A run that was served over A2A failed.")
-                await updater.failed(_say(updater, f"The run failed: {type(error).__name__}."))
+                await updater.failed(_make_message(updater, f"The run failed: {type(error).__name__}."))
             else:
                 if result is not None:
                     await _report_result(conversation, result, updater)
@@ -346,14 +346,14 @@ class _Executor(AgentExecutor):
         parts = [part for part in read_parts(message.parts) if part]
         state, is_waiting = conversation.state, conversation.task_id == updater.task_id
         if not is_new and (state is None or not is_waiting):
-            await updater.failed(_say(updater, FORGOTTEN))
+            await updater.failed(_make_message(updater, CANNOT_CONTINUE))
         elif state is None and parts:
             prompt = make_user_message(parts)
             return await self._runner.arun(prompt, messages=conversation.messages, deps=self._deps)
         elif state is None:
-            await updater.reject(_say(updater, NOTHING_SAID))
+            await updater.reject(_make_message(updater, EMPTY_MESSAGE))
         elif not is_waiting:
-            await updater.reject(_say(updater, OTHER_TASK.format(id=conversation.task_id)))
+            await updater.reject(_make_message(updater, OTHER_TASK.format(id=conversation.task_id)))
         elif decisions := _read_decisions(message, state.pending):
             conversation.task_id, conversation.state = "", None
             return await self._runner.aresume(state, decisions, deps=self._deps)
@@ -370,7 +370,7 @@ async def _report_result(conversation: _Conversation, result: RunResult[Any], up
     elif result.finish_reason == "cancelled":
         await updater.cancel()
     elif result.output is None or result.output == "" or result.finish_reason in ("stopped", "error"):
-        await updater.failed(_say(updater, f"The run ended without an answer: {result.finish_reason}."))
+        await updater.failed(_make_message(updater, f"The run ended without an answer: {result.finish_reason}."))
     else:
         conversation.messages = result.messages
         await updater.add_artifact([new_text_part(f"{result.output}")], name="answer", last_chunk=True)
@@ -395,7 +395,7 @@ def _describe_call(pending: PendingApproval) -> str:
 
 
 def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, bool]:
-    """Read the decisions on pending calls, from the first part of a message that has data or is one of WORDS."""
+    """Read the decisions on pending calls, from the first part that has data, or says approve or reject."""
     ids = [each.call.id for each in pending]
     for part in message.parts:
         if part.HasField("data"):
@@ -403,11 +403,11 @@ def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) ->
             decisions = data.get("decisions") if isinstance(data, dict) else None
             by_id = decisions if isinstance(decisions, dict) else {}
             return {each: by_id[each] for each in ids if isinstance(by_id.get(each), bool)}
-        word = WORDS.get(part.text.strip().rstrip(".!").lower())
+        word = ANSWERS.get(part.text.strip().rstrip(".!").lower())
         if word is not None:
             return dict.fromkeys(ids, word)
     return {}
 
 
-def _say(updater: TaskUpdater, text: str) -> WireMessage:
+def _make_message(updater: TaskUpdater, text: str) -> WireMessage:
     return updater.new_agent_message([new_text_part(text)])

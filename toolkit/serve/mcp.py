@@ -108,11 +108,11 @@ def make_server(
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
     box.schemas("mcp")  # a tool that cannot be described to a client is found here
-    library, offers = _Library(prompts, resources, deps), dict[str, Any]()
+    library, handlers = _Library(prompts, resources, deps), dict[str, Any]()
     if library.prompts.names:
-        offers |= {"on_list_prompts": library.list_prompts, "on_get_prompt": library.get_prompt}
+        handlers |= {"on_list_prompts": library.list_prompts, "on_get_prompt": library.get_prompt}
     if library.resources:
-        offers |= {
+        handlers |= {
             "on_list_resources": library.list_resources,
             "on_list_resource_templates": library.list_templates,
             "on_read_resource": library.read_resource,
@@ -134,7 +134,7 @@ def make_server(
         instructions=instructions or None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        **offers,
+        **handlers,
     )
 
 

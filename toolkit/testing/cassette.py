@@ -61,26 +61,26 @@ class _Track:
     records: list[dict[str, Any]] = field(default_factory=list)
     unused: list[int] = field(default_factory=list)
 
-    def take(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    def take(self, description: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the first unused record that fits, and mark it as used."""
-        key = _write_key(asked)
-        place = next((each for each in self.unused if _write_key(self.records[each][self.kind]) == key), None)
-        if place is None:
+        key = _write_key(description)
+        position = next((each for each in self.unused if _write_key(self.records[each][self.kind]) == key), None)
+        if position is None:
             return None
-        self.unused.remove(place)
-        return self.records[place]
+        self.unused.remove(position)
+        return self.records[position]
 
-    def explain_mismatch(self, asked: Mapping[str, Any], path: Path) -> str:
+    def explain_mismatch(self, description: Mapping[str, Any], path: Path) -> str:
         """Explain why no record fits, by the differences from the first unused one."""
         if not self.unused:
-            last = "\n".join(_list_lines(_get_end(asked)))
+            last = "\n".join(_list_lines(_get_end(description)))
             return (
                 f"All {len(self.records)} {self.kind}s of {path} are used, and there is one more {self.kind}:\n{last}"
             )
-        place = self.unused[0]
-        differences = "\n".join(_list_differences(self.records[place][self.kind], asked))
+        first = self.unused[0]
+        differences = "\n".join(_list_differences(self.records[first][self.kind], description))
         return (
-            f"The {self.kind} differs from record {place + 1} of {len(self.records)} in {path} (- recorded, + now):\n"
+            f"The {self.kind} differs from record {first + 1} of {len(self.records)} in {path} (- recorded, + now):\n"
             f'{differences}\nIf this is meant, record it again: mode="record", or, with the fixture `cassette`, '
             "pytest --cassettes=record."
         )
@@ -169,11 +169,11 @@ class Cassette:
             ModelError: The recorded model failed. Nothing is recorded then.
             TypeError: There is no model to record.
         """
-        asked = self._describe_request(request)
-        if found := self._find_response(asked, request):
+        description = self._describe_request(request)
+        if found := self._find_response(description, request):
             return found
         response: ModelResponse = await self._model.complete(request)
-        self._record_response(asked, request, response)
+        self._record_response(description, request, response)
         return response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
@@ -184,8 +184,8 @@ class Cassette:
             ModelError: As for `complete`.
             TypeError: As for `complete`.
         """
-        asked = self._describe_request(request)
-        if found := self._find_response(asked, request):
+        description = self._describe_request(request)
+        if found := self._find_response(description, request):
             for piece in split_response(found):
                 yield piece
             return
@@ -193,7 +193,7 @@ class Cassette:
         try:
             async for piece in pieces:
                 if isinstance(piece, ModelResponse):
-                    self._record_response(asked, request, piece)
+                    self._record_response(description, request, piece)
                 yield piece
         finally:
             await close_iterator(pieces)
@@ -204,15 +204,15 @@ class Cassette:
         Raises:
             ScriptError: A replay has no such call; the message has the difference.
         """
-        asked = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
-        if record := self._find_record(self._calls, asked):
+        description = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
+        if record := self._find_record(self._calls, description):
             return ToolResult.from_json(json.dumps(record["result"]))
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            self._record_result(asked, explain_exception(refusal, call.name, (), ()))
+            self._record_result(description, explain_exception(refusal, call.name, (), ()))
             raise
-        self._record_result(asked, result)
+        self._record_result(description, result)
         return result
 
     def check(self) -> None:
@@ -275,20 +275,20 @@ class Cassette:
             return {name: self._clean_texts(item) for name, item in value.items()}
         return value
 
-    def _find_record(self, track: _Track, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _find_record(self, track: _Track, description: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the record that fits, or None if it has to be recorded.
 
         Raises:
             ScriptError: A replay has no such record.
         """
         with self._lock:
-            record = track.take(asked)
+            record = track.take(description)
             if record is None and self.mode == "replay":
-                raise ScriptError(track.explain_mismatch(asked, self.path))
+                raise ScriptError(track.explain_mismatch(description, self.path))
             return record
 
-    def _find_response(self, asked: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
-        record = self._find_record(self._requests, asked)
+    def _find_response(self, description: Mapping[str, Any], request: ModelRequest) -> ModelResponse | None:
+        record = self._find_record(self._requests, description)
         if record is None:
             if self._model is None:
                 raise TypeError(f"{self!r} has no model to ask: Cassette(path, model, mode={self.mode!r}).")
@@ -297,17 +297,18 @@ class Cassette:
             request.output.by_tool = True  # the recorded model had to use the tool
         return _read_response(record)
 
-    def _record_response(self, asked: dict[str, Any], request: ModelRequest, response: ModelResponse) -> None:
+    def _record_response(self, description: dict[str, Any], request: ModelRequest, response: ModelResponse) -> None:
         answer = self._clean_texts(clean_json(_drop_empty(message_to_dict(response))))
         answer.pop("kind")
-        record: dict[str, Any] = {"request": asked, "response": answer}
+        record: dict[str, Any] = {"request": description, "response": answer}
         if request.output and request.output.by_tool:
             record["output_by_tool"] = True
         self._add_record(self._requests, record)
 
-    def _record_result(self, asked: dict[str, Any], result: ToolResult) -> None:
+    def _record_result(self, description: dict[str, Any], result: ToolResult) -> None:
         if result.kind not in OPEN:
-            self._add_record(self._calls, {"call": asked, "result": self._clean_texts(json.loads(result.to_json()))})
+            cleaned = self._clean_texts(json.loads(result.to_json()))
+            self._add_record(self._calls, {"call": description, "result": cleaned})
 
     def _add_record(self, track: _Track, record: dict[str, Any]) -> None:
         with self._lock:
@@ -356,14 +357,14 @@ def _write_key(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True)
 
 
-def _get_end(asked: Mapping[str, Any]) -> Any:
+def _get_end(description: Mapping[str, Any]) -> Any:
     """Return the part that best identifies a request or call: the last message, or the call itself."""
-    return asked["messages"][-1:] if "messages" in asked else dict(asked)
+    return description["messages"][-1:] if "messages" in description else dict(description)
 
 
-def _list_differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+def _list_differences(recorded: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[str]:
     for part in PARTS:
-        old, new = (_list_lines(each[part]) if part in each else [] for each in (recorded, asked))
+        old, new = (_list_lines(each[part]) if part in each else [] for each in (recorded, description))
         if old != new:
             _, _, *lines = difflib.unified_diff(old, new, lineterm="")
             yield f"{part}:"

@@ -82,21 +82,21 @@ def _pair_any_order(wanted: Sequence[ExpectedCall], got: Sequence[ToolCallFinish
     owners: dict[int, int] = {}  # position in `got` -> position in `wanted`
 
     def find(want: int, tried: set[int]) -> bool:
-        for place, call in enumerate(got):
-            if place in tried or not match(wanted[want], call):
+        for position, call in enumerate(got):
+            if position in tried or not match(wanted[want], call):
                 continue
-            tried.add(place)
-            if place not in owners or find(owners[place], tried):
-                owners[place] = want
+            tried.add(position)
+            if position not in owners or find(owners[position], tried):
+                owners[position] = want
                 return True
         return False
 
     for want in range(len(wanted)):
         find(want, set())
-    places = {want: place for place, want in owners.items()}
-    pairs: list[_Pair] = [(wanted[want], got[place], True) for want, place in sorted(places.items())]
-    unpaired = [want for number, want in enumerate(wanted) if number not in places]
-    others = [call for place, call in enumerate(got) if place not in owners]
+    positions = {want: position for position, want in owners.items()}
+    pairs: list[_Pair] = [(wanted[want], got[position], True) for want, position in sorted(positions.items())]
+    unpaired = [want for number, want in enumerate(wanted) if number not in positions]
+    others = [call for position, call in enumerate(got) if position not in owners]
     return [*pairs, *((want, call, False) for want, call in zip_longest(unpaired, others))]
 
 
