@@ -109,7 +109,7 @@ def escape_text(text: str, size: int) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON of a model or a tool; return None if it is not JSON."""
+    """Parse a text of a model or a tool; return None if it is not JSON."""
     try:
         return from_json(text)
     except (ValueError, TypeError):  # TypeError for unpaired surrogates

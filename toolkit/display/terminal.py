@@ -31,9 +31,9 @@ from toolkit.events import (
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# Characters of a call before its text.
+# Characters of a call that is printed before its progress or result.
 MAX_CALL = 40
-# The duration of a call is written from so many seconds.
+# A call of at least so many seconds is printed with its duration.
 SLOW = 1.0
 
 
@@ -108,7 +108,7 @@ def follow(events: AsyncIterable[Event], out: TextIO | None = None) -> AsyncGene
 @overload
 def follow(events: Iterable[Event], out: TextIO | None = None) -> Generator[Event, None, None]: ...
 def follow(events: Any, out: TextIO | None = None) -> Any:
-    """Print events as `show` does, and yield each of them; those of an async stream in an async iterator.
+    """Print events as `show` does, and yield each of them; return an async iterator for an async stream.
 
     Closing the iterator ends the run.
     """
@@ -185,7 +185,7 @@ def _make_stream_error(value: object) -> TypeError:
 
 
 def _note_cell(result: R) -> R:
-    """Store the number of the cell that has printed a run, and does not display its result again."""
+    """Store the number of the cell that has printed a run, so that it does not display the result again."""
     if (cell := find_cell()) is not None:
         vars(result)["_cell"] = cell
     return result

@@ -207,7 +207,7 @@ def _make_skill(identity: str, name: str, description: str) -> AgentSkill:
 
 @dataclass(frozen=True)
 class _Gate:
-    """Refuses requests for another host, without the token, of another content type, or that are too long.
+    """Refuses requests that are for another host, lack the token, have another content type, or are too long.
 
     A page of another site can make a browser send requests to this server, but not with the content type of JSON. If
     the page's own name resolves to this server, the header Host has that name.
@@ -292,7 +292,7 @@ class _Conversation:
 
 
 class _Executor(AgentExecutor):
-    """Runs the runner for each message, or resumes its run."""
+    """Starts or resumes a run for each message."""
 
     def __init__(self, runner: Runner, deps: Any, keep: int) -> None:
         self._runner, self._deps, self._keep = runner, deps, keep
@@ -325,7 +325,7 @@ class _Executor(AgentExecutor):
 
     @override
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Forget a task that waits for approval; of a working task the SDK cancels `execute`, and so the run."""
+        """Forget a task that waits for approval; for a working task the SDK cancels `execute`, and so the run."""
         conversation = self._find_conversation(context, f"{context.context_id}")
         if conversation.task_id == context.task_id:
             conversation.task_id, conversation.state = "", None

@@ -54,7 +54,7 @@ def encode_events(
 @overload
 def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
-    """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream in an async iterator.
+    """Encode the events of a run as AG-UI events, JSON-able dicts; return an async iterator for an async stream.
 
     A run that fails ends with RUN_ERROR and raises nothing; its exception is logged. Closing the iterator ends the run.
 

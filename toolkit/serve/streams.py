@@ -89,7 +89,7 @@ class AsyncEncodedStream(AsyncIterator[T]):
 def make_encoded_stream(
     stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
 ) -> Any:
-    """Encode the events of a stream; those of an async stream in an async iterator.
+    """Encode the events of a stream; return an async iterator for an async stream.
 
     Args:
         stream: The events of a run.

@@ -59,7 +59,7 @@ def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> Asyn
 @overload
 def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, message_id: str = "") -> Any:
-    """Encode the events of a run as parts of the stream, JSON-able dicts; an async stream in an async iterator.
+    """Encode the events of a run as parts of the stream, JSON-able dicts; return an async iterator for an async stream.
 
     A run that fails ends with `error` and raises nothing; its exception is logged. Closing the iterator ends the run.
 

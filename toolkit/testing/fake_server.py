@@ -388,7 +388,7 @@ class FakeServer:
             connection.sendall(payload.frame(b""))
 
     def _wait_for_client(self, connection: socket.socket, seconds: float | None) -> None:
-        """Wait, at most until the client disconnects or the server closes; None waits only for these."""
+        """Wait, at most until the client disconnects or the server closes; None means no limit of time."""
         if seconds == 0:
             return
         connection.settimeout(seconds)

@@ -97,7 +97,7 @@ def _render_event(chunk: Mapping[str, Any]) -> bytes:
 
 
 def take_bytes(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes of the pieces, as pieces."""
+    """Yield the pieces up to `size` bytes in all."""
     for piece in pieces:
         if size <= 0:
             return
