@@ -260,7 +260,7 @@ def chain(kind: str) -> dict[str, Any]:
 
 
 UNFIT: dict[str, tuple[Any, str]] = {
-    "remote": ({"items": {"$ref": "https://a.example/b.json"}}, "'#/items': 'https://a.example/b.json' lies outside"),
+    "remote": ({"items": {"$ref": "https://a.example/b.json"}}, "'#/items': 'https://a.example/b.json' is outside"),
     "nothing there": ({"$ref": "#/$defs/a"}, "'#': there is nothing at '#/$defs/a'"),
     "no anchor": ({"$ref": "#a"}, "'#': there is no $anchor 'a'"),
     "dynamic": ({"items": {"$dynamicRef": "#a"}}, "'#/items/$dynamicRef': $dynamicRef is not supported"),

@@ -57,7 +57,7 @@ MADE = {
 }  # fmt: skip
 
 REFUSED = {
-    "enum of nothing": (lambda: schema.enum(), r"schema\.enum\(\) takes the texts that there are, one by one"),
+    "enum of nothing": (lambda: schema.enum(), r"schema\.enum\(\) takes the allowed texts, one by one"),
     "enum of a list": (lambda: schema.enum(cast("Any", ["a", "b"])), r'schema\.enum\("asc", "desc"\)'),
     "array of nothing": (lambda: schema.array(cast("Any", None)), r"schema\.array\(\): items=None is not a schema"),
     "array of a text": (lambda: schema.array(cast("Any", "x")), r"schema\.array\(\): items='x' is not a schema"),

@@ -1,8 +1,9 @@
 """Parsing of a model's raw arguments into typed values, or into an error that the model can act on.
 
-One pass of pydantic-core leads from raw text to typed values. Only when that fails come the repairs that are safe: they
-decode what was encoded twice, drop a null that means "left out", and ignore keys about the call that were not asked
-for. They never guess, and never repair truncated text. Of equal keys the last one wins, as for every JSON parser.
+pydantic-core turns raw text into typed values in one pass. If that fails, safe repairs are tried: values that were
+encoded twice are decoded, and a null for an optional parameter is dropped, as are keys about the call itself that are
+no parameters. Repairs never guess, and truncated text is never repaired. If a key is repeated, the last one wins, as
+in every JSON parser.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
-# Values, the repairs they needed, and the JSON text that they were read from; or the reason why there are none.
+# Values, the repairs they needed, and the JSON text that they were read from; or the error.
 Parsed: TypeAlias = tuple[dict[str, Any], tuple[str, ...], str] | InvalidArguments
 
-# Arguments are read into memory whole, several times their size. No model writes so many characters.
+# The most characters of a call's arguments. Parsing takes several times their size in memory.
 MAX_TEXT = 16 * 2**20
-# Listing errors takes time for each, here about a quarter of a second; of more than so many none is listed.
-MAX_COUNTED = 100_000
+# The most errors that are listed, which takes about a quarter of a second. If there are more, none is.
+MAX_ERRORS = 100_000
 
 
 # Errors of pydantic-core for text in place of an array or object.
-_NOT_A_STRING = frozenset(
+_CONTAINER_EXPECTED = frozenset(
     f"{kind}_type"
     for kind in (
         *("dict", "ordered_dict", "counter", "mapping", "model", "model_attributes", "dataclass", "named_tuple"),
         *("list", "tuple", "set", "frozen_set", "deque"),
     )
 )
-# Errors about a value, not about its type: some text is allowed there.
+# Errors about a value, not about its type: another text may be valid.
 _VALUE_FAULTS = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
 # Errors about a key that no parameter has, in a signature and in a model.
 _UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
-_REPAIRABLE = _NOT_A_STRING | _UNKNOWN_KEY | {"json_invalid"}  # blank text is, and a key about the call
+_REPAIRABLE = _CONTAINER_EXPECTED | _UNKNOWN_KEY | {"json_invalid"}  # the last one for blank text
 
 
 class ArgumentParser:
@@ -52,7 +53,7 @@ class ArgumentParser:
 
     Attributes:
         schema: The JSON Schema of the arguments.
-        validate: Validates a text in one pass, and raises what pydantic-core raises.
+        validate: Turns a valid JSON text into values by name, without repairs; raises as `ArgumentSchema.validator`.
 
     Raises:
         DefinitionError: A parameter cannot be described to a model.
@@ -68,10 +69,10 @@ class ArgumentParser:
         return ErrorExplainer(self.schema, summarize_signature(self._name, self.schema))
 
     def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Parse and validate a call's arguments; returns values by name, and the repairs that were needed.
+        """Parse and validate a call's arguments; return values by name, and the repairs that were needed.
 
         Args:
-            arguments: Raw text, of at most MAX_TEXT characters; or a mapping, where a server has parsed the text
+            arguments: Raw text, of at most MAX_TEXT characters; or a mapping, if a server has parsed the text
                 already. Blank text and null mean that there are no arguments.
 
         Raises:
@@ -95,21 +96,21 @@ class ArgumentParser:
         return document
 
     def try_parse(self, arguments: RawArguments | None) -> Parsed:
-        """Parse as `parse` does, but return an error instead of raising it, which takes time."""
+        """Parse like `parse`, but return the error, which is faster than raising it."""
         try:
             text = to_json_text(arguments)
         except (RecursionError, ValueError):
             return InvalidArguments("they are nested too deep, or contain themselves.")
         try:
             return self.validate_text(text), (), text
-        except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
+        except Exception as error:  # noqa: BLE001  errors of pydantic-core, and of the user's types
             return self.repair(text, error)
 
     def validate_text(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
 
         Raises:
-            InvalidArguments: It is too long.
+            InvalidArguments: It has more than MAX_TEXT characters.
             Exception: It does not fit the schema, or one of the user's types failed.
         """
         if len(text) > MAX_TEXT:
@@ -117,12 +118,12 @@ class ArgumentParser:
         return self.validate(text)
 
     def repair(self, text: RawArguments, error: Exception) -> Parsed:
-        """Repair a text that is not valid, where that is safe, and validate it again."""
+        """Repair a text that is not valid, if that is safe, and validate it again; a mapping is parsed as usual."""
         if not isinstance(text, str):
             return self.try_parse(text)
         if not isinstance(error, ValidationError):
             return _explain_exception(error)
-        if len(text) > MAX_COUNTED and error.error_count() > MAX_COUNTED:
+        if len(text) > MAX_ERRORS and error.error_count() > MAX_ERRORS:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = _list_faults(error)
         repairs: tuple[str, ...] = ()
@@ -133,7 +134,7 @@ class ArgumentParser:
             text, repairs = repaired[0], (*repairs, *repaired[1])
             try:
                 return self.validate_text(text), repairs, text
-            except ValidationError as remaining:  # what was decoded may hold more of the same
+            except ValidationError as remaining:  # a decoded value may hold encoded ones
                 faults = _list_faults(remaining)
             except Exception as raised:  # noqa: BLE001  as in `try_parse`
                 return _explain_exception(raised)
@@ -164,30 +165,30 @@ def _explain_exception(error: Exception) -> InvalidArguments:
 def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Repair a text where it is not valid; returns it with notes, or None where that would need guessing."""
+    """Repair the invalid values in a text; return it with notes, or None if nothing can be repaired safely."""
     if text.strip() in ("", "null"):
         return "{}", ()
     if faults[0]["type"] == "json_invalid" and not faults[0]["loc"]:
         return None
-    document = [from_json(text)]  # in a list, so that the whole is a place like any other
+    document = [from_json(text)]  # in a list, so that the whole document can be replaced, too
     optional = schema["properties"].keys() - set(schema.get("required", ()))
-    texts = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
-    repairable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in texts]
-    repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_place(document, fault, optional)))
+    text_paths = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
+    repairable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in text_paths]
+    repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_value(document, fault, optional)))
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 
 
 def _is_refused_text(fault: ErrorDetails) -> bool:
-    """Return whether text is allowed in a place, and refused for its content, such as its length."""
+    """Return whether a text was refused for its content, such as its length, and not for its type."""
     is_about_content = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
     return isinstance(fault["input"], str) and is_about_content
 
 
-def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
-    """Repair the place of one fault, and yield a note of it."""
+def _repair_value(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
+    """Repair the value that a fault is about, and yield a note of it."""
     holder, key, path = _locate(document, fault["loc"])
     value = holder[key]
-    if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decode(value)) is not None:
+    if isinstance(value, str) and fault["type"] in _CONTAINER_EXPECTED and (decoded := _decode(value)) is not None:
         holder[key] = decoded
         yield f"{path or 'arguments'}: decoded from a JSON string"
     elif fault["type"] in _UNKNOWN_KEY and len(fault["loc"]) == 1 and key in META:  # a key about the call itself
@@ -199,7 +200,7 @@ def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection
 
 
 def _locate(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
-    """Find the deepest place of a location: its holder, its key and its path."""
+    """Find the deepest value of a location that the document has; return its container, its key and its path."""
     path = locate(document[0], location)[0]
     holder: Any = document
     key: int | str = 0

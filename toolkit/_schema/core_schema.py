@@ -1,10 +1,10 @@
 """Types as JSON Schema for a model, and as pydantic-core's schema for a validator.
 
-Usual types are written by hand: both schemas are those that pydantic makes, without the time that it takes. All other
-types are left to pydantic, which makes both from one source: types become the keys of a TypedDict, whose keys may be
-any text, so no name is special.
+The schemas of common types are written here, in less time than pydantic takes, and equal to pydantic's. All other types
+are left to pydantic: they become the keys of a TypedDict, which may have any text as keys, so no parameter name is
+special.
 
-The JSON Schema of a class is cached as long as the class lives: many tools share few models.
+The JSON Schema of a class is cached as long as the class lives, since many tools share few models.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ if TYPE_CHECKING:
         UnionSchema,
     )
 
-# Classes that refer to each other are described again for each that is described alone: of so many, all at once.
+# Describing a class alone also describes all classes that it refers to. Beyond this number of definitions, pydantic
+# describes the remaining types together.
 MAX_SEPARATE = 32
 
 Node: TypeAlias = dict[str, Any]
 
-# That of typing, of Python 3.11 and later, is another one than that of typing_extensions before Python 3.12.
+# In Python 3.11 `typing.Unpack` and `typing_extensions.Unpack` differ.
 UNPACK = (getattr(typing, "Unpack", typing_extensions.Unpack), typing_extensions.Unpack)
 
-# Values that pydantic validates without a JSON Schema, by the type of the core schema.
+# Texts for error messages about types without a JSON Schema, by the type of the core schema.
 _UNWRITABLE = {
     "callable": "a function",
     "union": "any of the union",
@@ -69,16 +70,16 @@ _BARE: Mapping[Any, Any] = {
 
 
 def apply_after(function: Callable[[Any], Any], core: Mapping[str, Any]) -> Node:
-    """Change a core schema so that a function converts what it validated."""
+    """Return a core schema that applies a function to the validated value."""
     return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": core}
 
 
 class Unusual(Exception):
-    """A type is not written by hand, but left to pydantic."""
+    """A type must be left to pydantic."""
 
 
 class Written(NamedTuple):
-    """One type, as JSON Schema for a model and as pydantic-core's schema for a validator."""
+    """The schemas of one type: JSON Schema for a model, and pydantic-core's schema for a validator."""
 
     schema: Node
     core: Node
@@ -106,12 +107,12 @@ _SCALARS: Mapping[Any, Written] = {
 
 @dataclass
 class TypeWriter:
-    """Writer of usual types; the core schemas are adapted to JSON with the validator that is built of them.
+    """Writer of the schemas of common types. `json_mode` adapts the core schemas to JSON.
 
     Attributes:
         definitions: JSON Schemas that the written ones refer to, by name.
         core_definitions: Core schemas that the written ones refer to, by their `ref`.
-        unknown: Classes whose core schemas are still to be generated, and the empty dicts that stand for these.
+        unknown: Classes whose core schemas are still to be generated, and the empty dicts that will hold these.
     """
 
     definitions: Node = field(default_factory=dict)
@@ -119,21 +120,21 @@ class TypeWriter:
     unknown: list[tuple[type, Node]] = field(default_factory=list)
 
     def write_usual(self, types: Mapping[str, Any]) -> dict[str, Written]:
-        """Write the types that can be written by hand, by name; the rest is left out."""
+        """Write the common types among named types, by name; leave out the others."""
         written = {}
         for name, annotation in types.items():
             before = self.definitions
             try:
                 written[name] = self.write(annotation)
-            except Exception:  # noqa: BLE001  a class that pydantic refuses is looked at again, beside all that is left
+            except Exception:  # noqa: BLE001  left to pydantic, as a class that pydantic refused here
                 self.definitions = before
         return written
 
     def write(self, annotation: Any) -> Written:
-        """Write a type.
+        """Write the schemas of a type.
 
         Raises:
-            Unusual: The type, or a part of it, is left to pydantic.
+            Unusual: The type, or a part of it, must be left to pydantic.
         """
         origin, args = get_origin(annotation), get_args(annotation)
         if origin in _LISTS and args:
@@ -154,7 +155,7 @@ class TypeWriter:
         """Write a class, and add its definitions.
 
         Raises:
-            Unusual: There are many definitions, or two classes have one name.
+            Unusual: There are more than MAX_SEPARATE definitions, or two classes have one name.
         """
         if len(self.definitions) > MAX_SEPARATE:
             raise Unusual
@@ -180,7 +181,7 @@ class TypeWriter:
         self.core_definitions |= {each["ref"]: each for each in cores}
 
     def complete(self) -> Sequence[Node]:
-        """Generate the core schemas that are missing, together, and return all definitions."""
+        """Generate the missing core schemas, together, and return all definitions of core schemas."""
         if self.unknown:
             generated = generate_fields({str(number): kind for number, (kind, _) in enumerate(self.unknown)}, {})
             for (_, core), built in zip(self.unknown, generated.cores.values()):
@@ -198,7 +199,7 @@ def _write_list(kind: Any, item: Written) -> Written:
 
 
 def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
-    """Write a tuple; from a repeated item on, JSON Schema knows no order."""
+    """Write a tuple; JSON Schema cannot express the order of items from a repeated one on."""
     items = list(_list_items(args))
     repeated = next((number for number, (_, is_repeated) in enumerate(items) if is_repeated), None)
     schemas, cores = zip(*(writer.write(item) for item, _ in items)) if items else ((), ())
@@ -245,7 +246,7 @@ def _write_union(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
 
 
 def _join_schemas(schemas: Sequence[Node]) -> Node:
-    """Write the JSON Schema of a union; equal members are one, and unions in it are its own members."""
+    """Write the JSON Schema of a union, without repeated members and nested unions."""
     members: list[Node] = []
     for schema in schemas:
         inner = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
@@ -286,7 +287,7 @@ class Fields:
     """Schemas that pydantic makes of named types.
 
     Attributes:
-        cores: pydantic-core's schema of each, as the field of a TypedDict.
+        cores: pydantic-core's schemas by name, each as the field of a TypedDict.
         definitions: Core schemas that they refer to.
     """
 
@@ -294,7 +295,7 @@ class Fields:
     definitions: Sequence[Node]
 
     def make_json_schemas(self) -> tuple[dict[str, Node], Node]:
-        """Return the JSON Schema of each by name, and the definitions that these refer to."""
+        """Return the JSON Schemas by name, and the definitions that they refer to."""
         if not self.cores:
             return {}, {}
         inputs: Any = [
@@ -312,10 +313,10 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
 
     Args:
         types: Types by name.
-        names: Names that the classes among them may use, besides those of their modules.
+        names: Names that classes may use in their annotations, besides those of their modules.
 
     Raises:
-        Exception: Whatever pydantic and the user's types raise where a type cannot be described.
+        Exception: Any error of pydantic or of the user's types about a type that cannot be described.
     """
     if not types:
         return Fields({}, ())
@@ -326,17 +327,17 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
     config = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
     arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
     adapter = TypeAdapter(arguments)
-    adapter.rebuild(_types_namespace=names)  # does nothing where all names were found
+    adapter.rebuild(_types_namespace=names)  # does nothing if all names were found
     core: Any = adapter.core_schema
     whole = core["schema"] if core["type"] == "definitions" else core
     return Fields(whole["fields"], core.get("definitions", ()))
 
 
 def get_key(name: str, core: Node) -> str:
-    """Find the name of a field in JSON: its alias or, of several, the first that is not a path.
+    """Return the name of a field in JSON: its alias or, of several, the first that is not a path.
 
     Raises:
-        TypeError: All are paths into the document, of which JSON Schema has no notion.
+        TypeError: All aliases are paths into the document, which JSON Schema cannot express.
     """
     alias = core.get("validation_alias", name)
     if isinstance(alias, str):
@@ -348,8 +349,8 @@ def get_key(name: str, core: Node) -> str:
     return str(key)
 
 
-# JSON Schemas of classes, as JSON text, and the identity of the core schema that each was made of, since a model that
-# is rebuilt gets another one. Text takes less memory than a dict, and no tool can change it for another tool.
+# JSON Schemas of classes as JSON text, each with the identity of its core schema, which a rebuilt model replaces. Text
+# takes less memory than a dict, and no tool can change it for another tool.
 _class_schemas: WeakKeyDictionary[type, tuple[int, bytes]] = WeakKeyDictionary()
 
 
@@ -380,7 +381,7 @@ def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def get_generator() -> type[GenerateJsonSchema]:
-    """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""
+    """Return pydantic's generator with clear errors, with constraints and texts that it leaves out, and no warnings."""
     from pydantic.errors import PydanticInvalidForJsonSchema
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -399,8 +400,8 @@ def get_generator() -> type[GenerateJsonSchema]:
             return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
-            is_given = self.mode == "serialization" or field.get("init", True)  # as dataclasses.field(init=False)
-            return is_given and super().field_is_present(field)
+            is_argument = field.get("init", True)  # False after dataclasses.field(init=False)
+            return (self.mode == "serialization" or is_argument) and super().field_is_present(field)
 
         def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
             return _add_texts(super().model_schema(schema), schema["cls"])
@@ -424,20 +425,20 @@ def get_generator() -> type[GenerateJsonSchema]:
 
 
 class EmptyType(Exception):
-    """No value is of a type, so a parameter of it can never be given; the message says why."""
+    """No value of a type is valid, so no call can have one; the message says why."""
 
 
-# A value of each type on which pydantic's constraints are tried, by the type of its core schema.
+# Values on which pydantic's constraints are tried, by the type of the core schema.
 _SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
 
 
 def _refuse_misplaced(core: Mapping[str, Any]) -> None:
-    """Refuse a constraint that the type does not have, such as the length of a number: it would refuse each value."""
+    """Refuse a constraint that a type cannot have, such as the length of a number: no value would be valid."""
     inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
     if core["type"] not in ("function-after", "chain") or inner["type"] not in _SAMPLES:
         return
     for check in filter(_is_constraint, checks):
-        with suppress(ValueError):  # it fits, and refuses this value
+        with suppress(ValueError):  # the type can have the constraint, and the sample does not meet it
             try:
                 SchemaValidator(check).validate_python(_SAMPLES[inner["type"]])
             except TypeError as error:
@@ -446,7 +447,7 @@ def _refuse_misplaced(core: Mapping[str, Any]) -> None:
 
 
 def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
-    """Require the key that tells the members of a union apart, as pydantic does even where it has a default."""
+    """Make the discriminator of each union required: pydantic's validator needs it even if it has a default."""
     for union in iterate_schemas([schemas, *definitions.values()]):
         key = as_mapping(union.get("discriminator")).get("propertyName")
         branches = [str(branch.get("$ref")) for branch in union.get("oneOf", ())] if key else ()
@@ -456,20 +457,20 @@ def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
 
 
 def _is_constraint(core: Any) -> bool:
-    """Return whether a core schema calls a function of pydantic's, as it does for a constraint that no type has."""
+    """Return whether a core schema is a constraint that pydantic checks by a function, such as one of a union."""
     function = core.get("function", {}).get("function")
     return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
 
 
 def _is_constrained(core: Any) -> bool:
-    """Return whether a type has constraints that its core schema does not know, as a union, and nothing in between."""
+    """Return whether a type has constraints that pydantic checks by functions, and no other function inside of them."""
     inner = core
     while inner["type"] == "function-after" and _is_constraint(inner):
         inner = inner["schema"]
     return inner is not core and not inner["type"].startswith("function-")
 
 
-# Keywords of JSON Schema by pydantic's names, for each type of a value.
+# Keywords of JSON Schema by pydantic's names of constraints, for each type.
 _NUMBER = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -487,7 +488,7 @@ _BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
 
 
 def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue:
-    """Write constraints, which pydantic notes by names of its own, for the type, or for the members of a union."""
+    """Rename constraints, which pydantic writes by its own names, to keywords of the type or of a union's members."""
     if not _is_constrained(core):
         return generated
     bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
@@ -501,7 +502,7 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
 
 
 def find_text(annotation: Any) -> str:
-    """Find what Annotated says about a type: a text, or PEP 727's Doc."""
+    """Return the text in an `Annotated` type, a string or a `Doc` of PEP 727; "" if there is none."""
     while get_origin(annotation) in (Required, NotRequired, ReadOnly):
         annotation = get_args(annotation)[0]
     annotation = getattr(annotation, "__value__", annotation)  # of a type alias
@@ -514,7 +515,7 @@ def _pick_text(metadata: Iterable[Any]) -> str:
 
 
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    """Add what the annotations of a class say about its fields, which pydantic leaves out."""
+    """Add the texts in the annotations of a class to the schemas of its fields: pydantic leaves them out."""
     properties = generated.get("properties", {})
     texts = read_field_texts(kind)
     if properties and not hasattr(kind, "__pydantic_fields__"):  # a TypedDict, or a dataclass that is not pydantic's
@@ -530,7 +531,7 @@ def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
 
 
 def read_field_texts(kind: Any) -> dict[str, str]:
-    """Read the texts about the fields of a pydantic class, by their names in JSON; of any other class none."""
+    """Return the texts about the fields of a pydantic class by their names in JSON; none for another class."""
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
     texts = {_find_alias(name, info): info.description or _pick_text(info.metadata) for name, info in fields.items()}
     return {name: text for name, text in texts.items() if text}
@@ -541,7 +542,7 @@ def _find_alias(name: str, info: FieldInfo) -> str:
 
 
 def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
-    """Write the allowed keys of a dict as texts, which they are in JSON; where they have a pattern, no others."""
+    """Return keywords for the keys of a dict: allowed keys as texts, as in JSON; if keys have a pattern, no others."""
     if "patternProperties" in generated:
         return {"additionalProperties": False}
     values = names.get("enum", ())
@@ -551,7 +552,7 @@ def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
 
 
 def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object type, empty for any other; only a type with members has `properties`."""
+    """Return the JSON Schema of a type if it is an object, else {}; only a type with members has `properties`."""
     schema = adapter.json_schema(schema_generator=get_generator())
     definitions = schema.get("$defs", {})
     _require_tags(schema, definitions)
@@ -561,8 +562,8 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def render_default(default: Any) -> dict[str, Any]:
-    """Write a default as the keyword `default`; return an empty dict where JSON has no form for it."""
-    if type(default).__name__ == "_Nothing":  # of attrs, for a default that a factory makes; it is an enum's member
+    """Return the keyword `default` for a default; an empty dict if JSON has no form for it."""
+    if type(default).__name__ == "_Nothing":  # attrs' NOTHING, an enum member, stands for a default factory
         return {}
     try:
         is_container = isinstance(default, (list, tuple, dict, set, frozenset))
@@ -589,17 +590,17 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title, a default that is not JSON, and aliases in an enum; sort a default that was a set.
+    """Drop the title, a default that JSON has no form for, and repeated enum values; sort the default of a set.
 
     Raises:
-        EmptyType: An enum has no members: nothing can fill it, and providers refuse its schema.
+        EmptyType: An enum has no members: no value is valid, and providers refuse its schema.
     """
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
-    shown = render_default(default) if "default" in node else {}
+    cleaned = render_default(default) if "default" in node else {}
     if node.get("enum") == []:
         raise EmptyType(f"{node.get('title', 'its enum')} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
-        shown["enum"] = list({json.dumps(value): value for value in values}.values())
-    return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
+        cleaned["enum"] = list({json.dumps(value): value for value in values}.values())
+    return {key: value for key, value in node.items() if key not in ("title", "default")} | cleaned

@@ -1,4 +1,4 @@
-"""Argument and return schemas of declared tools: of a JSON Schema, of a type, and of others combined."""
+"""Argument and return schemas of declared tools: of a JSON Schema, of a type, and of two joined schemas."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class ModelArguments(dict[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class DocumentSchema(ArgumentSchema):
-    """Argument schema of a JSON Schema; values are plain data."""
+    """Argument schema from a JSON Schema; values are plain data."""
 
     document: dict[str, Any]
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema as it was given."""
+        """The JSON Schema, unchanged."""
         return self.document
 
     @cached_property
@@ -63,7 +63,7 @@ class DocumentSchema(ArgumentSchema):
         return build_validator(self.document)
 
     def check(self) -> None:
-        """Check that the validator can be built. It is not stored: of thousands of tools, few are called.
+        """Check that a validator can be built, without keeping it: of thousands of tools, few are called.
 
         Raises:
             DefinitionError: The schema has a part that cannot be checked.
@@ -76,7 +76,7 @@ class DocumentSchema(ArgumentSchema):
 
 @dataclass(frozen=True, eq=False)
 class TypeSchema(ArgumentSchema):
-    """Argument schema of a pydantic model, a dataclass or a TypedDict: its members are the arguments."""
+    """Argument schema from a pydantic model, a dataclass or a TypedDict, whose members are the arguments."""
 
     kind: Any
 
@@ -107,11 +107,11 @@ class TypeSchema(ArgumentSchema):
 
     @property
     def undefined_names(self) -> Collection[str]:
-        """Those of a TypedDict; each member of another type is required, or has a default."""
+        """Names of optional members of a TypedDict; a member of another type is required, or has a default."""
         return super().undefined_names if is_typeddict(get_origin(self.kind) or self.kind) else ()
 
     def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
-        """Convert the instance, where values are one, to plain data."""
+        """Convert the instance to plain data; return values without an instance as they are."""
         if not isinstance(values, ModelArguments):
             return values
         document: dict[str, Any] = self._adapter.dump_python(
@@ -166,7 +166,7 @@ class JoinedSchema(ArgumentSchema):
         def validate(text: str) -> dict[str, Any]:
             document = load_object(text)
             if document is None:
-                return self.second.validator(text)  # which refuses it
+                return self.second.validator(text)  # raises
             values = self.second.validator(_dump_keys(document, document.keys() - keys))
             return {**self.first.validator(_dump_keys(document, keys & document.keys())), **values}
 
@@ -180,22 +180,22 @@ def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ReturnDocument(ReturnSchema):
-    """Return schema of a JSON Schema; None leaves the value open."""
+    """Return schema from a JSON Schema; None if the value is not described."""
 
     document: dict[str, Any] | None
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema, as it was given."""
+        """The JSON Schema, unchanged."""
         return self.document
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value; of a string, where there is no schema."""
+        """Argument schema of the value alone, as `_output`; of a string, if there is no schema."""
         return DocumentSchema(wrap_schema({"type": "string"} if self.document is None else self.document, OUTPUT))
 
     def check(self, value: Any) -> Any:
-        """Return a value as plain data that matches the schema."""
+        """Validate a value by the schema, and return it as plain data; without a schema, the value itself."""
         if self.document is None:
             return value
         return self.argument_schema.validator(to_json({OUTPUT: value}).decode())[OUTPUT]

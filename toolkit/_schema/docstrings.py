@@ -1,11 +1,11 @@
-"""Docstring -> description, parameter texts, returns, raises, examples.
+"""Parsing of docstrings into description, parameter texts, returns, raises and examples.
 
-docstring-parser reads the entries. Alone, it wants one style, and a well-formed text: a line without a colon costs it
-the whole docstring, and what follows a section is lost. So the sections are found here first, and their entries
-rewritten as it reads them in Google style. The real names of the parameters distinguish entries from text.
+docstring-parser reads the entries of a section. On a whole docstring it expects one style without mistakes: it fails at
+a line without a colon, and loses text after a section. So sections are found here, and their entries are rewritten in
+Google style. The names of the function's parameters distinguish entries from text.
 
-Whatever the text, nothing is raised, and the time is linear: no pattern has two neighbouring repeats that match the
-same character, nothing long is looked at for each line, and docstring-parser (cubic in open brackets) gets no types.
+No text raises an exception, and the time is linear: no pattern has two adjacent repeats that match the same character,
+no long text is searched once for each line, and docstring-parser, whose time is cubic in open brackets, gets no types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: Mapping[str, _Kind] = {  # by the title of a section, or the word of a f
     **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "ivar", "cvar", "var", "vartype", "meta"), "dropped"),
     **dict.fromkeys(("author", "see", "seealso", "since", "version"), "dropped"),
 }
-_LISTED = ("parameters", "raises")
+_LISTED = ("parameters", "raises")  # sections with entries
 
 _CONTROL = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f]")
 _DEEP = re.compile(r"^( {99}) +", re.MULTILINE)
@@ -64,7 +64,7 @@ _WITHOUT_COLON = re.compile(r"\s*(\w+)\s(?:\([^()]*\)\s)?(.*)")
 _OPEN_TYPE = re.compile(rf"(?:{_BULLET})?\s*{_MARKED_NAME}\s*(?:\(|\s:\s|:\s*[(\[{{])")
 _OPTIONAL = re.compile(r",? (?:optional|default)")
 
-# Where code or a table begins. Before it, several spaces become one, as does the end of a line within a paragraph.
+# The start of code or a table. In the text before it, repeated spaces, and line ends in a paragraph, become one space.
 _CODE = re.compile(r"(?:^|\n\n?) *(?:```|~~~|\||\+-|={2,} +=|>>>|\.\. )|(?<=::)\n|\n\n +")
 _WRAP = re.compile(rf"(?<!\n)\n(?!\n|{_BULLET}) *|(?<=\S) +")
 
@@ -84,14 +84,14 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     """Parse a docstring in Google, NumPy, reST or Epytext style.
 
     Raises nothing and checks nothing: an entry for a name that is not a parameter is returned like any other. Control
-    characters are left out, and halves of characters (lone surrogates) replaced, so all of it can be sent as UTF-8.
+    characters are left out, and lone surrogates are replaced, so all texts can be sent as UTF-8.
 
     Args:
         text: The docstring as written, with its indentation.
-        parameters: The real names of the function's parameters. They distinguish a badly indented entry from prose.
+        parameters: The names of the function's parameters. They distinguish a badly indented entry from prose.
     """
     lines = _clean(text or "")
-    if len(lines) == 1 and _FIELD.match(lines[0]) is None:  # most are such a summary
+    if len(lines) == 1 and _FIELD.match(lines[0]) is None:  # most docstrings are one line
         return Docstring(description=lines[0].strip(), parameters={}, raises={})
     known = frozenset(parameters)
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
@@ -114,10 +114,10 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
 
 
 def _read_entries(lines: Sequence[str]) -> dict[str, str]:
-    """Read the entries of a Google section, each with the text about it."""
+    """Return the texts of the entries of a Google section, by name."""
     if not lines:
         return {}
-    from docstring_parser.google import GoogleParser, Section, SectionType  # needed only where there are entries
+    from docstring_parser.google import GoogleParser, Section, SectionType  # few docstrings have entries
 
     parser = GoogleParser([Section("Entries", "entry", SectionType.MULTIPLE)])
     texts: dict[str, str] = {}
@@ -200,7 +200,7 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
 
 
 def _match_heading(line: str, below: str) -> _Section | None:
-    """Match a heading; below an unknown one with an underline is prose."""
+    """Match a heading; an underlined one with an unknown title begins prose."""
     match = _HEADING.match(line)
     if match is None:
         return None
@@ -213,19 +213,19 @@ def _match_heading(line: str, below: str) -> _Section | None:
 
 
 def _is_heading(section: _Section, opened: _Section, line: str, below: str, known: frozenset[str]) -> bool:
-    """Return whether a heading is one where it stands, and not part of the text around it."""
+    """Return whether a line that looks like a heading begins a section, and is not part of the text around it."""
     is_plain = opened.style == "google" and (opened.title.islower() or opened.title == line.strip())
     if is_plain or (section.kind == "prose" and opened.indent and opened.style != "numpy"):
         entry = _match_entry(opened, opened.lines[0] if opened.lines else below, known)
         if entry is None or known.isdisjoint(entry.names):
             return False
-    # "Returns:" is a heading also where it stands one level too deep.
+    # "Returns:" may be indented one level too deep.
     deepest = max(section.indent, section.level if section.kind in _LISTED else 0)
     return section.kind == "prose" or opened.indent <= deepest
 
 
 def _ends(section: _Section, line: str, below: str, known: frozenset[str]) -> bool:
-    """Return whether a line that is not indented comes after the end of a section."""
+    """Return whether a section ends before a line that is not indented."""
     entry = _match_entry(section, line, known)
     if entry and section.kind == "parameters" and known.issuperset(entry.names):
         return False
@@ -277,7 +277,7 @@ def _rewrite(section: _Section, known: frozenset[str]) -> tuple[str, list[str]]:
         if entry:
             below = next(filter(None, lines[number + 1 : number + 3]), "")
             text = "" if _is_type(section, entry, below) else entry.text
-            # The margin is taken from all lines, so the text gets that of the line below it.
+            # The parser removes the smallest indentation of all lines, so the text is indented as the line below it.
             google += [f"    {', '.join(entry.names)}:", "", " " * (8 + _depth(below)) + text]
         elif google:
             google.append(f"        {line}")
@@ -298,7 +298,7 @@ def _find_entries(section: _Section, lines: Sequence[str], known: frozenset[str]
             match = _WITHOUT_COLON.match(line)
             if match and match[1] in missing:
                 entries[number] = _Entry([match[1]], level, "?", " ", match[2])
-        # A deeper entry is text (the keys of a dict), unless it is all there is about a parameter.
+        # A deeper entry is text (the keys of a dict), unless it is the only one of its parameter.
         elif entry and entry.depth > level and not missing.issuperset(entry.names):
             entries[number] = None
     return entries
@@ -319,7 +319,7 @@ def _join_types(lines: Sequence[str]) -> list[str]:
 
 
 def _is_type(section: _Section, entry: _Entry, below: str) -> bool:
-    """Return whether a type follows the mark, as in NumPy style, and the text is below."""
+    """Return whether the mark of an entry is followed by a type, as in NumPy style, and the text is below."""
     if not entry.text or entry.type or section.kind != "parameters" or section.style == "field":
         return False
     has_text = _depth(below) > entry.depth
@@ -338,7 +338,7 @@ def _reads_as_type(text: str) -> bool:
 
 
 def _read_returns(section: _Section) -> str:
-    """Fold the text about the result, without its type where it stands alone."""
+    """Fold the text about the result without its type; if NumPy style describes several, types are their labels."""
     lines = section.lines or [""]
     is_deeper = [not line or _depth(line) > section.level for line in lines]
     if section.style == "numpy" and any(line and deeper for line, deeper in zip(lines, is_deeper)):
@@ -367,7 +367,7 @@ _DECODER = json.JSONDecoder()
 
 
 def find_examples(texts: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
-    """Find arguments for a model to imitate: of calls in doctests, with literals only, and JSON objects.
+    """Find examples of arguments: those of calls in doctests, if all are literals, and JSON objects.
 
     Args:
         texts: The texts of the examples.
@@ -387,7 +387,7 @@ def _find_calls(text: str, name: str, parameters: Sequence[str]) -> Iterator[dic
 
 
 def _parse(code: str) -> ast.AST:
-    """Parse a statement; what is not Python is an empty module."""
+    """Parse a statement; return an empty module if it is not Python."""
     try:
         return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -395,7 +395,7 @@ def _parse(code: str) -> ast.AST:
 
 
 def _read_literals(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Read the arguments of a call; None where one is not a literal, or has no name."""
+    """Read the arguments of a call; None if one is not a literal, or has no name."""
     nodes = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
     if len(call.args) > len(parameters) or None in nodes:
         return None
@@ -408,7 +408,7 @@ def _read_literals(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any] 
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Find the paragraphs that are JSON objects, one or several, and nothing else."""
+    """Find the JSON objects in paragraphs that consist of JSON only."""
     for paragraph in re.split(r"\n\s*\n", text):
         rest = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
         found = list[Any]()

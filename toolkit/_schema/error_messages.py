@@ -24,8 +24,7 @@ from toolkit.errors import InvalidArguments, UnknownTool
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# A message that repeats a bad megabyte would fill the model's context; 400 characters hold five or six errors.
-MAX_ERROR = 400
+MAX_ERROR = 400  # characters of a message: five or six errors, and little of the model's context
 MAX_SHOWN = 60
 MAX_NAME = 100
 MAX_REASON = 200
@@ -34,7 +33,7 @@ MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
 MAX_OUTLINE = 3  # objects and lists inside of each other
-# Prefixes of pydantic-core's names of union branches that say nothing to a model.
+# Prefixes of pydantic-core's names of union branches that mean nothing to a model.
 INTERNAL_BRANCHES = ("chain[", "constrained-", "function-", "json-or-python[", "lax-or-strict[", "literal[")
 
 
@@ -43,7 +42,7 @@ class ErrorExplainer:
 
     Args:
         schema: The JSON Schema of an object.
-        signature: The signature of the tool; it comes last, where there is room for it.
+        signature: The signature of the tool, which is added at the end of the message, as far as there is room.
     """
 
     def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:
@@ -53,7 +52,7 @@ class ErrorExplainer:
         self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
 
     def explain(self, faults: Sequence[ErrorDetails], text: str = "") -> str:
-        """Explain errors as pydantic-core lists them, in a JSON text if it is given."""
+        """Explain errors, as pydantic-core lists them; `text` is the JSON text that they are in."""
         if len(faults) == 1:
             document = from_json(text) if text and len(faults[0]["loc"]) > 1 else None
             message = self._explain_fault(faults[0], document)
@@ -88,7 +87,7 @@ class ErrorExplainer:
         return f"expected one JSON object with {keys}, received {received}"
 
     def _suggest_parameters(self, location: Sequence[int | str], *, has_list: bool) -> str:
-        """Suggest parameters for an unknown key at the top; deeper keys are not looked at."""
+        """Suggest parameters in place of an unknown key at the top, nothing for a deeper one."""
         known = self._schema["properties"] if len(location) == 1 else ()
         if not known:
             return ""
@@ -105,7 +104,7 @@ def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Write the JSON that a schema describes, in short: `{"name": string, "age"?: integer}`; "" for anything."""
+    """Write the JSON that a schema describes, in short: `{"name": string, "age"?: integer}`; "" for any value."""
 
     def outline(inner: Any) -> str:
         return outline_json(inner, root, depth + 1) or "any"
@@ -128,7 +127,7 @@ def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
 
 
 def explain_unknown_tool(name: str, names: Collection[str]) -> str:
-    """Explain to a model that no tool has this name, and list the names there are."""
+    """Explain to a model that no tool has this name, and list the names of tools."""
     called = shorten(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
     return f"{called}{suggest(name, names)}"
 
@@ -145,8 +144,8 @@ def suggest(name: str, names: Collection[str]) -> str:
 
 
 def suggest_near(name: str, names: Collection[str]) -> str:
-    """Suggest names like a wrong one; "" where there are none."""
-    import difflib  # needed where a model errs
+    """Suggest names like a wrong one; "" if there are none."""
+    import difflib  # slow to load, and seldom needed
 
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -194,7 +193,7 @@ def format_path(location: Sequence[int | str]) -> str:
 
 
 def locate(document: Any, location: Sequence[int | str]) -> tuple[list[int | str], list[int | str]]:
-    """Split a location into the steps that lead to a place in the document, and names of union branches."""
+    """Split a location of pydantic-core into the path of a value in the document, and names of union branches."""
     path: list[int | str] = []
     branches: list[int | str] = []
     value = document
@@ -217,7 +216,7 @@ def _format_place(document: Any, location: Sequence[int | str], kind: str) -> st
 
 
 def _dump_value(value: Any) -> Any:
-    """Write a value of a Python type, to which a text was converted before it was refused, as JSON."""
+    """Convert a Python value to plain data: pydantic-core may refuse a value after converting it from text."""
     return to_jsonable_python(value, fallback=repr)
 
 

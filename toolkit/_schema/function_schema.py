@@ -1,8 +1,7 @@
 """Argument schemas and return schemas, the base classes and those of functions: JSON Schema, validator, serializer.
 
-Usual types of parameters are written by hand, models and other classes are described once each, and what is left goes
-through pydantic together. A return annotation can make no tool unusable: one that cannot be resolved, or that pydantic
-cannot describe, says nothing.
+Common types, and classes, are described one by one, and all other types by pydantic, together. A return annotation
+that cannot be resolved, or that pydantic cannot describe, is ignored: it makes no tool unusable.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Uncached:
-    """A dataclass whose cached properties are neither copied nor sent to another process."""
+    """Base of dataclasses whose cached properties are neither copied nor sent to another process."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -73,12 +72,12 @@ class ArgumentSchema(Uncached):
 
     @property
     def value_types(self) -> Mapping[str, Any]:
-        """Python types of values by name; empty for plain data, or where they cannot be resolved."""
+        """Python types of values by name; empty for plain data, or if they cannot be resolved."""
         return {}
 
     @property
     def undefined_names(self) -> Collection[str]:
-        """Names that a call may leave out, and that have no default."""
+        """Names of arguments that are optional and have no default."""
         properties, required = self.schema["properties"], self.schema.get("required", ())
         return [name for name, part in properties.items() if name not in required and "default" not in as_mapping(part)]
 
@@ -87,33 +86,33 @@ class ArgumentSchema(Uncached):
         return values
 
     def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:  # noqa: ARG002  only types have any
-        """Convert values to plain data by their types; `by_alias`: members of a type get their names in JSON."""
+        """Convert values to plain data by their types; `by_alias` gives members of a type their names in JSON."""
         return values
 
 
 class ReturnSchema(Uncached):
-    """JSON Schema of a tool's value, a function that writes such values, and the value as an argument."""
+    """JSON Schema, serializer and check of a tool's value, and an argument schema of the value alone."""
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the value; None where it is unknown."""
+        """JSON Schema of the value; None if it is unknown."""
         raise NotImplementedError
 
     @cached_property
     def serializer(self) -> SchemaSerializer | None:
-        """Serializer of a value, as pydantic has it; None where any JSON writer would do."""
+        """Serializer of the value, made by pydantic; None if any JSON writer would do."""
         return None
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value alone, as `_output`: the model fills it in itself."""
+        """Argument schema with the value as its only argument, `_output`, for a model that fills it in."""
         raise NotImplementedError
 
     def check(self, value: Any) -> Any:
-        """Return a value as one of the declared type, or of the JSON Schema; an undeclared one as it is.
+        """Validate a value by the declared type or JSON Schema, and return the result; without one, the value itself.
 
         Raises:
-            Exception: It is none; of pydantic, of the schema, or of the user's type.
+            Exception: It is not valid; an error of pydantic, of the schema, or of the user's type.
         """
         raise NotImplementedError
 
@@ -139,10 +138,10 @@ class Parameter:
     """One parameter of a function.
 
     Attributes:
-        annotation: Its type, resolved; Any where there is none.
+        annotation: Its type, resolved; Any if there is none.
         default: Python's default, or `inspect.Parameter.empty`; of a field with a factory, the factory.
-        field: pydantic's `Field(...)`, where it stands in place of the default.
-        problem: Why its annotation cannot be resolved.
+        field: pydantic's `Field(...)`, if it is the default.
+        problem: Why its annotation cannot be resolved, or is not a type; empty if there is no problem.
     """
 
     name: str
@@ -161,12 +160,12 @@ class Parameter:
 
     @property
     def has_mutable_default(self) -> bool:
-        """True if a function that changes its default would change it for every later call."""
+        """True if its default could be changed in place, for every later call."""
         return type(self.default).__hash__ is None  # as for pydantic
 
     @property
     def is_required(self) -> bool:
-        """True if every call must have it."""
+        """True if every call must have an argument for it."""
         if self.kind is inspect.Parameter.VAR_KEYWORD:
             return _has_required_key(self.json_type)
         if self.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -191,7 +190,7 @@ class Parameter:
         return self.json_type if self.is_required else NotRequired[self.json_type]
 
     def make_default(self, values: dict[str, Any]) -> Any:
-        """Return the default of a call with these values; a fresh copy, so that changes do not reach the next call."""
+        """Return the default for a call with these values; a copy, so that changes do not reach the next call."""
         if self.field:
             return self.field.get_default(call_default_factory=True, validated_data=values)
         if self.has_mutable_default:
@@ -212,7 +211,7 @@ def _has_required_item(items: Any) -> bool:
 
 def _has_required_key(keywords: Any) -> bool:
     """Return whether a TypedDict has a required key, which `__required_keys__` misses in string annotations."""
-    keywords = get_origin(keywords) or keywords  # of a generic one
+    keywords = get_origin(keywords) or keywords  # the class of a generic one
     if not typing_extensions.is_typeddict(keywords):
         return False
     known: frozenset[str] = keywords.__required_keys__
@@ -234,9 +233,9 @@ class Property(NamedTuple):
     """A parameter as a property in JSON.
 
     Attributes:
-        key: Its name there: its alias, where it has one.
+        key: Its name in JSON: its alias, if it has one.
         schema: JSON Schema of its value.
-        core: Core schema of the field of a TypedDict.
+        core: Core schema of its value, as the field of a TypedDict.
     """
 
     key: str
@@ -249,8 +248,8 @@ class Properties(NamedTuple):
 
     Attributes:
         by_name: Properties by the names of the parameters.
-        writer: Has the definitions that their schemas refer to.
-        hidden: Parameters that no JSON can fill, and why; they have a default, so a model need not know them.
+        writer: Holds the definitions that their schemas refer to.
+        hidden: Parameters that are left out, since no JSON can fill them and they have a default, with the reasons.
     """
 
     by_name: dict[str, Property]
@@ -266,8 +265,8 @@ class ParameterSchema(ArgumentSchema):
         offered: The parameters that a model may fill.
         label: The function's name for error messages.
         names: Names in the frames around the function that its annotations use.
-        read_documentation: Returns texts and examples; called with the first use of `schema`.
-        list_taken: Lists the keywords that belong to a parameter, which `**kwargs` may not bring.
+        read_documentation: Returns texts and examples; called when `schema` is first read.
+        list_taken: Lists the names of the function's own parameters, which `**kwargs` may not contain.
     """
 
     offered: Sequence[Parameter]
@@ -278,7 +277,7 @@ class ParameterSchema(ArgumentSchema):
 
     @property
     def hidden(self) -> Mapping[str, str]:
-        """Parameters that no JSON can fill, left out because they have a default: their names, and why."""
+        """Parameters that are left out, since no JSON can fill them and they have a default, with the reasons."""
         return self._properties.hidden
 
     @cached_property
@@ -290,14 +289,14 @@ class ParameterSchema(ArgumentSchema):
         """
         texts, examples = self.read_documentation()
         known, definitions = self._properties.by_name, self._properties.writer.definitions
-        shown = [(p, known[p.name]) for p in self.offered if p.name in known]
+        described = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
-        for p, own in shown:
-            text = own.schema.get("description") or find_text(p.annotation) or texts.get(p.name)
+        for p, each in described:
+            text = each.schema.get("description") or find_text(p.annotation) or texts.get(p.name)
             default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
-            properties[own.key] = {**own.schema, **({"description": text} if text else {}), **default}
+            properties[each.key] = {**each.schema, **({"description": text} if text else {}), **default}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
-        if required := [own.key for _, own in shown if own.core["required"]]:
+        if required := [each.key for _, each in described if each.core["required"]]:
             schema["required"] = required
         schema["additionalProperties"] = False
         if definitions:
@@ -331,14 +330,14 @@ class ParameterSchema(ArgumentSchema):
 
     @property
     def undefined_names(self) -> Collection[str]:
-        """None: each parameter is required, or has a default."""
+        """Empty: each parameter is required, or has a default."""
         return ()
 
     def add_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
         """Add the defaults of the parameters that a call left out."""
         return {**{p.name: p.make_default(values) for p in self._defaulted if p.name not in values}, **values}
 
-    def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:  # noqa: ARG002  in values, always
+    def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:  # noqa: ARG002  always by alias
         """Convert values to plain data by their annotations."""
         return {p.name: self._write_plain(p, values[p.name]) for p in self.offered if p.name in values}
 
@@ -374,7 +373,7 @@ class ParameterSchema(ArgumentSchema):
         return properties
 
     def _generate(self, parameters: Sequence[Parameter], usual: dict[str, Property], writer: TypeWriter) -> Properties:
-        """Describe parameters by pydantic; what no JSON can fill is left out where it has a default."""
+        """Describe parameters by pydantic; leave out those that no JSON can fill, if they have a default."""
         hidden: dict[str, str] = {}
         try:
             fields, schemas, definitions = self._make_schemas(parameters)
@@ -391,7 +390,7 @@ class ParameterSchema(ArgumentSchema):
             raise TypeError(unresolved.problem)
         fields = generate_fields({p.name: p.field_type for p in parameters}, self.names)
         for name, core in fields.cores.items():
-            get_key(name, core)  # it has one, or this raises
+            get_key(name, core)  # raises if there is none
         return fields, *fields.make_json_schemas()
 
     def _find_unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:
@@ -412,7 +411,7 @@ class ParameterSchema(ArgumentSchema):
         return {p.name: _explain(p, errors[p.name]) for p in parameters if p.name in errors}
 
     def _find_error(self, p: Parameter) -> Exception | None:
-        """Find why no JSON can fill a parameter; return None where it can."""
+        """Return the error about a parameter that no JSON can fill; None if JSON can fill it."""
         try:
             self._make_schemas([p])
         except Exception as error:  # noqa: BLE001  as in `_generate`
@@ -451,7 +450,7 @@ class _Unquoted(str):
 
 
 def simplify_annotation(annotation: Any) -> Any:
-    """Simplify an annotation for people: a string without quotes, a type without `Annotated`."""
+    """Simplify an annotation for display: a string without quotes, a type without `Annotated`."""
     if isinstance(annotation, str):
         return _Unquoted(annotation)
     if annotation is None:
@@ -471,7 +470,7 @@ def _summarize(error: Exception) -> str:
 
 
 def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """Refuse keywords that collide with a parameter that the run, a partial or the model fills."""
+    """Add a check to the schema of `**kwargs` that refuses the names of other parameters."""
 
     def check(keywords: dict[str, Any]) -> dict[str, Any]:
         wrong = next((name for name in keywords if name in taken), None)
@@ -482,7 +481,7 @@ def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any
     return apply_after(check, core)
 
 
-# Their values are collected in a list; the type of the values is the first argument of each.
+# Return annotations of functions whose values are collected in a list. Their first argument is the type of one value.
 _ITERATORS = (
     collections.abc.Iterator,
     collections.abc.Generator,
@@ -491,8 +490,8 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
 )
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
-# Types whose values any JSON writer takes, and those of which no schema says anything. Tuples, since an annotation may
-# be any object, such as a list, which has no hash.
+# Types whose values any JSON writer accepts, and types that no schema describes. These are tuples, since an annotation
+# may be any object, such as a list, which has no hash.
 _JSON = (str, int, float, bool, type(None), None, Any, list, dict)
 _UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
 
@@ -513,7 +512,7 @@ class ReturnType(ReturnSchema):
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the value; None where the annotation says nothing."""
+        """JSON Schema of the value; None if the annotation does not describe it."""
         if self.annotation is Any:
             return None
         usual = TypeWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
@@ -522,7 +521,7 @@ class ReturnType(ReturnSchema):
 
     @cached_property
     def serializer(self) -> SchemaSerializer | None:
-        """Serializer of a value by its annotated type; None where any JSON writer would do."""
+        """Serializer of a value by its annotated type; None if any JSON writer would do."""
         if _is_json(self.annotation):
             return None
         # pydantic takes no configuration for a class that may have its own, but it does for a union with such a class.
@@ -531,19 +530,19 @@ class ReturnType(ReturnSchema):
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value alone, as `_output`; of a text, where the annotation says nothing."""
+        """Argument schema of the value alone, as `_output`; of a text, if the annotation does not describe it."""
         annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
         output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
         return ParameterSchema(
             offered=[output],
-            label="what it returns",
+            label="the return value",
             names=self.names,
             read_documentation=lambda: ({OUTPUT: self.text} if self.text else {}, ()),
             list_taken=tuple,
         )
 
     def check(self, value: Any) -> Any:
-        """Return a value as one of the annotated type."""
+        """Validate a value by the annotated type, and return the result; without a usable type, the value itself."""
         return value if self._adapter is None else self._adapter.validate_python(value)
 
     @cached_property
@@ -557,14 +556,14 @@ class ReturnType(ReturnSchema):
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return None
 
-    def _build_adapter(self, form: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
-        """Build the adapter of a form of the annotation; None where it cannot be described."""
+    def _build_adapter(self, make_type: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
+        """Build the adapter of a type made of the annotation; None if it cannot be described."""
         if self.annotation in _UNDESCRIBED or _has_parts(self.annotation):
             return None
         from pydantic import TypeAdapter
 
         try:
-            adapter: TypeAdapter[Any] = TypeAdapter(form(), config=config)
+            adapter: TypeAdapter[Any] = TypeAdapter(make_type(), config=config)
             # A model may use names that are not defined yet, or for type checkers only.
             is_complete = adapter.pydantic_complete or adapter.rebuild(
                 raise_errors=False, _types_namespace=dict(self.names)
@@ -575,7 +574,7 @@ class ReturnType(ReturnSchema):
 
 
 def resolve_result(annotation: Any) -> Any:
-    """Resolve a return annotation to the type of the result: what is awaited, or a list of what is generated."""
+    """Return the type of a call's result: of an awaitable the awaited type, of an iterator a list of its items."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in _AWAITABLES and args:
         return resolve_result(args[-1])

@@ -1,4 +1,4 @@
-"""Validators of JSON text, of pydantic-core's schemas for Python's values, which are adapted to JSON."""
+"""Validators of JSON text, built from pydantic-core's schemas of Python types, which are adapted to JSON."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 Node: TypeAlias = dict[str, Any]
 
 FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
-# Core schemas of keys whose hashes are random, or that are few.
+# Types of core schemas of keys that cannot be chosen to have the same hash, since hashes are random or keys are few.
 _HARMLESS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
-# Keys of a core schema whose values are no schemas.
+# Keys of a core schema whose values are not schemas.
 _DATA = frozenset({"default", "expected", "members", "metadata", "serialization", "config", "function", "cls", "ref"})
 
 
 def build_object_validator(fields: Mapping[str, Node], definitions: Sequence[Node]) -> Callable[[str], dict[str, Any]]:
-    """Build a validator of the text of a JSON object with these fields of a TypedDict and no others."""
+    """Build a validator of the text of a JSON object that has these fields, those of a TypedDict, and no others."""
     arguments = {"type": "typed-dict", "fields": fields, "extra_behavior": "forbid", "config": FINITE}
     core: Any = adapt_to_json({"type": "definitions", "schema": arguments, "definitions": definitions})
-    # A model's own validator, which would be used otherwise, takes NaN.
+    # Without `_use_prebuilt=False` the validator of a model would be used as it is, which accepts NaN.
     return SchemaValidator(core, _use_prebuilt=False).validate_json
 
 
@@ -38,15 +38,15 @@ def build_json_validator(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
 
 
 def adapt_to_json(core: Any) -> Any:
-    """Adapt pydantic-core's schema, or several, so that its validator accepts what the JSON Schema says.
+    """Adapt one or several core schemas so that their validator accepts the JSON that the JSON Schema describes.
 
     - Numbers in models are finite, unless the model's own configuration allows others.
     - An enum member, or bytes, in a Literal is recognized by its value in JSON; so is an enum member whose value JSON
-      writes in another way, such as a tuple or a date, and one that tells the members of a union apart.
+      writes in another way, such as a tuple or a date, and one that is the discriminator of a union.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
-    - A key of a dict may be the text of a member's number, or of one in a Literal.
-    - Sets, and dicts with other keys than text, take MAX_KEYS keys at most.
+    - A key of a dict may be a number written as text, such as the value of an enum member or a Literal.
+    - Sets, and dicts whose keys are not text, have MAX_KEYS keys at most.
     """
     if isinstance(core, (list, tuple)):
         return type(core)(map(adapt_to_json, core))
@@ -75,7 +75,7 @@ def _write_literals(kind: type, values: list[Any]) -> dict[str, Any]:
     literal = {"type": "literal", "expected": values}
     if issubclass(kind, bytes):
         return {"type": "chain", "steps": [{"type": "bytes"}, literal]}
-    if issubclass(kind, Enum):  # its validator knows all members, whichever it is given
+    if issubclass(kind, Enum):  # a validator of an enum accepts all members, whichever are listed
         members = _adapt_enum({"type": "enum", "cls": kind, "members": list(kind)})
         return {"type": "chain", "steps": [members, literal]}
     return literal
@@ -90,18 +90,18 @@ def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
     def find_member(value: Any) -> Any:
         return next((member for form, member in written if form == value), value)
 
-    place = {"ref": core["ref"]} if "ref" in core else {}
+    reference = {"ref": core["ref"]} if "ref" in core else {}
     inner = {key: value for key, value in core.items() if key != "ref"}
     return {
         "type": "function-before",
         "function": {"type": "no-info", "function": find_member},
         "schema": inner,
-        **place,
+        **reference,
     }
 
 
 def _adapt_union(core: dict[str, Any]) -> dict[str, Any]:
-    """Sort bytes, which any text can be, after the other members of a union."""
+    """Sort bytes after the other members of a union, since any text can be bytes."""
 
     def is_bytes(choice: Any) -> bool:
         return isinstance(choice, dict) and choice["type"] == "bytes"
@@ -124,7 +124,7 @@ def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
-    """Validate a key, which is a text in JSON, or else the number that it spells."""
+    """Validate a key as text; if that fails, validate the number, bool or null that the text spells."""
     try:
         return validate(key)
     except ValidationError:
@@ -138,7 +138,7 @@ def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
 
 
 def _bound_keys(core: Node) -> Node:
-    """Limit the items of a set, or the keys of a dict, to MAX_KEYS where their hashes can be chosen."""
+    """Limit the items of a set, or the keys of a dict, to MAX_KEYS if their hashes can be chosen."""
     keys = core.get("items_schema", core.get("keys_schema"))
     if keys is not None and keys["type"] in _HARMLESS:
         return core

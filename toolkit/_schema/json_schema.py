@@ -1,4 +1,4 @@
-"""JSON Schema as plain data: walking through it, its references, types and nulls."""
+"""JSON Schema as plain data: iteration over its parts, references, types and null."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
-# Keys of a set or dict whose hashes can be chosen, as those of numbers: with one hash, they take quadratic time.
+# The most keys of a set or dict whose hashes can be chosen, as of numbers: keys with equal hashes take quadratic time.
 MAX_KEYS = 5_000
 # Keywords whose value is data, not a schema.
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
@@ -57,14 +57,14 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def wrap_schema(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the schema of an object with one property, which is required; definitions move up."""
+    """Return the schema of an object with a schema as its one property, which is required; definitions move up."""
     inner = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
     whole: dict[str, Any] = {"type": "object", "properties": {key: inner}, "required": [key]}
     return {**whole, "$defs": schema["$defs"]} if "$defs" in schema else whole
 
 
 def make_free_name(name: str, taken: Collection[str]) -> str:
-    """Make a name that is not taken, by a number at its end."""
+    """Return a name that is not taken, with a number at its end if necessary."""
     names = chain([name], (f"{name}_{number}" for number in count(2)))
     return next(each for each in names if each not in taken)
 
@@ -86,7 +86,7 @@ def is_number(value: Any) -> bool:
 
 
 def to_hashable(value: Any) -> Any:
-    """Convert a value to a key that is equal for equal JSON alone: 1 is 1.0, but not true."""
+    """Convert a value to a hashable key; keys are equal if their JSON is: 1 equals 1.0, but not true."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, list):
@@ -97,13 +97,13 @@ def to_hashable(value: Any) -> Any:
 
 
 def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
-    """List the values that `enum` or `const` allows; return `otherwise` where there is neither."""
+    """List the values that `enum` or `const` allows; return `otherwise` if there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping as it is, and an empty one for anything else."""
+    """Return a mapping unchanged, and an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -113,7 +113,7 @@ def is_secret(schema: Schema) -> bool:
 
 
 def resolve_reference(schema: Schema, root: Any) -> Schema:
-    """Resolve a schema's reference; one without a target is a schema that matches everything."""
+    """Resolve a schema's reference; one that has no target matches everything."""
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema
@@ -124,7 +124,7 @@ def resolve_reference(schema: Schema, root: Any) -> Schema:
 
 
 def look_up(root: Any, reference: str) -> Any:
-    """Return what a reference inside a document points to; None where it points nowhere."""
+    """Return the target of a reference inside a document; None if there is none."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     for step in reference.split("/")[1:]:
@@ -155,7 +155,7 @@ def iterate_schemas(schema: Any) -> Iterator[Schema]:
 
 
 def collect_references(schema: Any, root: Any) -> dict[str, None]:
-    """List the references in a schema, and those in what they point to, in order."""
+    """List the references in a schema and in their targets, in order."""
     reached: dict[str, None] = {}
     fresh = [schema]
     while fresh:
@@ -165,7 +165,7 @@ def collect_references(schema: Any, root: Any) -> dict[str, None]:
     return reached
 
 
-# The value that allows null, by keyword.
+# The value or type by which each keyword allows null.
 _NULLS: Mapping[str, Any] = {"anyOf": {"type": "null"}, "oneOf": {"type": "null"}, "type": "null", "enum": None}
 
 
@@ -181,7 +181,7 @@ def add_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_alternative(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that allows another one too; the description stays that of the whole."""
+    """Return a schema that also allows values of another one; the description becomes that of the whole."""
     description = {key: value for key, value in schema.items() if key == "description"}
     bare = {key: value for key, value in schema.items() if key != "description"}
     choices = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
@@ -189,7 +189,7 @@ def add_alternative(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, 
 
 
 def without_null(schema: Schema) -> Schema | None:
-    """Return a schema that does not allow null: None where nothing is left, the same one where it never did."""
+    """Return a schema without null: the same one if it does not allow null, None if it allows nothing else."""
     if schema.get("const", schema) is None:
         return None
     own = {keyword: schema[keyword] for keyword in _NULLS if keyword in schema}

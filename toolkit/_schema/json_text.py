@@ -1,6 +1,6 @@
-"""JSON texts as models write them: whole, truncated, in a Markdown fence, or no JSON at all.
+"""JSON texts as models write them: whole, truncated, in a Markdown fence, or not JSON at all.
 
-Also text as it is shown to people: invisible and confusable characters are escaped.
+Also text for people to read: invisible and confusable characters are escaped.
 """
 
 from __future__ import annotations
@@ -19,35 +19,36 @@ from toolkit._messages import replace_surrogates
 # The start of a Markdown fence is followed by the name of a language, or by the JSON itself.
 _FENCE = "```"
 _OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE)
-# Half of a surrogate pair, as an escape; pydantic-core refuses a text with a lone one.
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+# An escape of a surrogate. pydantic-core refuses a lone one.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _BRACKETS = re.compile(r"[{}\[\]]")
 # Characters before a quote that starts a string; elsewhere a quote is stray. Empty: the start of the text.
 _OPENERS = frozenset({"", "{", "[", ",", ":"})
-# The next mark outside of strings, and in a string of either quote; some models write Python's.
+# The next quote or escape outside of strings, and in a string of either quote; some models write Python's quotes.
 _MARKS = {
     "": re.compile(r"""["']"""),
     '"': re.compile(r'\\.?|"', re.DOTALL),
     "'": re.compile(r"\\.?|'", re.DOTALL),
 }
 
-# Printable for Python, and yet invisible: joiners, fillers, selectors, the blank of Braille.
+# Characters that Python calls printable, but that are invisible: joiners, fillers, selectors, the blank of Braille.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
-# Scripts, by their Unicode names, whose letters are shown beside Latin ones in one word; those of others are escaped.
+# Scripts, by their Unicode names, whose letters may be in a word with Latin letters; letters of other scripts are
+# escaped there.
 _BESIDE_LATIN = re.compile("BOPOMOFO|CJK|DIGIT|FEMININE|HANGUL|HIRAGANA|KATAKANA|LATIN|MASCULINE|MICRO|MODIFIER")
 # Rare Latin letters that look like ASCII ones.
 _LOOKALIKE = re.compile("LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)")
-# Other characters for ASCII letters, such as U+217C for l, by their Unicode decomposition.
-_ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
+# Unicode decompositions of characters that stand for ASCII letters, such as U+217C for l.
+_ASCII_VARIANT = re.compile("<(compat|font)> 00[4-7]")
 _LATIN = re.compile("[A-Za-z]")
 
 
 @dataclass
 class Nesting:
-    """Depth in brackets and strings of a text that arrives in pieces; it need not be JSON."""
+    """Tracker of brackets and strings in a text that arrives in pieces; it need not be JSON."""
 
     _depth: int = 0
     _quote: str = ""  # of the current string; empty outside of strings
@@ -68,12 +69,12 @@ class Nesting:
     def add(self, text: str) -> None:
         """Add a piece."""
         text, self._escape = self._escape + text, ""
-        at = 0
-        while found := _MARKS[self._quote].search(text, at):
-            self._read_plain(text[at : found.start()])
+        start = 0
+        while found := _MARKS[self._quote].search(text, start):
+            self._read_plain(text[start : found.start()])
             self._read_mark(found[0])
-            at = found.end()
-        self._read_plain(text[at:])
+            start = found.end()
+        self._read_plain(text[start:])
 
     def _read_plain(self, text: str) -> None:
         if self._quote:
@@ -85,7 +86,7 @@ class Nesting:
 
     def _read_mark(self, mark: str) -> None:
         if mark.startswith("\\"):
-            self._escape = mark if len(mark) == 1 else ""  # what it escapes comes with the next piece
+            self._escape = mark if len(mark) == 1 else ""  # the next piece has the escaped character
         elif self._quote:
             self._quote, self._last = "", mark
         elif self._last in _OPENERS:
@@ -97,33 +98,33 @@ class Nesting:
 def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
     """Convert raw arguments to JSON text; text is returned as it is."""
     if isinstance(arguments, bytes):
-        arguments = arguments.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, never repaired
+        arguments = arguments.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 are refused later
     if isinstance(arguments, str):
         return arguments
     document = {} if arguments is None else arguments
     try:
         return to_json(document, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
     except PydanticSerializationError:
-        return json.dumps(arguments, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
+        return json.dumps(arguments, default=repr)  # with lone surrogates as escapes, which are refused later, too
 
 
 def load_json(text: str) -> Any:
-    """Load a JSON text leniently: NaN and lone surrogates stay in, for `dump_json` to write and a tool to refuse.
+    """Load a JSON text leniently, with NaN and lone surrogates, which `dump_json` writes again.
 
     Raises:
         ValueError: It is not JSON, or too deep.
     """
-    from_json(_HALF.sub(r"\\u00", replace_surrogates(text)))  # which limits the depth
+    from_json(_SURROGATE.sub(r"\\u00", replace_surrogates(text)))  # limits the depth
     return json.loads(text)
 
 
 def dump_json(document: Any) -> str:
-    """Write what `load_json` returned, or a part of it; lone surrogates as escapes."""
+    """Write a document of `load_json`, or a part of it, with lone surrogates as escapes."""
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def make_digest(document: Any) -> str:
-    """Return the SHA-256 of plain data, such as `sha256:5c1f...`, whatever the order of its keys."""
+    """Return the SHA-256 of plain data, such as `sha256:5c1f...`, independent of the order of keys."""
     import hashlib  # slower to load than this module
 
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -131,13 +132,13 @@ def make_digest(document: Any) -> str:
 
 
 def strip_fence_start(text: str) -> str:
-    """Remove the start of a Markdown fence: some models wrap JSON for people to read."""
+    """Remove the start of a Markdown fence, which some models write around JSON."""
     opening = _OPENING.match(text)
     return text[opening.end() :] if opening else text
 
 
 def strip_fence(text: str) -> str:
-    """Remove a Markdown fence, where there is one."""
+    """Remove a Markdown fence around a text, if there is one."""
     bare = strip_fence_start(text)
     return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
@@ -157,7 +158,7 @@ def is_object(text: str) -> bool:
 
 
 def is_truncated(text: str) -> bool:
-    """Return whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
+    """Return whether a text is not JSON and ends inside a bracket or a string, so that its end is missing."""
     try:
         from_json(replace_surrogates(text))
     except ValueError:
@@ -168,14 +169,17 @@ def is_truncated(text: str) -> bool:
 
 
 def escape_confusable(text: str, keep: str = "") -> str:
-    """Escape what is invisible or controls a terminal, and letters that look like the Latin ones beside them."""
+    """Escape invisible and control characters, and letters that look like the Latin ones beside them.
+
+    Invisible and control characters in `keep` are not escaped.
+    """
     if text.isascii() and text.isprintable():
         return text
     return escape_invisible(re.sub(r"\w+", lambda word: _escape_lookalikes(word.group()), text), keep)
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
-    """Escape what is invisible or controls a terminal, and leave all letters as they are."""
+    """Escape invisible and control characters but those in `keep`, and no letters."""
     return "".join(c if c in keep or (c.isprintable() and not _INVISIBLE.match(c)) else _escape(c) for c in text)
 
 
@@ -186,10 +190,10 @@ def _escape_lookalikes(word: str) -> str:
 
 
 def _looks_latin(character: str) -> bool:
-    again = _ASCII_AGAIN.match(unicodedata.decomposition(character))
+    is_ascii_variant = _ASCII_VARIANT.match(unicodedata.decomposition(character))
     name = unicodedata.name(character, "")
     is_foreign = (character.isalpha() or character.isdecimal()) and not _BESIDE_LATIN.match(name)
-    return bool(again or is_foreign or _LOOKALIKE.match(name))
+    return bool(is_ascii_variant or is_foreign or _LOOKALIKE.match(name))
 
 
 def _escape(character: str) -> str:

@@ -1,4 +1,4 @@
-"""Python stubs of tools: what a model reads that writes code, and what its code is type-checked against."""
+"""Python stubs of tools: a model that writes code reads them, and its code is type-checked with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from toolkit._schema.json_schema import as_mapping, look_up
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict"
-# The most levels of types that are described; a deeper one is Any.
+# The most levels of types that are described; deeper types are Any.
 MAX_DEPTH = 8
 
 _SIMPLE: Mapping[str, str] = {
@@ -25,7 +25,7 @@ _SIMPLE: Mapping[str, str] = {
 
 
 class StubWriter:
-    """Writer of stubs; types that are objects become classes, each written once.
+    """Writer of stubs; schemas of objects become classes, each written once.
 
     Attributes:
         classes: Sources of the classes by name.
@@ -47,7 +47,7 @@ class StubWriter:
         Args:
             name: Its name in Python.
             parameters: JSON Schema of its arguments.
-            output: JSON Schema of its result; None where it is not known.
+            output: JSON Schema of its result; None if it is not known.
             description: What it does.
             failures: Reasons for which it raises RuntimeError.
         """
@@ -76,7 +76,7 @@ class StubWriter:
             schema: The schema.
             root: The document that its references point into.
             name: Name of the class, if it becomes one.
-            depth: How many schemas it is inside of.
+            depth: Number of schemas around it.
         """
         part = as_mapping(schema)
         if depth > MAX_DEPTH:
@@ -121,13 +121,13 @@ class StubWriter:
 
 
 def make_identifier(name: str) -> str:
-    """Make a name of Python of a tool's or a type's name."""
+    """Convert the name of a tool or a type to an identifier of Python."""
     cleaned = re.sub(r"\W", "_", name, flags=re.ASCII)
     return cleaned if is_name(cleaned) else f"_{cleaned}"
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be a name in Python."""
+    """Return whether a text is an identifier of Python: ASCII, and no keyword."""
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 

@@ -1,4 +1,4 @@
-"""Checks in Python for what pydantic-core lacks, exact numbers, and limits on the work that a schema makes."""
+"""Checks in Python that pydantic-core lacks, exact numbers, and limits on the work that a schema causes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from toolkit._schema.json_schema import MAX_KEYS, to_hashable
 from toolkit._schema.validation.pointers import refuse
 from toolkit.errors import InvalidArguments
 
-MAX_STEPS = 10_000  # steps that a schema may need for one place of a document
+MAX_STEPS = 10_000  # steps that a schema may need for one value of a document
 MAX_CHAIN = 100  # references that follow each other
 MIN_STEPS = 20_000  # steps for any document, besides those for its length
 STEPS_PER_CHARACTER = 4
 
-# Takes a value, and returns checks that a function may call or not.
+# Function that returns checks, each of which its caller may call or not; its argument is a tuple with a None for each.
 DeferredChecks: TypeAlias = Callable[[Any], Sequence[Callable[[Any], Any]]]
 
 NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
@@ -34,7 +34,7 @@ class Probe:
     """Test whether a value matches a part of the schema as it is, without defaults and coercion.
 
     Attributes:
-        validators: Holds the validator, once it is built; the schemas that it is built of need the probe.
+        validators: Holds the one validator once it is built; the schemas that it is built from refer to this probe.
     """
 
     validators: list[SchemaValidator] = field(default_factory=list)
@@ -56,7 +56,7 @@ def refuse_value(_value: Any) -> NoReturn:
 
 
 def check_unique(value: list[Any]) -> list[Any]:
-    """Check that no item occurs twice, among MAX_KEYS items that are not text."""
+    """Check that no item occurs twice, and that at most MAX_KEYS items are not text."""
     if sum(not isinstance(item, str) for item in value) > MAX_KEYS:
         raise PydanticKnownError(
             "too_long", {"field_type": "List", "max_length": MAX_KEYS, "actual_length": len(value)}
@@ -78,7 +78,7 @@ class Alternatives:
     A value that matches none as it is may be coerced to any.
 
     Attributes:
-        is_exclusive: Whether a value may match only one.
+        is_exclusive: Whether a value that matches several is refused.
     """
 
     probe: Probe
@@ -86,7 +86,7 @@ class Alternatives:
     is_exclusive: bool
 
     def find_first(self, value: Any, info: Any) -> int | None:
-        """Find the index of the first alternative that matches."""
+        """Return the index of the first alternative that matches; None if none does."""
         first = None
         for number, place in enumerate(self.places):
             if not self.probe.fits(place, value, info):
@@ -99,19 +99,19 @@ class Alternatives:
         return first
 
     def check_exactly(self, value: Any, info: Any) -> Any:
-        """Return a value that matches an alternative as it is."""
+        """Return a value unchanged if it matches an alternative as it is, and refuse it otherwise."""
         if self.find_first(value, info) is None:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
     def choose(self, value: Any, defer: DeferredChecks, info: Any) -> Any:
-        """Read a value as the alternative that it matches."""
+        """Validate a value by the first alternative that it matches as it is, or else by any of them."""
         first = self.find_first(value, info)
         checks = defer((None,) * (len(self.places) + 1))
         return checks[-1 if first is None else first](value)
 
 
-# By keyword: a test of what a number must not be, and pydantic-core's names for the error and the limit.
+# By keyword: a test that refuses a number, and pydantic-core's names for the error and the limit.
 BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
     "minimum": (operator.lt, "greater_than_equal", "ge"),
     "exclusiveMinimum": (operator.le, "greater_than", "gt"),
@@ -122,14 +122,14 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
 
 
 def to_integer(value: Any) -> Any:
-    """Convert 3.0 to the integer it is, and refuse a bool."""
+    """Convert a whole float to an integer, and refuse a bool."""
     if type(value) is bool:
         raise PydanticKnownError("int_type")
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Return a number unchanged, and refuse a bool; `check` reads the rest."""
+    """Return a finite number unchanged, and refuse a bool; validate anything else by `check`."""
     if type(value) is int or (type(value) is float and isfinite(value)):
         return value
     if type(value) is bool:
@@ -138,7 +138,7 @@ def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 def is_multiple(value: float, step: float) -> bool:
-    """Return whether a number is a multiple of another, as both are written: 0.3 is one of 0.1."""
+    """Return whether a number is a multiple of another in decimal notation, so that 0.3 is a multiple of 0.1."""
     return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
 
 
@@ -147,8 +147,8 @@ class Workload:
     """Graph of the parts of a schema: an edge leads from each part to the parts that it uses.
 
     Attributes:
-        here: Parts that apply to the same place of a document.
-        deeper: Parts that apply to places inside it.
+        here: Parts that apply to the same value.
+        deeper: Parts that apply to values inside it.
     """
 
     # Dicts without values are ordered sets.
@@ -161,10 +161,10 @@ class Workload:
         self.deeper[place] |= dict.fromkeys(deeper)
 
     def refuse_excess(self) -> None:
-        """Refuse a schema that makes endless or excessive work.
+        """Refuse a schema that causes endless or excessive work.
 
         Raises:
-            DefinitionError: A part leads to itself for the same place, or to too many others.
+            DefinitionError: A part leads to itself for the same value, or to too many others.
         """
         try:
             steps, lengths = _sum_up(self.here)
@@ -177,10 +177,10 @@ class Workload:
                 refuse(place, f"more than {MAX_CHAIN} references follow each other", "Point to the last of them.")
 
     def is_small(self) -> bool:
-        """Return whether the work is small, whatever the document."""
+        """Return whether the work is small for any document."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
-        led_to = ["", *chain.from_iterable(whole.values())]
-        if len(led_to) == len({*led_to}) <= MAX_CHAIN:  # a small tree, as most are
+        targets = ["", *chain.from_iterable(whole.values())]
+        if len(targets) == len({*targets}) <= MAX_CHAIN:  # a small tree, as most are
             return True
         try:
             steps, lengths = _sum_up(whole)
@@ -214,7 +214,7 @@ def count_step(value: Any, info: Any) -> Any:
 
 
 def _sum_up(edges: Mapping[str, Mapping[str, None]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Count, for each part, all parts that it leads to, and the longest path."""
+    """Count the steps that each part causes, and the length of its longest path."""
     steps: dict[str, int] = {}
     lengths: dict[str, int] = {}
     for place in TopologicalSorter(edges).static_order():

@@ -1,6 +1,6 @@
 """Translation of JSON Schema into pydantic-core's schema, keyword by keyword.
 
-First the writer and the building blocks, then keywords of one type each, and keywords for values of any type.
+The writer and the building blocks come first, then keywords of one type each, and keywords for values of any type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Node: TypeAlias = dict[str, Any]
 MAX_DEPTH = 100  # steps of a JSON pointer
 MAX_PARTS = 10_000
 
-FREE_REF = "any JSON"  # no JSON pointer
+FREE_REF = "any JSON"  # the name of a definition; other names are JSON pointers
 FREE: Mapping[str, Any] = {"type": "definition-ref", "schema_ref": FREE_REF}
 
 
@@ -47,7 +47,7 @@ class KeywordWriter:
     """Writer of pydantic-core's schema of a JSON Schema.
 
     Attributes:
-        fills: Whether defaults are filled in, and a value that matches no alternative as it is may be coerced.
+        fills: Whether to fill in defaults, and to coerce a value that matches no alternative as it is.
         definitions: Shared parts by their pointers; None until they are written.
         probed: Pointers of the parts that the probe tests.
         places: Pointers of all parts.
@@ -62,7 +62,7 @@ class KeywordWriter:
     places: set[str] = field(default_factory=set)
 
     def write(self, schema: Any, place: str) -> Node:
-        """Write a schema.
+        """Write the core schema of a part.
 
         Raises:
             DefinitionError: It is invalid or not supported.
@@ -110,27 +110,27 @@ class KeywordWriter:
 
 
 def no_info(function: Callable[..., Any]) -> Node:
-    """Wrap a function of a value alone."""
+    """Describe a function whose only argument is a value."""
     return {"type": "no-info", "function": function}
 
 
 def with_info(function: Callable[..., Any]) -> Node:
-    """Wrap a function of a value and validation info."""
+    """Describe a function whose arguments are a value and validation info."""
     return {"type": "with-info", "function": function}
 
 
 def write_after(function: Node, core: Node) -> Node:
-    """Write a function that is called after another check."""
+    """Write a function that is called with the value that another check returned."""
     return {"type": "function-after", "function": function, "schema": core}
 
 
 def write_wrap(function: Node, core: Node) -> Node:
-    """Write a function that calls another check itself."""
+    """Write a function that is called with a value and another check."""
     return {"type": "function-wrap", "function": function, "schema": core}
 
 
 def defer_checks(cores: list[Node]) -> Node:
-    """Write checks that a function may call or not, each by itself."""
+    """Write checks each of which a function may call or not."""
     return {"type": "tuple", "items_schema": [write_wrap(no_info(lambda _, check: check), core) for core in cores]}
 
 
@@ -146,7 +146,7 @@ def write_chain(steps: list[Node]) -> Node:
 
 
 def write_members(values: Sequence[Any]) -> Node:
-    """Write that a value is one of `values`."""
+    """Write the check that a value is one of `values`."""
     if values and all(isinstance(each, str) for each in values):
         return {"type": "literal", "expected": values}
     known = frozenset(map(to_hashable, values))
@@ -162,7 +162,7 @@ def write_members(values: Sequence[Any]) -> Node:
 
 
 def write_union(cores: list[tuple[Node, str]]) -> Node:
-    """Write alternatives, with names for their errors."""
+    """Write a union of alternatives, each with a name for error locations."""
     return cores[0][0] if len(cores) == 1 else {"type": "union", "choices": cores}
 
 
@@ -193,7 +193,7 @@ def _write_number(_writer: KeywordWriter, schema: Schema, _place: str) -> list[N
     return [core, *_write_bounds(schema, BOUNDS)]
 
 
-# Integers have the same meaning as limits as fractions do.
+# Limits of integers, rounded to integers with the same effect.
 _INTEGRAL: Mapping[str, Callable[[Any], tuple[str, int]]] = {
     "minimum": lambda limit: ("ge", ceil(limit)),
     "exclusiveMinimum": lambda limit: ("gt", floor(limit)),
@@ -274,7 +274,7 @@ def _write_object(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
 
 
 def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
-    """Write the checks of the keys alone, which come before defaults are filled in."""
+    """Write the checks that depend on keys only; they are made before defaults are filled in."""
     core: Node = {"type": "dict", **_write_counts(schema, "minProperties", "maxProperties")}
     if "propertyNames" in schema:
         core["keys_schema"] = write_wrap(
@@ -296,7 +296,7 @@ def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
 
 
 def _write_constants(schema: Schema) -> list[Node]:
-    """Write the check of constant properties, which identify alternatives, to come before that of all others."""
+    """Write a check of the constant properties alone, which comes first, since they identify alternatives."""
     known = schema.get("properties", {})
     marks = {name: each["const"] for name, each in known.items() if isinstance(each, dict) and "const" in each}
     if not marks or len(known) == len(marks):
@@ -328,7 +328,7 @@ def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
     ]
 
     def check(value: dict[str, Any], defer: DeferredChecks) -> dict[str, Any]:
-        """Check the keys that `properties` does not list: by the patterns that each matches, or as additional ones."""
+        """Check the keys that `properties` does not list, by the patterns that match or as additional properties."""
         free = [key for key in value if key not in fields]
         matched = [[key for key in free if matches(key)] for matches in patterns.values()]
         known = {key for keys in matched for key in keys}
@@ -464,7 +464,7 @@ def _write_one(writer: KeywordWriter, schema: Schema, place: str) -> Node:
 
 
 def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
-    """Write alternatives that are tested with the value as it is, before any of them may coerce it."""
+    """Write alternatives that are tested with the value as it is before any of them may coerce it."""
     places = [writer.probe_at(join_pointer(place, i)) for i in range(len(choices))]
     writer.work.add(place.rpartition("/")[0], here=places)
     alternatives = Alternatives(writer.probe, places, is_exclusive)
@@ -476,13 +476,13 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
 
 
 def _may_hold(schema: Any) -> bool:
-    """Return whether values may have parts: among such, pydantic-core prefers the one of which it knows more keys."""
+    """Return whether values may be objects or arrays: a union prefers objects with more known keys to exact matches."""
     types = schema.get("type", "object") if isinstance(schema, dict) else "object"
     return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
 
 
 def _name_alternative(schema: Any, number: int) -> str:
-    """Name an alternative, for its errors."""
+    """Return a name of an alternative for error locations."""
     known = schema if isinstance(schema, dict) else {}
     names = (known.get("title"), str(known.get("$ref", "")).rpartition("/")[2], known.get("type"))
     return next((name for name in names if name and isinstance(name, str)), str(number))
@@ -527,7 +527,7 @@ def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     return write_filter({dict}, write_wrap(no_info(check), defer_checks(cores)))
 
 
-# Keywords that read a value, and refuse what is not JSON.
+# Keywords that read a value, and refuse a value that is not JSON.
 _READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
     "const": lambda _writer, schema, _place: write_members([schema["const"]]),
     "enum": _write_enum,

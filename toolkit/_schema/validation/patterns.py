@@ -1,7 +1,7 @@
-"""Regular expressions of ECMAScript, translated for the engine of Rust.
+"""Regular expressions of ECMAScript, translated for the engine of Rust, which pydantic-core uses.
 
-Its time is proportional to the text, so a foreign pattern cannot block a program. It has no look-around and no back
-references; Python's engine has, and may take exponential time for them.
+Its time is proportional to the text, so a foreign pattern cannot block a program. It supports no look-around and no
+back references; Python's engine does, and may take exponential time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Node = dict[str, Any]
 _TOKEN = re.compile(r"\\u\{[0-9A-Fa-f]+\}|\\u[0-9A-Fa-f]{4}|\\c[A-Za-z]|\\[pP]\{[^}]*\}|\\.|\[\^?\]?|.", re.DOTALL)
 _WORD = "0-9A-Za-z_"
 _SPACE = r"\s\x{FEFF}"
-# ECMAScript's tokens as Rust's, outside of a character class and inside.
+# Rust's tokens by those of ECMAScript, outside of a character class and inside.
 _OUTSIDE: Mapping[str, str] = {
     ".": r"[^\n\r\x{2028}\x{2029}]",
     r"\d": "[0-9]",
@@ -54,7 +54,7 @@ def write_pattern(pattern: str, place: str) -> Node:
     """Write pydantic-core's schema of the texts that match a pattern.
 
     Raises:
-        DefinitionError: The engine does not take it.
+        DefinitionError: The engine does not support the pattern.
     """
     written = _translate(pattern)
     core: Any = {"type": "str", "pattern": written}
@@ -63,12 +63,15 @@ def write_pattern(pattern: str, place: str) -> Node:
     except SchemaError as error:
         reason = str(error).strip().rpartition(": ")[2].rstrip(".")
         refuse(place, f"the pattern {pattern!r} cannot be used ({reason})", "Write it in plainer terms.")
-    shown = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
-    return core if written == pattern else {**shown, "custom_error_context": {"pattern": pattern}}
+    node: Node = core
+    if written != pattern:  # the error names the pattern of the schema
+        node = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
+        node["custom_error_context"] = {"pattern": pattern}
+    return node
 
 
 def drop_unsafe_pattern(schema: Node) -> Node:
-    """Drop a pattern that the engine does not take from one schema of another program, which checks it itself."""
+    """Drop the pattern of a schema if the engine does not support it: the schema's own program checks it."""
     try:
         if isinstance(schema.get("pattern"), str):
             write_pattern(schema["pattern"], "")
@@ -78,10 +81,10 @@ def drop_unsafe_pattern(schema: Node) -> Node:
 
 
 def build_matcher(pattern: str, place: str) -> Callable[[str], bool]:
-    """Build a function that checks whether a text matches a pattern.
+    """Build a function that returns whether a text matches a pattern.
 
     Raises:
-        DefinitionError: The engine does not take it.
+        DefinitionError: The engine does not support the pattern.
     """
     core: Any = write_pattern(pattern, place)
     return SchemaValidator(core).isinstance_python

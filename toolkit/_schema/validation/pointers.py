@@ -21,10 +21,10 @@ MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
 # Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
-# Keywords that name a part, as they are in JSON text; and those without which a part is its own bundle.
+# Keywords that name a part, as in JSON text; and all keywords because of which a part must be copied into a bundle.
 _MARKS = (b'"$id"', b'"$anchor"', b'"$dynamicAnchor"')
 _LINKS = (*_MARKS, b'"$ref"', b'"$defs"', b'"definitions"')
-# Kinds of values that hold others.
+# Types of values that hold others.
 _NESTS = (dict, list)
 
 
@@ -54,7 +54,7 @@ class SchemaDocument:
     """A JSON Schema, and the identifiers and anchors of its parts.
 
     Attributes:
-        root: The schema, a copy of what was given.
+        root: A copy of the schema.
         resources: Identifiers of the parts that have one, and of the whole, by their pointers.
         anchors: Pointers of the parts that have an anchor, by their resource's pointer and the anchor.
         has_links: Whether there may be references, definitions or names of parts.
@@ -94,7 +94,7 @@ class SchemaDocument:
         """Resolve a reference to a JSON pointer.
 
         Raises:
-            DefinitionError: It points to nothing in this document.
+            DefinitionError: It has no target in this document.
         """
         resource = _find_resource(self.resources, place)
         base = self.resources[resource]
@@ -102,7 +102,7 @@ class SchemaDocument:
         if reference[:1] != "#" and uri != base:
             found = [pointer for pointer, own in self.resources.items() if own == uri]
             if not found:
-                refuse(place, f"{reference!r} lies outside of this document", "Copy what it names into $defs.")
+                refuse(place, f"{reference!r} is outside of this document", "Copy its target into $defs.")
             resource = found[0]
         if fragment and fragment[0] != "/":
             if (resource, fragment) not in self.anchors:
@@ -184,19 +184,19 @@ def bundle(
     Args:
         document: The document that its references belong to.
         place: JSON pointer of the part.
-        part: The part, where it is not the document's own at this place.
-        whole: The schema that a reference to the whole means, where it is not the document's root.
+        part: The part, if it is not the document's own at this place.
+        whole: The target of references to the whole, if it is not the document's root.
 
     Raises:
-        DefinitionError: A reference points to nothing.
+        DefinitionError: A reference has no target.
     """
-    own = document.look_up(place) if part is None else part
+    source = document.look_up(place) if part is None else part
     if not document.has_links:
-        return own
+        return source
     hoisting = _Hoisting(document, document.root if whole is None else whole)
-    shown = hoisting.copy(own, place)
+    copied = hoisting.copy(source, place)
     hoisting.define()
-    return {**shown, "$defs": hoisting.definitions} if hoisting.definitions else shown
+    return {**copied, "$defs": hoisting.definitions} if hoisting.definitions else copied
 
 
 @dataclass
@@ -205,7 +205,7 @@ class _Hoisting:
 
     Attributes:
         names: Their names, by their pointers in the document.
-        waiting: Pointers of those that are not copied yet: a chain of references may be longer than Python's stack.
+        waiting: Pointers of those that are not copied yet; without recursion, since Python's stack is limited.
     """
 
     document: SchemaDocument
@@ -222,7 +222,7 @@ class _Hoisting:
             self.definitions[self.names[target]] = self.copy(part, target)
 
     def copy(self, value: Any, place: str, *, is_named: bool = False) -> Any:
-        """Copy a schema, with references to definitions."""
+        """Copy a schema, or a mapping of names to schemas, with references that point to definitions."""
         if isinstance(value, list):
             return [self.copy(item, join_pointer(place, number)) for number, item in enumerate(value)]
         if not isinstance(value, dict):
@@ -242,7 +242,7 @@ class _Hoisting:
         """Name the target of a reference, once, and return the pointer of its definition."""
         target = self.document.resolve(reference, place)
         if target not in self.names:
-            # After the last step of its pointer, in letters that need no escape.
+            # The last step of the pointer, in characters that need no escape.
             own = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
             name = self.names[target] = make_free_name(own, self.definitions)
             self.definitions[name] = {}

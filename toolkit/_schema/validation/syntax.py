@@ -8,7 +8,7 @@ from typing import Any
 from toolkit._schema.json_schema import TYPES, is_number
 from toolkit._schema.validation.pointers import join_pointer, refuse
 
-# Applicators for the same value: what a schema says of it may stand in any of them.
+# Keywords whose schemas apply to the same value.
 APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 _DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
 _UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
@@ -56,8 +56,8 @@ _SHAPES: Mapping[str, _Shape] = {
     **dict.fromkeys(("not", "if", "then", "else"), _SCHEMA),
 }
 
-MAX_PLAIN = 40  # parts: so many inside each other are less deep than a schema may be
-# Keywords with the values of which a validator can be built; the schemas inside are looked at by themselves.
+MAX_PLAIN = 40  # parts; even nested in each other, so many are not too deep
+# Keywords, each with a check of its value, from which a validator can always be built. Inner schemas are checked apart.
 _PLAIN: Mapping[str, Callable[[Any], bool]] = {
     **{keyword: _SHAPES[keyword][0] for keyword in ("type", "description", "required", "properties", "anyOf")},
     **{keyword: _SHAPES[keyword][0] for keyword in ("items", "additionalProperties")},
@@ -77,7 +77,7 @@ _REFUSED: Mapping[str, str] = {
 
 
 def is_plain(schema: Any) -> bool:
-    """Return whether a validator can be built of a schema for sure: it is small, and has only usual keywords."""
+    """Return whether a validator can certainly be built of a schema: it is small, and has only common keywords."""
     parts = [schema]
     for part in parts:
         if isinstance(part, bool):
@@ -93,7 +93,7 @@ def is_plain(schema: Any) -> bool:
 
 
 def check_keywords(schema: dict[str, Any], place: str) -> None:
-    """Check the keywords of one schema, and add the usual equivalent of those that have one.
+    """Check the keywords of one schema, and add the supported equivalents of `unevaluated...`.
 
     Raises:
         DefinitionError: A keyword has an invalid value, or is not supported.
@@ -105,12 +105,12 @@ def check_keywords(schema: dict[str, Any], place: str) -> None:
             refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
     dialect = schema.get("$schema", _DIALECTS[0])
     if not isinstance(dialect, str) or not dialect.startswith(_DIALECTS):
-        refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
+        refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Write it in draft 2020-12.")
     _replace_unevaluated(schema, place)
 
 
 def _replace_unevaluated(schema: dict[str, Any], place: str) -> None:
-    """Add the keyword that means the same as `unevaluated...` where no applicator stands beside it."""
+    """Add the keyword that means the same as `unevaluated...` beside no applicator; refuse it beside one."""
     for keyword, plain in _UNEVALUATED.items():
         if schema.get(keyword, True) is True or plain in schema:
             continue

@@ -1,15 +1,15 @@
 """Validator of JSON text, built from a JSON Schema (draft 2020-12).
 
-The schema is translated into one of pydantic-core's, so that a document is read in one pass, as the arguments of a
-function are. What pydantic-core lacks is a function in Python. Whether a value matches `not`, `if`, `contains` or one
-of `oneOf` is tested by a second validator, the probe, which changes nothing.
+The schema is translated into one of pydantic-core's, so that a document is read in one pass, like the arguments of a
+function. Checks that pydantic-core lacks are functions in Python. A second validator, the probe, tests whether a value
+matches `not`, `if`, `contains` or a part of `oneOf`, and changes nothing.
 
-- Coercion is that of a function's parameters: "5" is valid as an integer, 3.0 as 3, "true" as true; true is no number.
-  Text stays as it is, an integer an integer, and there is no NaN and no infinity.
+- Values are coerced like those of a function's parameters: "5" and 5.0 to the integer 5, "true" to true; true is not a
+  number. Strings are not changed, integers stay integers, and NaN and infinity are refused.
 - An absent property that is not required gets its default.
-- Keys come in the order of `properties`, others after them in the document's order.
+- Keys are in the order of `properties`; other keys follow in the document's order.
 - `format` and unknown keywords are ignored.
-- Where nested alternatives could take exponential time, the steps for a document are limited.
+- If nested alternatives could take exponential time, the steps for a document are limited.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
 
 
 def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
-    """Write the parts that the probe tests, and those that these need."""
+    """Write the parts that the probe tests, and the parts that they refer to or test themselves."""
     while places - asked.definitions.keys() or None in asked.definitions.values():
         for place in places:
             asked.write_reference(place)
@@ -62,7 +62,7 @@ def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
 
 
 def _write_choice(asked: KeywordWriter) -> Node:
-    """Write the probe: it takes a pair of a place and a value, and checks the value by the schema in that place."""
+    """Write the core schema of the probe, which checks the value of a pair of place and value by the part there."""
     choices = {
         place: {
             "type": "function-before",
