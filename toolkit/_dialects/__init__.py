@@ -2,8 +2,8 @@
 
 A dialect works both ways and does no I/O. `render_tool` writes a tool for a provider, `parse_calls` reads the calls
 in a reply, `render_results` writes the messages that answer them. A dialect may send another schema than a tool's own;
-the calls that come back are then decoded, so that a tool always gets arguments of its own schema. Sending requests is
-the business of `toolkit.models`.
+the calls that come back are then decoded, so that a tool always gets arguments of its own schema. `toolkit.models`
+sends the requests.
 
 Files, each importing only those below it:
 
@@ -14,7 +14,7 @@ Files, each importing only those below it:
     anthropic    Anthropic's Messages
     gemini       Google's Gemini
     mcp          the Model Context Protocol
-    tool_choice  which tools a model may call, and whether it must
-    base         what all dialects share, and what one sends of a tool, for its developer
+    tool_choice  the tools that a model may call, and whether it must call one
+    base         the base classes of dialects, and the explanation of a tool's schema in one
     strict/      a schema rewritten for a provider without loss, and its arguments decoded
 """

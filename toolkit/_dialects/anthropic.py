@@ -1,8 +1,8 @@
 """Anthropic's Messages: calls and results are blocks of a message's content.
 
-Wire facts: `anthropic.types` of the anthropic package, version 2.12, and the API's refusals: a failed result has text
-alone, and not an empty one; no text block is blank; a document is PDF or text. The limits of a whole request (20 strict
-tools, with 24 optional parameters together) are not checked, since a dialect sees one tool at a time.
+Sources: `anthropic.types` of the anthropic package, version 2.12, and errors of the API: a failed result has only text,
+which is not empty; no text block is blank; a document is PDF or text. The limits of a whole request (20 strict tools,
+with 24 optional parameters together) are not checked, since a dialect sees one tool at a time.
 """
 
 from __future__ import annotations

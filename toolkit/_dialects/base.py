@@ -1,6 +1,6 @@
 """The base classes of the dialects, and reading and writing wire values.
 
-What a model wrote is read without trust: nothing of it raises, and what is not a call is left out.
+Replies of a model are not trusted: no reply raises an exception, and parts that are not calls are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 # Fields of a call by the meta keys that set them.
 _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
-# Why a provider ends a reply before the model does: at a limit, or by a filter.
+# Reasons with which providers say that a reply was cut off, at a limit or by a filter.
 _CUT = frozenset(
     {"length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal"}
     | {"incomplete", "in_progress", "failed", "cancelled"}
@@ -59,10 +59,10 @@ class Dialect(ABC):
 
     Attributes:
         strict: Whether the provider is asked to enforce the schemas of tools that do not set `strict` themselves; no
-            effect where a provider enforces none.
+            effect if the provider enforces none.
         name: The name that users pass.
-        rules: What the provider understands of JSON Schema.
-        strict_rules: What it understands of a schema that it enforces.
+        rules: The part of JSON Schema that the provider understands.
+        strict_rules: The part that it understands in a schema which it enforces.
     """
 
     strict: bool = False
@@ -84,7 +84,7 @@ class Dialect(ABC):
         """Write one tool for the provider. The result is cached by the spec and must not be changed.
 
         Raises:
-            DefinitionError: The provider takes no such tool.
+            DefinitionError: The provider does not accept the tool.
         """
         if spec.provider_form is not None:
             return self.render_provider_tool(spec.name, spec.provider_form)
@@ -94,12 +94,12 @@ class Dialect(ABC):
     def render_provider_tool(
         self,
         name: str,
-        form: Mapping[str, Any],  # noqa: ARG002  one that has such tools sends it
+        form: Mapping[str, Any],  # noqa: ARG002  for subclasses
     ) -> dict[str, Any]:
         """Write a tool that the provider executes.
 
         Raises:
-            DefinitionError: The provider has no such tool.
+            DefinitionError: The provider executes no tools.
         """
         raise DefinitionError(
             f"{name!r} is executed by OpenAI's Responses API, which the dialect {self.name!r} is not for: pass "
@@ -109,13 +109,13 @@ class Dialect(ABC):
     def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
         """Read the calls in a reply: an object of the provider's client, or the same as plain data.
 
-        Their arguments match the tools' own schemas. Nothing that a model wrote raises; what is not a call is left out.
-        A call that came twice under its id is one call.
+        Arguments are converted to the form of the tools' own schemas, but not validated. No reply raises an exception;
+        parts that are not calls are left out, and so is a call that repeats another one with its id.
         """
         return self.decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs)
 
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Decode calls as the model wrote them."""
+        """Convert the arguments of calls from the form that was sent to that of the tools' own schemas."""
         return decode_calls(calls, specs, self.form)
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Dialect(ABC):
 
 
 class RunDialect(Dialect):
-    """A dialect that can carry a run, over Chat Completions or Responses."""
+    """A dialect that a run can use, with Chat Completions or Responses."""
 
     @abstractmethod
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
@@ -143,30 +143,30 @@ class RunDialect(Dialect):
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return whether the reply's text may be streamed to the user as it arrives.
 
-        An output that is a call has other calls beside a text.
+        It may not if the structured output is a call: the text is not the output then.
         """
         return request.output is None or not request.output.by_tool
 
     def has_answer(self, text: str) -> bool:  # noqa: ARG002  only some dialects read it
-        """Return whether a whole reply states the answer, also where it has calls."""
+        """Return whether a complete reply states the answer, even if it has calls, too."""
         return False
 
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """Split a whole reply into text and calls, whose arguments match the tools' own schemas."""
+        """Split a complete reply into text and calls, with arguments in the form of the tools' own schemas."""
         return text, self.decode_calls(calls, specs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A tool as a dialect sends it, and where that differs from the tool's own schema; printed, it is a short report.
+    """A tool as a dialect sends it, and the differences from the tool's own schema; its text is a short report.
 
     Attributes:
         tool: The tool's name.
-        dialect: The dialect's.
+        dialect: The dialect's name.
         strict: Whether the provider is asked to enforce the schema.
-        notes: Where the schema that is sent differs from the tool's own, and why.
+        notes: Differences between the schema that is sent and the tool's own, with reasons.
         sent: The tool as it is sent.
     """
 
@@ -188,7 +188,7 @@ class Explanation:
 
 
 def explain_tool(spec: ToolSpec, dialect: Dialect) -> Explanation:
-    """Explain what a dialect sends of a tool."""
+    """Explain the form in which a dialect sends a tool."""
     form = dialect.form(spec)
     return Explanation(
         tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.render_tool(spec)
@@ -201,13 +201,13 @@ def decode_calls(
     form: Callable[[ToolSpec], SchemaForm],
     metadata: Callable[[ToolSpec], Collection[str]] | None = None,
 ) -> tuple[ToolCall, ...]:
-    """Decode the arguments of calls from the form that was sent; a call of an unknown tool stays as it is.
+    """Decode the arguments of calls from the form that was sent; return a call of an unknown tool unchanged.
 
     Args:
-        calls: As the model wrote them.
-        specs: The tools on offer.
+        calls: Calls with the arguments that the model wrote.
+        specs: The tools that were offered.
         form: The form in which a tool's parameters were sent.
-        metadata: The keys beside a tool's arguments that are about the call; `metadata_keys` by default.
+        metadata: Returns the metadata keys of a tool's calls; `metadata_keys` by default.
     """
     by_name = {spec.name: spec for spec in specs}
     list_keys = metadata or metadata_keys
@@ -219,7 +219,10 @@ def decode_calls(
 
 
 def metadata_keys(spec: ToolSpec) -> Collection[str]:
-    """List the keys about a call: those that the tool asks for; for a declared tool all but its own output."""
+    """List the metadata keys of a tool's calls: all for a declared tool, but for `_output` if the model fills it in.
+
+    For other tools only the keys in `spec.meta` are metadata.
+    """
     if spec.activity is None:
         return spec.meta.keys()
     return META_BESIDE_OUTPUT if spec.activity == "" else META
@@ -235,7 +238,7 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
     arguments: Any = document
     fields: dict[str, Any] = {}
     if metadata and isinstance(document, dict):
-        constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # whatever was written
+        constants = {key: schema["const"] for key, schema in meta.items() if "const" in schema}  # these win
         arguments, fields = split_meta({**document, **constants}, metadata)
     own = form.decode(arguments)
     if own == document and not fields:
@@ -262,7 +265,7 @@ def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict
 
 
 def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec], SchemaForm]) -> dict[str, Any]:
-    """Write the `response_format` that asks for structured output; empty where the output is to be a call."""
+    """Write the `response_format` that asks for structured output; empty if the output is to be a call."""
     if output is None or output.by_tool:
         return {}
     form = form_of(output.spec)
@@ -274,14 +277,14 @@ def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec]
 def extract_output(
     text: str, calls: Sequence[ToolCall], output: OutputSpec, parse: ReplyParser
 ) -> tuple[str, tuple[ToolCall, ...]]:
-    """Split structured output, as JSON text of its own schema, from the other calls.
+    """Split a reply into structured output, as JSON text in the form of its own schema, and calls.
 
-    Output has the same form as the arguments of a tool, whether the model calls that tool or writes them as its text.
+    The output is the arguments of a tool: the model either calls that tool, or writes the arguments as its text.
 
     Args:
-        text: The reply's own.
-        calls: Decoded already.
-        output: What is asked for.
+        text: The reply's text.
+        calls: The reply's calls, decoded.
+        output: The output that was asked for.
         parse: The dialect's `parse_reply`.
     """
     answers: Sequence[ToolCall] = [call for call in calls if call.name == output.spec.name]
@@ -292,21 +295,21 @@ def extract_output(
 
 
 def get_member(value: Any, name: str) -> Any:
-    """Return a member of a wire value, which is an object of the client or plain data; None if it has none."""
+    """Return a member of a wire value, which is an object of the client or plain data; None if it is missing."""
     if isinstance(value, (dict, Mapping)):  # checking for dict is several times faster
         return value.get(name)
     return getattr(value, name, None)
 
 
 def list_items(value: Any, name: str) -> list[Any]:
-    """List the items of a reply: those of its member `name`, or the reply's own where it is a list or one item."""
+    """List the items of a reply: those of its member `name`, or else of the reply itself, a list or one item."""
     inner = get_member(value, name)
     items = value if inner is None else inner
     return list(items) if isinstance(items, (list, tuple)) else [items]
 
 
 def is_cut_off(reply: Any) -> bool:
-    """Return whether a reply says that it ended before the model did, so that its calls may not be whole."""
+    """Return whether a reply says that it was cut off, so that its calls may be incomplete."""
     first = (*list_items(reply, "choices")[:1], *list_items(reply, "candidates")[:1])
     parts = (reply, *first, *list_items(reply, "output"))
     names = ("finish_reason", "finishReason", "stop_reason", "status")
@@ -315,14 +318,14 @@ def is_cut_off(reply: Any) -> bool:
 
 
 def join_text(content: Any) -> str:
-    """Join the text of a content: text, a list of parts, or nothing."""
+    """Join the texts of a message's content: a text, or a list of parts; "" for anything else."""
     if isinstance(content, list):
         return "".join(text for part in content if isinstance(text := get_member(part, "text"), str))
     return content if isinstance(content, str) else ""
 
 
 def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
-    """Make a call from what a model wrote; values of wrong types are converted."""
+    """Make a call from values that a model wrote; values of wrong types are converted."""
     try:
         text = replace_surrogates(to_json_text(arguments))
     except (ValueError, TypeError, RecursionError):
@@ -331,7 +334,7 @@ def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
 
 
 def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Drop calls that repeat an earlier one: the same id, name and arguments."""
+    """Drop calls that repeat an earlier one, with the same id, name and arguments; keep all calls without an id."""
     if len(calls) < 2:
         return tuple(calls)
     counts = Counter((call.provider_call_id, call.name) for call in calls if call.provider_call_id)
@@ -347,7 +350,7 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def canonical_text(arguments: str) -> str:
-    """Return arguments in a form in which equal objects are equal texts; return other texts unchanged."""
+    """Return an object as JSON with sorted keys, so that equal objects have equal texts; any other text unchanged."""
     try:
         document = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -374,7 +377,7 @@ def has_object_output(spec: ToolSpec) -> bool:
 
 
 def result_text(result: ToolResult) -> str:
-    """Return the text of a result that goes to the model."""
+    """Return the text of a result for the model."""
     return replace_surrogates(result.text or "")
 
 

@@ -1,11 +1,11 @@
 """One JSON object whose `calls` name their tools, asked for by `response_format`.
 
-This is the schema-first composition, for models and servers without native tool calling. Every reply is one object:
+This is for models and servers without native tool calling. Every reply is one object:
 
-    {"calls": [{"_tool": "add", "a": 17, "b": 25}], "output": null}    run these
+    {"calls": [{"_tool": "add", "a": 17, "b": 25}], "output": null}    calls to run
     {"calls": [], "output": "It is 42."}                               the answer
 
-The keys in META are metadata of the call; every other one is a parameter of the tool.
+The keys in META are metadata of the call; all other keys are parameters of the tool.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ Tools:
 # In front of each further line of a result.
 INDENT = "    "
 
-# The part of the limits that the object around all calls takes.
+# The part of the server's limits that the object around all calls uses up.
 _OUTER = {"levels of objects": 1}
-# The schema of the calls where there is no tool; servers require a schema of the items.
+# The schema of the calls if there is no tool; servers require a schema of the items.
 _NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
 
 
 @cache
 def _reserve_metadata(rules: Rules, metadata: frozenset[str]) -> Rules:
-    """Make rules under which a parameter that has a metadata key's name is sent under another name.
+    """Make rules by which a parameter with the name of a metadata key is sent under another name.
 
     Args:
-        rules: Those of the server.
-        metadata: The metadata that this tool asks for; it keeps its names.
+        rules: The server's rules.
+        metadata: The metadata keys that this tool asks for, which keep their names.
     """
     suffix = "".join(f" {key}" for key in sorted(metadata))
     reserved = f"(?!(?:{'|'.join(sorted({*META} - metadata))})$)"
@@ -86,7 +86,7 @@ def _reserve_metadata(rules: Rules, metadata: frozenset[str]) -> Rules:
 class Calls(RunDialect):
     """Tools go out as a schema of the reply, calls come back as its `calls`.
 
-    The reply is enforced as a whole, and only where that is lossless for every tool on offer.
+    The schema of the reply is enforced only if that is lossless for every tool that is offered.
     """
 
     name = "calls"
@@ -95,13 +95,13 @@ class Calls(RunDialect):
 
     @override
     def choose_rules(self, spec: ToolSpec) -> Rules:
-        """Choose rules under which metadata that is asked for, or a declared output, keeps its name."""
+        """Choose rules by which metadata that a tool asks for, and the output of a latent tool, keep their names."""
         metadata = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
         return _reserve_metadata(super().choose_rules(spec), metadata & {*META})
 
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Decode calls of a reply's text; metadata stands beside their arguments."""
+        """Decode calls of a reply's text, which have metadata beside their arguments."""
         return decode_calls(calls, specs, self.form, _metadata_keys)
 
     @override
@@ -118,7 +118,7 @@ class Calls(RunDialect):
         return _merge_messages([*results, *render_attachments(done)])
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Write the messages and, where tools are on offer, the schema of the reply."""
+        """Write the messages and, if tools are offered, the schema of the reply."""
         request = _apply_choice(request)
         if not request.tools:
             return {
@@ -139,19 +139,19 @@ class Calls(RunDialect):
 
     @override
     def has_public_text(self, request: ModelRequest) -> bool:
-        """Return False where tools are on offer: the text is JSON then."""
+        """Return False if tools are offered: the text is JSON then."""
         return not request.tools
 
     @override
     def has_answer(self, text: str) -> bool:
-        """Return whether the reply is an object with an `output`."""
+        """Return whether the reply is an object with a list of calls and an `output`."""
         return bool(_read_output(load_reply(text) or {}))
 
     @override
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """Split a reply into output and calls; a text that lists no calls is the answer, unless it is a cut object."""
+        """Split a reply into output and calls; any other text is the answer, unless it is a truncated object."""
         calls = decode_calls(calls, specs, self.form)
         reply = load_reply(text)
         if reply is None:
@@ -164,7 +164,7 @@ class Calls(RunDialect):
         return render_plain_message(message)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Write its parameters after the constant `_tool`; definitions get names unique to the tool."""
+        """Write the schema of a call: metadata, then parameters; definitions get names unique to the tool."""
         schema = rename_definitions(self.form(spec).schema, spec.name)
         identity = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
         identity |= {MODULE: spec.module} if spec.module else {}
@@ -175,7 +175,7 @@ class Calls(RunDialect):
             "description": spec.description,
             "properties": {key: properties[key] for key in (*META, *properties) if key in properties},
             "required": [*constants, *schema.get("required", ())],
-            # A pattern would hold for the constants, too.
+            # Patterns are left out, since they would apply to the constants, too; so any other key is allowed.
             "additionalProperties": "patternProperties" in schema or schema.get("additionalProperties", False),
             **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
         }
@@ -197,9 +197,9 @@ def reply_schema(
     """Compose the schema of a reply: any number of calls, or exactly one and no output.
 
     Args:
-        specs: The tools on offer.
+        specs: The tools that are offered.
         only_one: Exactly one call, and no output.
-        dialect: How the tools are written; not strict by default.
+        dialect: The dialect that writes the tools; not strict by default.
         outputs: Alternatives of the output, each as the arguments of a tool; none means text.
         requires_call: At least one call.
     """
@@ -218,7 +218,7 @@ def reply_schema(
 
 
 def _apply_choice(request: ModelRequest) -> ModelRequest:
-    """Express the tool choice by the tools on offer, since the schema of the reply is all there is."""
+    """Express the tool choice by the tools that are offered, since the request has no `tool_choice`."""
     if request.choice == "none":
         return replace(request, tools=(), choice=None)
     if request.choice not in (None, "auto", "required"):
@@ -248,7 +248,7 @@ def load_reply(text: str) -> dict[str, Any] | None:
 def render_plain_message(message: Message) -> dict[str, Any]:
     """Write a message for a model without tool calls and without the role tool.
 
-    The further lines of a result are indented: else its text could pass for another
+    The further lines of a result are indented: otherwise its text could pass for another
     result, or for a message of the user.
     """
     if isinstance(message, ToolMessage):
@@ -263,7 +263,7 @@ def render_plain_message(message: Message) -> dict[str, Any]:
 
 
 def _merge_messages(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join neighbours of one role: many chat templates demand that roles take turns."""
+    """Join adjacent text messages of one role: many chat templates require that roles alternate."""
     joined: list[dict[str, Any]] = []
     for message in messages:
         texts = isinstance(message["content"], str) and joined and isinstance(joined[-1]["content"], str)
@@ -295,7 +295,7 @@ def _read_calls(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
 
 
 def _read_call(item: Any) -> ToolCall:
-    """Make a call of an item; one that names no tool has no name, and is refused for that."""
+    """Make a call from an item; a call without a tool's name gets an empty one, and is refused later."""
     if not isinstance(item, dict) or TOOL not in item:
         return ToolCall(name="", arguments=dump_json(item))
     arguments = {key: value for key, value in item.items() if key != TOOL}

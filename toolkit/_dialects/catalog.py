@@ -16,7 +16,7 @@ from toolkit._dialects.responses import CallsResponses, MinimalResponses, Respon
 
 # The names of `DIALECTS`, for type checkers.
 DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"]
-# Those that a run may use, by its API.
+# The names of dialects that a run may use.
 RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 
 # The names of `APIS`.
@@ -45,7 +45,7 @@ class _Table(dict[str, T]):
         raise ValueError(f"{message} Did you mean {near[0]!r}?" if near else message)
 
 
-# The dialects in which a run can be held, by API and name.
+# The dialects that a run may use, by API and name.
 APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
     "api",
     {
@@ -58,7 +58,7 @@ DIALECTS: Mapping[str, type[Dialect]] = _Table(
 )
 
 
-# Those that are not the form of one provider alone.
+# Dialects that are not the format of one provider.
 _NOT_IN_REPLIES = ("minimal", "calls", "mcp")
 
 

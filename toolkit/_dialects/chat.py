@@ -1,8 +1,8 @@
 """OpenAI's Chat Completions: tools, native tool calls, and messages in both directions.
 
-Wire facts: `openai.types.chat` of the openai package, version 3.54. A history may have the older forms, too:
-`function_call`, and messages of the role `function`. A call of a custom tool becomes one whose argument is its
-`input`. Ids that are missing stay empty: whoever repairs the history assigns new ones.
+Source: `openai.types.chat` of the openai package, version 3.54. A history may have the older forms, too:
+`function_call`, and messages of the role `function`. A call of a custom tool becomes a call with one argument, `input`.
+Missing ids stay empty; the repair of a history assigns new ones.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Chat(RunDialect):
         return [*map(render_message, messages), *render_attachments(done)]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Write messages and tools; each message is turned into its wire form once in a run."""
+        """Write messages and tools; each message is converted to its wire form once in a run."""
         memo = request.memo
         memo += map(render_message, request.messages[len(memo) :])
         body: dict[str, Any] = {"messages": list(memo)}  # a copy, so that a recorded body does not grow with the run
@@ -87,7 +87,7 @@ class Chat(RunDialect):
 
 
 class Minimal(Chat):
-    """`chat`, for gateways and servers that refuse keywords which they do not know, and enforce none."""
+    """`chat` with few keywords, for gateways and servers that refuse those that they do not know."""
 
     name = "minimal"
     rules = strict_rules = MINIMAL
@@ -102,7 +102,7 @@ def _render_choice(request: ModelRequest) -> dict[str, Any]:
 
 
 def render_attachments(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
-    """Write the user message with the images and files of results; empty where there are none."""
+    """Write the user message with the images and files of results; empty if there are none."""
     return list(map(render_message, collect_attachments(result for _, result in done)))
 
 
@@ -165,7 +165,7 @@ def _(message: ToolMessage) -> dict[str, Any]:
 
 
 def _render_call(call: ToolCall) -> dict[str, Any]:
-    # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
+    # A server that refuses a call in the history would refuse every later request, so each call is made acceptable.
     function = {
         "name": sanitize_name(call.name),
         "arguments": sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments)),
@@ -184,7 +184,7 @@ def read_extra(call: Any) -> str:
 
 
 def sanitize_name(name: str) -> str:
-    """Return a name that no server refuses, whatever the model wrote."""
+    """Return a name that every server accepts: a legal one unchanged, another one with illegal characters replaced."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         return name
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:64]
@@ -204,11 +204,11 @@ _MESSAGES = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
 
 
 def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Read a history in wire form; messages of this library stay as they are.
+    """Read a history in wire form; messages of this library are returned unchanged.
 
     Raises:
-        ValueError: A message has no role or an unknown one, or lacks what messages of its role have.
-        TypeError: It is not a list, or an entry is not a message.
+        ValueError: A message has no role or an unknown one, or lacks a member that its role requires.
+        TypeError: The history is not a list, or an entry is not a message.
     """
     if isinstance(messages, (str, Mapping)) or not isinstance(messages, Iterable):
         raise TypeError(f"messages= takes a list of messages, such as result.messages, not {messages!r:.100}.")
@@ -225,7 +225,7 @@ def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Messa
 
 
 def _parse_message(message: Any) -> Message:
-    if hasattr(message, "model_dump"):  # an answer of the openai package, put into the history as it is
+    if hasattr(message, "model_dump"):  # a message of the openai package
         message = message.model_dump()
     if not isinstance(message, Mapping):
         raise TypeError(f"{message!r} is not a message: pass those of another result, or dicts in OpenAI's form.")
@@ -287,7 +287,7 @@ _PARSERS: Mapping[Any, Callable[[Mapping[str, Any], Sequence[_Part]], Message]] 
 
 
 def _get_text(message: Mapping[str, Any], key: str) -> str:
-    """Return a text that a message may have; anything else in its place is left out."""
+    """Return an optional text of a message; "" if it is missing or not a text."""
     text = message.get(key)
     return text if isinstance(text, str) else ""
 

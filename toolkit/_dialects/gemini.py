@@ -1,6 +1,6 @@
 """Google's Gemini: calls and their responses are parts of a content.
 
-Wire facts: `google.genai.types` of the google-genai package, version 3.4. Images and files stand inside a function's
+Source: `google.genai.types` of the google-genai package, version 3.4. Images and files are inside a function's
 response, which Gemini understands from version 3 on.
 """
 
@@ -20,7 +20,7 @@ from toolkit.errors import DefinitionError
 class Gemini(Dialect):
     """Tools go out as function declarations, calls come back as parts `functionCall`.
 
-    A request, not a tool, sets whether Gemini enforces schemas.
+    Whether Gemini enforces schemas is set by the request, not by a tool.
     """
 
     name = "gemini"

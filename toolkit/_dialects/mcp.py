@@ -1,7 +1,7 @@
 """The Model Context Protocol: `tools/list` lists tools, `tools/call` calls one.
 
-Wire facts: protocol versions 2025-11-25 and 2026-07-28, as the mcp package has them in version 2.3. Where they differ,
-the stricter one holds: structured content, and its schema, are an object.
+Source: protocol versions 2025-11-25 and 2026-07-28, as in version 2.3 of the mcp package. If they differ, the stricter
+one is followed: structured content, and its schema, are objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolkit._schema.json_schema import wrap_schema
 
 
 class ModelContextProtocol(Dialect):
-    """Tools go out as a server lists them, calls come as requests, answers are their results."""
+    """Tools go out as in `tools/list`, calls come as requests `tools/call`, and are answered by their results."""
 
     name = "mcp"
     rules = strict_rules = PLAIN
@@ -38,7 +38,7 @@ class ModelContextProtocol(Dialect):
     def render_results(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
-        """Answer each call by a result, with structured content where the call's spec declares an output."""
+        """Answer each call by a result, with structured content if the call's spec declares an output that matches."""
         by_name = {spec.name: spec for spec in specs}
         return [_render_result(by_name.get(call.name), result) for call, result in done]
 
@@ -70,13 +70,13 @@ def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     if spec is None or spec.output is None or result.is_error:
         return answer
     data = _list_parts(result) if images or result.files else result_data(result)
-    if not is_valid(spec.output, data, spec.output):  # clients refuse what does not match; the text has it all
+    if not is_valid(spec.output, data, spec.output):  # clients refuse other content; the text is complete
         return answer
     return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
 
 
 def _list_parts(result: ToolResult) -> Any:
-    """Return a list that holds images or files as JSON data, with null for each of these."""
+    """Return a value that is a list with images or files as JSON data, with null for each of these."""
     parts = result.value if isinstance(result.value, (list, tuple)) else ()
     texts = [None if isinstance(part, (Image, File)) else part for part in parts]
     return from_json(to_json(texts, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))

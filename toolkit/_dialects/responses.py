@@ -1,13 +1,13 @@
 """OpenAI's Responses: tools, calls, and conversations as items.
 
-Wire facts: `openai.types.responses` of the openai package, version 3.54, and the guide
-https://developers.openai.com/api/docs/guides/tools-tool-search, read in November 2026: a tool that is loaded later
-comes back in a namespace, its own name where it has no other, and a call goes back with the namespace it came with.
+Sources: `openai.types.responses` of the openai package, version 3.54, and the guide
+https://developers.openai.com/api/docs/guides/tools-tool-search, read in November 2026: a call of a tool that is loaded
+later has a namespace, the tool's own name if it is in no other, and is sent back with that namespace.
 
-A model's answer goes back item by item as it came, so that no reasoning and nothing unknown to this library is lost;
+The items of a model's answer are sent back unchanged, so that no reasoning and nothing unknown to this library is lost;
 only a call's id, name and arguments are made acceptable. An answer that was changed since, by a hook for example, is
-written from its text and calls. No item refers to what a server has stored: reasoning goes back only with its content
-or its encrypted form, and only where an item of the model follows it.
+written from its text and calls. No item refers to data that a server has stored: reasoning is sent back only with its
+content or its encrypted form, and only if an item of the model follows it.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Responses(RunDialect):
     def render_results(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
-        """Answer each call by an item; images and files stand in it."""
+        """Answer each call by an item with its text, images and files."""
         return [render_answer(call, result, {}) for call, result in done]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Write input and tools; each message is turned into its wire form once in a run."""
+        """Write input and tools; each message is converted to its wire form once in a run."""
         memo = request.memo
         namespaces = {spec.name: spec.namespace for spec in request.all_tools if spec.namespace}
         memo += ({"items": items} for items in render_input(request.messages[len(memo) :], namespaces))
@@ -82,18 +82,18 @@ class Responses(RunDialect):
 
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Decode calls; one with a wrong namespace becomes `namespace.name`, a call of no tool."""
-        places = {(spec.name, spec.namespace or spec.name) for spec in specs}
+        """Decode calls; rename a call with a wrong namespace `namespace.name`, which is not the name of a tool."""
+        known = {(spec.name, spec.namespace or spec.name) for spec in specs}
         named = [
             replace(call, name=f"{call.namespace}.{call.name}")
-            if call.namespace and (call.name, call.namespace) not in places
+            if call.namespace and (call.name, call.namespace) not in known
             else call
             for call in calls
         ]
         return super().decode_calls(named, specs)
 
     def render_tools(self, specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Write tools in their namespaces, and the tool that searches for those to be loaded later."""
+        """Write tools in their namespaces, and the tool that searches for tools to be loaded later."""
         tools: dict[str, dict[str, Any]] = {}
         for spec in specs:
             function = (
@@ -119,7 +119,7 @@ class Responses(RunDialect):
             "name": spec.name,
             "description": spec.description,
             "parameters": form.schema,
-            "strict": form.strict,  # left out, the server may decide for itself
+            "strict": form.strict,  # the server's own default may differ
             **({"output_schema": spec.output} if has_object_output(spec) else {}),
         }
 
@@ -129,7 +129,7 @@ class Responses(RunDialect):
 
 
 class MinimalResponses(Responses):
-    """`responses`, for servers that know few keywords, and enforce none."""
+    """`responses` with few keywords, for servers that refuse those that they do not know."""
 
     name = "minimal"
     rules = strict_rules = MINIMAL
@@ -140,7 +140,7 @@ class CallsResponses(Calls):
 
     @override
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Write the input and, where tools are on offer, the schema of the reply."""
+        """Write the input and, if tools are offered, the schema of the reply."""
         body = super().render_request(request)
         return {"input": body["messages"], **_render_text_format(body)}
 
@@ -150,8 +150,8 @@ class CallsResponses(Calls):
 
 
 def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:
-    """Choose tools that no choice can name, such as one in a namespace or not loaded yet, by the list of tools."""
-    if request.allowed is not None:  # the provider would execute others unasked
+    """Express a choice of tools that it cannot name, such as those in a namespace or loaded later, by offering them."""
+    if request.allowed is not None:  # the provider would execute its other tools
         own = tuple(spec for spec in request.tools if not spec.provider_form or spec.name in request.allowed)
         request = replace(request, tools=own)
     hidden = {spec.name for spec in request.tools if spec.namespace or spec.defer_loading or spec.provider_form}
@@ -169,7 +169,7 @@ def _render_choice(request: ModelRequest) -> dict[str, Any]:
 
 
 def _describe_namespace(tool: dict[str, Any]) -> dict[str, Any]:
-    """Describe a namespace by its tools: the model sees no more of tools that are loaded later."""
+    """Describe a namespace by its tools: of tools that are loaded later, the model sees only this description."""
     if tool["type"] != "namespace":
         return tool
     return {**tool, "description": f"Tools: {', '.join(inner['name'] for inner in tool['tools'])}."}
@@ -219,21 +219,21 @@ def reasoning_text(items: Iterable[Any]) -> str:
     return "\n\n".join(filter(None, (join_text(get_member(part, "text")) for part in parts)))
 
 
-def render_answer(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, asked: Item) -> dict[str, Any]:
-    """Write the item that answers a call; images and files stand in it.
+def render_answer(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, call_item: Item) -> dict[str, Any]:
+    """Write the item that answers a call, with images and files.
 
     Args:
         call: The call, or the message that answers it.
         result: The text and the attachments.
-        asked: The call's item; empty where it is unknown.
+        call_item: The call's item; empty if it is unknown.
     """
     text, others = replace_surrogates(result.text or ""), _render_attachments(result.images, result.files)
     own_id = call.call_id if isinstance(call, ToolMessage) else call.id
     return {
-        "type": ANSWERS[asked.get("type", "function_call")],
+        "type": ANSWERS[call_item.get("type", "function_call")],
         "call_id": call.provider_call_id or own_id,
         "output": [*_render_text(text), *others] if others else text,
-        **({"caller": asked["caller"]} if asked.get("caller") else {}),
+        **({"caller": call_item["caller"]} if call_item.get("caller") else {}),
     }
 
 
@@ -241,20 +241,20 @@ def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> 
     """Yield the items of each message.
 
     Args:
-        messages: Each call must have its answer.
+        messages: Messages in which each call has its answer.
         namespaces: The namespaces of tools that have one, by name.
     """
-    asked: dict[str, Item] = {}
+    call_items: dict[str, Item] = {}
     answers: list[ToolMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):
             answers.append(message)
-            yield [render_answer(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
+            yield [render_answer(message, message, call_items.get(message.provider_call_id or message.call_id, {}))]
             continue
         is_sent = message in collect_attachments(answers)
         answers = []
         items = render_response(message, namespaces) if isinstance(message, ModelResponse) else render_items(message)
-        asked.update((item["call_id"], item) for item in items if is_call(item))
+        call_items.update((item["call_id"], item) for item in items if is_call(item))
         yield [] if is_sent else items
 
 
@@ -276,7 +276,7 @@ def _(message: UserMessage) -> list[Item]:
 
 
 def render_response(response: ModelResponse, namespaces: Mapping[str, str]) -> list[Item]:
-    """Write an answer of the model as it came, or from text and calls if it was changed."""
+    """Return the items of a model's answer, or write it from text and calls if it was changed."""
     if not _is_unchanged(response.items, response):
         return _rewrite_response(response, namespaces)
     calls = iter(response.calls)
@@ -330,7 +330,7 @@ def _render_call(call: ToolCall, namespaces: Mapping[str, str]) -> dict[str, Any
 
 
 def _sanitize_call(item: Item, call: ToolCall) -> dict[str, Any]:
-    """Change a call so that no server refuses it, whatever the model wrote; a custom tool's input may be any text."""
+    """Return a call with an id, a name and arguments that servers accept; a custom tool's input may be any text."""
     sanitized = {**item, "call_id": call.provider_call_id or call.id, "name": sanitize_name(call.name)}
     if item["type"] == "function_call":
         sanitized["arguments"] = sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments))

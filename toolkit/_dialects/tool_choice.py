@@ -1,7 +1,7 @@
 """The tools that a model may call in one answer, and whether it must call one.
 
 A choice is one of MODES, or the name of the one tool that has to be called; None leaves it to the server. A choice that
-forces a call holds for the first answer of a run only: forced in every turn, calls would never end.
+forces a call applies to the first answer of a run only: a run whose every turn had to call a tool would never end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FREE_MODES = ("auto", "none")
 def check_choice(
     choice: str | None, allowed: Iterable[str] | None, names: Collection[str]
 ) -> tuple[str | None, tuple[str, ...] | None]:
-    """Check `tool_choice` and `allowed_tools` of a run, and return them as a request has them.
+    """Check `tool_choice` and `allowed_tools` of a run, and return them as `choice` and `allowed` of a request.
 
     Args:
         choice: One of MODES, a tool's name, or None.
@@ -61,10 +61,10 @@ def _check_allowed(allowed: Iterable[str], names: Collection[str]) -> tuple[str,
 
 
 def applies_to_turn(choice: Any, turn: int) -> bool:
-    """Return whether a choice holds in a turn; one that forces a call holds in the first.
+    """Return whether a choice applies to a turn; a choice that forces a call applies to the first only.
 
     Args:
-        choice: One of ours, or one in a provider's own form; a list of allowed tools restricts all turns.
+        choice: A choice as above, or one in a provider's own form; a list of allowed tools applies to all turns.
         turn: Counts from 0.
     """
     is_list = isinstance(choice, Mapping) and choice.get("type") == "allowed_tools"
@@ -72,24 +72,24 @@ def applies_to_turn(choice: Any, turn: int) -> bool:
 
 
 def allowed_names(names: Collection[str], choice: str | None, allowed: tuple[str, ...] | None) -> frozenset[str]:
-    """List the tools whose calls an answer may have; calls of others are not executed."""
+    """Return the names of the tools that an answer may call; calls of others are not executed."""
     if choice == "none":
         return frozenset()
     return frozenset(names if allowed is None else (name for name in names if name in allowed))
 
 
 def resolve_choice(request: ModelRequest, *, knows_allowed: bool) -> ModelRequest:
-    """Reduce a request to the choice that holds in its turn and that the server understands.
+    """Return a request with the choice that applies to its turn, in a form that the server understands.
 
     Args:
-        request: With the choice of the whole run.
-        knows_allowed: Whether the server understands a list of allowed tools beside the tools on offer.
+        request: A request with the choice of the whole run.
+        knows_allowed: Whether the server understands a list of allowed tools beside the list of all tools.
     """
     if request.choice is None and request.allowed is None:
         return request
     if not applies_to_turn(request.choice, request.turn):
         request = replace(request, choice=None)
-    if request.choice == "none" and request.output and request.output.by_tool:  # the output is a call all the same
+    if request.choice == "none" and request.output and request.output.by_tool:  # the output has to be a call
         request = replace(request, choice=None, tools=())
     return request if knows_allowed else offer_allowed(request)
 
@@ -106,10 +106,10 @@ def render_choice(
     render_tool: Callable[[str], Mapping[str, Any]],
     render_allowed: Callable[[str, list[Mapping[str, Any]]], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the `tool_choice` of a request's body; empty where everything is left open.
+    """Write the `tool_choice` of a request's body; empty if the server may choose.
 
     Args:
-        request: With the choice that holds.
+        request: A request with the choice that applies to its turn.
         render_tool: Writes the choice of one tool.
         render_allowed: Writes a choice among some tools: "auto" or "required", and the tools.
     """

@@ -1,7 +1,8 @@
-"""Documents in the form that is sent -> the tool's own: one decoder for each rewriting.
+"""Conversion of documents from the form that is sent to the tool's own: one decoder for each rewriting.
 
-Decoding never raises and never guesses: what is not in the form that was sent stays as it is, from there down, for the
-tool's own validation. None stands in place of a decoder that would change nothing.
+Decoding never guesses: a part that is not in the form that was sent is returned unchanged, with all parts inside it,
+for the tool's own validation. None stands for a decoder that would change nothing.
+
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Decoder(Protocol):
     """Converts a document from the form that is sent to the tool's own."""
 
     def decode(self, document: Document) -> Document:
-        """Make the tool's own document."""
+        """Return the tool's own document."""
         ...
 
 
@@ -44,7 +45,7 @@ class TextDecoder:
     """The JSON text of any value -> the value; a text that is not JSON stays the text."""
 
     def decode(self, document: Document) -> Document:
-        """Read the text."""
+        """Parse the text."""
         if not isinstance(document, str):
             return document
         try:
@@ -66,7 +67,7 @@ class ItemsDecoder:
 
 @dataclass(frozen=True)
 class WrapperDecoder:
-    """An object with one value alone, under the key of an alternative of a union -> the value."""
+    """An object with one property -> its value."""
 
     key: str
     value: Decoder | None = None
@@ -83,7 +84,7 @@ class UnionDecoder:
 
     Attributes:
         sent: The alternatives as they are sent.
-        decoders: Theirs, in the same order.
+        decoders: The decoders of the alternatives, in the same order.
         root: The document that references of the alternatives point into.
     """
 
@@ -92,7 +93,7 @@ class UnionDecoder:
     root: Any = field(compare=False, repr=False)
 
     def decode(self, document: Document) -> Document:
-        """Decode as the first alternative that matches; else as the only one of the document's type."""
+        """Decode as the first alternative that matches or, if none does, as the only one of the document's type."""
         fitting = [i for i, schema in enumerate(self.sent) if is_valid(schema, document, self.root)]
         close = fitting or [i for i, schema in enumerate(self.sent) if self._is_of_type(schema, document)]
         return decode_with(self.decoders[close[0]], document) if fitting or len(close) == 1 else document
@@ -141,10 +142,10 @@ class SentProperty:
     """The form in which one property is sent.
 
     Attributes:
-        name: The tool's own name of it.
+        name: The name in the tool's own schema.
         key: The name that is sent.
         omission: At most one value, which a model sends to leave the property out.
-        absence: At most one value, which the property gets where a model leaves it out.
+        absence: At most one value, which the property gets if a model leaves it out.
     """
 
     name: str
@@ -156,10 +157,10 @@ class SentProperty:
 
 @dataclass(frozen=True)
 class ObjectDecoder:
-    """The properties of an object; those that are not listed stay as they are.
+    """The properties of an object; those that are not listed are returned unchanged.
 
     Attributes:
-        properties: Those that are sent in another form; all of them, where there is a rest.
+        properties: Properties that are sent in another form; all properties, if there is a rest.
         rest: The key under which an open object's other keys are sent, as pairs.
     """
 
@@ -168,7 +169,7 @@ class ObjectDecoder:
     pairs: PairsDecoder = PairsDecoder()
 
     def decode(self, document: Document) -> Document:
-        """Decode each property; where two would get one name, return a list, which validation refuses."""
+        """Decode each property; if two would get the same name, return a list, which validation refuses."""
         if not isinstance(document, dict):
             return document
         members = [member for key, value in document.items() for member in self._decode_member(key, value)]
@@ -193,8 +194,8 @@ class TupleDecoder:
 
     Attributes:
         places: Names of the properties, in order.
-        properties: The decoder of that object.
-        rest: The property with the items after the last place.
+        properties: The decoder of the object.
+        rest: Name of the property with the items after the last place.
     """
 
     places: tuple[str, ...]
@@ -202,7 +203,7 @@ class TupleDecoder:
     rest: str | None = None
 
     def decode(self, document: Document) -> Document:
-        """Make the array, unless a place before its end is empty."""
+        """Make the array, unless an item before its end is missing."""
         values = decode_with(self.properties, document)
         if not isinstance(values, dict):
             return document

@@ -1,7 +1,7 @@
-"""Matching documents with schemas: which alternative of a union a document is of, and whether alternatives overlap.
+"""Matching documents with schemas, such as the alternatives of a union, and finding whether schemas overlap.
 
-This does not validate: types, values, properties and items are compared, and other keywords match everything. An object
-that lists properties and has no `additionalProperties` is taken as closed.
+This does not validate: types, values, properties and items are compared, and other keywords are ignored. An object that
+lists properties and has no `additionalProperties` is treated as closed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
 
 @dataclass(frozen=True)
 class _Matcher:
-    """Matches parts of a document with parts of a schema, each pair once: references may multiply them.
+    """Matches parts of a document with parts of a schema, each pair only once: references may repeat them.
 
     Attributes:
         known: Results, by the identities of the schema and of the document.
@@ -111,15 +111,15 @@ def _have_disjoint_values(one: Schema, other: Schema, _root: Any, _depth: int) -
 def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> bool:
     if _list_types(one) & _list_types(other) != {"object"}:
         return False
-    if _has_no_place(one, other) or _has_no_place(other, one):
+    if _requires_forbidden_key(one, other) or _requires_forbidden_key(other, one):
         return True
     needed = [key for key in one.get("required", ()) if key in other.get("required", ())]
     mine, theirs = one.get("properties", {}), other.get("properties", {})
     return any(are_disjoint(mine.get(key), theirs.get(key), root, depth) for key in needed)
 
 
-def _has_no_place(one: Schema, other: Schema) -> bool:
-    """Return whether the one requires a key that the other does not allow."""
+def _requires_forbidden_key(one: Schema, other: Schema) -> bool:
+    """Return whether one schema requires a key that the other does not allow."""
     known = other.get("properties", {}).keys()
     return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
 

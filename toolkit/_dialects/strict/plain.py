@@ -1,4 +1,4 @@
-"""Forms of schemas, and the one of a schema that is sent nearly as it is."""
+"""Forms of schemas, and the form of a schema that is sent nearly unchanged."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProper
 from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, value_kind
 from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
 
-# Says that a property is sent under another name.
+# The note of a property that is sent under another name.
 NAME_NOTE = "sent as {!r}: the provider does not take the name"
 
 
 @dataclass(frozen=True)
 class Note:
-    """One difference between a tool's own schema and what is sent: where, and what."""
+    """One difference between a tool's own schema and the schema that is sent, with its path."""
 
     path: str
     text: str
@@ -24,13 +24,13 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaForm:
-    """A schema as it is sent, and the way back.
+    """A schema as it is sent, and the conversion of its documents to the tool's own.
 
     Attributes:
         schema: The schema that is sent.
         strict: Whether the provider is asked to enforce it.
-        notes: Where it differs from the tool's own schema, for developers.
-        decoder: Converts documents; None where they are the same in both forms.
+        notes: Differences from the tool's own schema, for developers.
+        decoder: Converts documents; None if they are the same in both forms.
     """
 
     schema: Mapping[str, Any]
@@ -39,7 +39,7 @@ class SchemaForm:
     decoder: Decoder | None = None
 
     def decode(self, document: Any) -> Any:
-        """Make the tool's own document. Never raises, and leaves as it is what is not in this form."""
+        """Return the tool's own document; never raises, and returns parts that are not in this form unchanged."""
         try:
             return decode_with(self.decoder, document)
         except RecursionError:
@@ -47,7 +47,7 @@ class SchemaForm:
 
 
 def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
-    """Make the form of a schema that is sent as it is, but for noise, constraints as text, and names of parameters."""
+    """Make the form of a schema that is sent unchanged, but for noise, constraints as text, and parameters' names."""
     notes: dict[Note, None] = {}
     try:
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))

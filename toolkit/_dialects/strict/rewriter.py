@@ -1,13 +1,13 @@
 """The form of a schema under a provider's rules: how each construct of JSON Schema is sent, and how it is read back.
 
-{"a": int, "b": int = 1}            {"a": int, "b": int | null}, or `b` optional where the provider allows that
+{"a": int, "b": int = 1}            {"a": int, "b": int | null}, or `b` optional if the provider allows that
 {"a": int, **more}                  {"a": int, "additional_properties": [{"key", "value"}]}
 {**more}                            [{"key", "value"}]
 [int, str]                          {"item_1": int, "item_2": str}
-oneOf, anyOf                        anyOf, where a document shows which alternative it is of
+oneOf, anyOf                        anyOf, if a document shows which alternative it matches
 [{...}, {...}] that look alike      [{...}, {"option_2": {...}}]
-a union where there is no anyOf     JSON text
-a reference                         a shared definition where the provider takes them, else its target
+a union if anyOf is not supported   JSON text
+a reference                         a shared definition if the provider supports them, otherwise its target
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MAX_QUOTED = 1000
 _SCALARS = frozenset({"string", "boolean", "integer", "number", "null"})
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _NULL = {"type": "null"}
-# Raised for schemas from elsewhere that are malformed, or too deep.
+# Raised while a schema is read that is malformed or nested too deep.
 _UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
 
@@ -87,7 +87,7 @@ class NoFormError(Exception):
 def make_form(schema: Schema, rules: Rules) -> SchemaForm:
     """Make the form of a schema under a provider's rules.
 
-    Where no lossless one exists, it is the plain form, with a note that says why.
+    If there is no lossless form, it is the plain form, with a note of the reason.
     """
     if not rules.has_rewrites:
         return make_plain_form(schema, rules)
@@ -105,7 +105,7 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     """Rewrite a schema, whose form is always an object.
 
     Raises:
-        NoFormError: It would be nothing but JSON text, or is too big.
+        NoFormError: The whole form would be JSON text, or exceeds a limit of the provider.
     """
     state = RewriteState(rules, schema)
     root = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
@@ -133,10 +133,10 @@ class RewriteState:
         root: The tool's own schema, into which references point.
         definitions: The `$defs` that are sent.
         decoders: The decoders of these definitions.
-        names: Their names, by the references that point to them.
+        names: The names of these definitions, by the references that point to them.
         entered: The references that are being inlined, outermost first.
-        recursive: Whether the target of a reference leads back to itself, as far as that was computed.
-        parts: How many schemas have been rewritten.
+        recursive: Whether the target of a reference refers to itself, by reference, once that was computed.
+        parts: Number of schemas that have been rewritten.
     """
 
     rules: Rules
@@ -150,7 +150,7 @@ class RewriteState:
     parts: int = 0
 
     def note(self, path: str, text: str) -> None:
-        """Note a difference between the tool's own schema and what is sent."""
+        """Note a difference between the tool's own schema and the schema that is sent."""
         self.notes[Note(path, text)] = None
 
     def make_text(self, schema: Any, path: str, reason: str) -> Part:
@@ -161,13 +161,13 @@ class RewriteState:
         return self.add_keywords(Part({"type": "string", "description": text}, TextDecoder()), own, path)
 
     def add_keywords(self, part: Part, schema: Schema, path: str, handled: Collection[str] = ()) -> Part:
-        """Add a schema's keywords to what is sent of it: as they are, in the description, or not at all.
+        """Add a schema's keywords to the part that is sent: unchanged, in the description, or not at all.
 
         Args:
-            part: What is sent so far.
-            schema: The tool's own.
-            path: Its place, for notes.
-            handled: Keywords that the construct has dealt with, besides those of STRUCTURE.
+            part: The part so far.
+            schema: The tool's own schema.
+            path: Its path, for notes.
+            handled: Keywords that the construct has handled, besides those of STRUCTURE.
         """
         sent = dict(part.schema)
         texts = [sent.pop("description", "")]
@@ -181,8 +181,8 @@ class RewriteState:
                 self.note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
             elif support != "noise":
                 self.note(path, f"{keyword} goes into the description")
-                shown = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
-                texts.append(describe_keyword(keyword, shown))
+                described = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
+                texts.append(describe_keyword(keyword, described))
         return Part(sent, part.decoder).add_description(*texts)
 
     def make_object(self, properties: Schema, required: Sequence[str]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class RewriteState:
 
 
 def rewrite(state: RewriteState, schema: Any, path: str) -> Part:
-    """Rewrite one schema, by the first construct that it is."""
+    """Rewrite one schema, by the first construct that applies."""
     state.parts += 1
     if state.parts > MAX_PARTS:
         return state.make_text(schema, path, f"there are more than {MAX_PARTS} schemas before it")
@@ -236,13 +236,13 @@ def _find_construct(schema: Schema) -> Construct | None:
     kind = schema.get("type")
     if isinstance(kind, list) and kind:
         return rewrite_types
-    if "type" not in schema:  # it is implied by what the schema is about
+    if "type" not in schema:  # other keywords imply it
         kind = "object" if "properties" in schema else "array" if schema.keys() & {"items", "prefixItems"} else None
     return _BY_TYPE.get(kind) if isinstance(kind, str) else None
 
 
 def rewrite_reference(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite a reference: to a shared definition where the provider takes one, else to its target."""
+    """Rewrite a reference: to a shared definition if the provider supports them, otherwise to its target."""
     pointer = schema["$ref"]
     if not isinstance(look_up(state.root, str(pointer)), Mapping):
         return state.make_text(schema, path, f"{pointer!r} is not in the schema")
@@ -256,7 +256,7 @@ def rewrite_reference(state: RewriteState, schema: Schema, path: str) -> Part:
     decoder: Decoder | None = state.decoders[name] if name in state.decoders else ReferenceDecoder(name, state.decoders)
     reference = {"$ref": f"#/$defs/{name}"}
     beside = state.add_keywords(Part({}), schema, path).schema
-    return Part({"anyOf": [reference], **beside} if beside else reference, decoder)  # no keyword may stand beside $ref
+    return Part({"anyOf": [reference], **beside} if beside else reference, decoder)  # no keyword may be beside $ref
 
 
 def _is_inlined(state: RewriteState, schema: Any) -> bool:
@@ -275,7 +275,7 @@ def _is_inlined(state: RewriteState, schema: Any) -> bool:
 
 @contextmanager
 def enter_reference(state: RewriteState, schema: Any) -> Iterator[Any]:
-    """Yield the target of a reference that is inlined, unless it lies too deep inside itself; else the schema."""
+    """Yield the target of a reference that is inlined; any other schema, or a target too deep in itself, as it is."""
     if not _is_inlined(state, schema) or state.entered.count(schema["$ref"]) >= MAX_DEPTH:
         yield schema
         return
@@ -294,7 +294,8 @@ def _define(state: RewriteState, pointer: str) -> str:
     last = pointer.rpartition("/")[2].strip("#") or "root"
     name = state.names[pointer] = state.rules.make_key(last, state.names.values())
     target = look_up(state.root, pointer)
-    # What is inside it may point to it. Until it is rewritten, its properties' names tell it from others.
+    # Parts inside it may refer to it. Until it is rewritten, an outline with the names of its properties stands for it,
+    # so that alternatives can be distinguished.
     keys = list(as_mapping(target.get("properties")))
     required = target.get("required", ()) if state.rules.sends("required", "partial") else keys
     is_outlined = keys and all(map(state.rules.accepts_key, keys))
@@ -305,7 +306,7 @@ def _define(state: RewriteState, pointer: str) -> str:
 
 
 def rewrite_all_of(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite schemas that all hold to one."""
+    """Rewrite the schemas in `allOf` as one."""
     whole: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
     state.note(path, "allOf is sent as one schema")
     with ExitStack() as references:
@@ -316,7 +317,7 @@ def rewrite_all_of(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def _merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
-    """Merge two schemas that both hold; where they disagree the first one wins, and the result is wider."""
+    """Merge two schemas that both apply; if a keyword differs the first one wins, and the result may accept more."""
     both = {**second, **first}
     for keyword in ("properties", "patternProperties"):
         if keyword in first and keyword in second:
@@ -329,7 +330,7 @@ def _merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
 
 
 def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite an object: closed, open, or with nothing but free keys."""
+    """Rewrite an object: closed, open, or with free keys only."""
     own = as_mapping(schema.get("properties"))
     if unknown := _conditional_names(schema) - own.keys():
         return state.make_text(schema, path, f"{min(unknown)!r} is a property under some condition only")
@@ -352,8 +353,8 @@ def _conditional_names(schema: Schema) -> set[str]:
 def _is_open(schema: Schema) -> bool:
     """Return whether an object may have keys that it does not list.
 
-    One that lists properties and has no `additionalProperties` is taken as closed, as its author nearly always means
-    it; pydantic ignores other keys.
+    An object that lists properties and has no `additionalProperties` is treated as closed, as its author nearly always
+    means it; pydantic ignores other keys.
     """
     if schema.get("patternProperties"):
         return True
@@ -422,7 +423,7 @@ def _rewrite_property(
 def _rewrite_with_mark(
     state: RewriteState, property_: SentProperty, schema: Any, path: str, part: Part
 ) -> tuple[dict[str, Any], SentProperty, bool]:
-    """Make an optional property required whose null is a value of its own: a mark leaves it out."""
+    """Make an optional property required, although null is a value of it: a mark leaves it out."""
     state.note(path, f"optional, and null is a value: {quote_json(OMIT)} leaves it out")
     (name,) = OMIT
     mark = state.make_object({name: {"type": "boolean", "enum": [True]}}, [name])
@@ -435,7 +436,7 @@ def _rewrite_with_mark(
 def _rewrite_without_null(
     state: RewriteState, property_: SentProperty, schema: Schema, path: str, *, is_required: bool
 ) -> tuple[dict[str, Any], SentProperty, bool]:
-    """Make a nullable property optional where the provider has no null: leaving it out stands for null."""
+    """Make a nullable property optional for a provider without null: leaving it out stands for null."""
     bare = without_null(schema)
     if bare is None or (not is_required and schema.get("default", schema) is not None):
         part = state.make_text(schema, path, "the provider has no null")
@@ -486,7 +487,7 @@ def rewrite_types(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def rewrite_scalar(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite a text, a number, a boolean or null."""
+    """Rewrite a string, a number, a boolean or null."""
     if schema["type"] == "null" and not state.rules.sends("type", "null"):
         return state.make_text(schema, path, "the provider has no null")
     return state.add_keywords(Part({"type": schema["type"]}), schema, path)
@@ -500,7 +501,7 @@ _BY_TYPE: Mapping[str, Construct] = {
 
 
 def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite a list of values, or the only one."""
+    """Rewrite `enum` or `const`."""
     own_type = schema.get("type")
     values = [value for value in list_allowed_values(schema, []) if is_valid({"type": own_type}, value, {})]
     support = state.rules.support("enum", enum_kind(values))
@@ -518,7 +519,7 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
-    """Rewrite a union to `anyOf`, which is not different from `oneOf` where a document is of one alternative alone."""
+    """Rewrite a union to `anyOf`, which means the same as `oneOf` if a document can match only one alternative."""
     listed = schema.get("anyOf", schema.get("oneOf"))
     others = [choice for choice in listed if choice not in (False, _NULL)]
     has_null = _NULL in listed
@@ -537,7 +538,7 @@ def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: str) -> Part | str:
-    """Rewrite alternatives other than null; return the reason where they have to be JSON text."""
+    """Rewrite alternatives other than null; return a reason if they have to be sent as JSON text."""
     parts = [rewrite(state, choice, path) for choice in alternatives]
     if len(parts) == 1:
         return parts[0]

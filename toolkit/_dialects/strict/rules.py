@@ -1,23 +1,23 @@
-"""The parts of JSON Schema (draft 2020-12) that each provider understands, and the sizes that it takes.
+"""The parts of JSON Schema (draft 2020-12) that each provider understands, and its limits on the size of a schema.
 
 KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword with the kind of its value:
-`format=uuid`, `type=null`, `$ref=recursive`. For each column it has what becomes of the keyword:
+`format=uuid`, `type=null`, `$ref=recursive`. A column says how a provider's schemas treat the keyword:
 
-    sent       goes out as it is
-    text       becomes a part of the description; only the tool's own validation enforces it
-    rewritten  is expressed by other keywords, and read back by a decoder
-    noise      is left out: it means nothing to a model
+    sent       it is sent unchanged
+    text       it becomes a part of the description; only the tool's own validation enforces it
+    rewritten  it is expressed by other keywords, and a decoder converts documents back
+    noise      it is left out, since it means nothing to a model
 
 Sources, as of November 2026:
     strict     https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; besides, look-around
-               is refused with "regex lookaround is not supported", without strict mode too, and a reference may have
-               no neighbours
+               is refused with "regex lookaround is not supported", even without strict mode, and no keyword may be
+               beside a reference
     anthropic  https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
     gemini     https://ai.google.dev/api/caching#Schema. `parameters` takes a part of OpenAPI's Schema Object: one type,
-               no null, no reference, texts alone in enum, properties in every object. `parametersJsonSchema` takes
-               JSON Schema, but not in the Live API, and not behind gateways that turn it into the former. The column
-               is what both take, so it does not matter which one carries it.
-    minimal    what servers with few keywords have in common
+               no null, no reference, only texts in enum, properties in every object. `parametersJsonSchema` takes
+               JSON Schema, but not in the Live API, and not behind gateways that convert it to the former. The column
+               has the keywords that both accept, so that either can be used.
+    minimal    the keywords that servers with few of them have in common
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ STRUCTURE = frozenset(
     {"type", "enum", "const", "$ref", "$defs", "definitions", "properties", "required", "additionalProperties"}
     | {"patternProperties", "propertyNames", "items", "prefixItems", "additionalItems"}
 )
-# Keywords whose schemas may themselves use what the provider does not know, so none is sent as it is.
+# Keywords whose inner schemas may have keywords that the provider does not know, so they are never copied unchanged.
 HOLDERS = frozenset(
     {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "contains", "contentSchema"}
     | {"unevaluatedProperties", "unevaluatedItems"}
@@ -185,9 +185,9 @@ class Rules:
         name: Identifies the rules in a cache.
         keywords: The provider's column of the table.
         strict: Whether the provider enforces the schema.
-        needs_types: Whether a schema with annotations alone, which allows any value, has to list all types.
-        keys: Regular expression of the names of properties that it accepts; empty where it accepts all.
-        limits: The size of a schema, by the names of MEASURES.
+        needs_types: Whether a schema that has only annotations, and so allows any value, must list all types.
+        keys: Regular expression of the names of properties that it accepts; empty if it accepts all.
+        limits: The largest value of each measure of a schema, by the names of MEASURES.
     """
 
     name: str
@@ -202,7 +202,7 @@ class Rules:
         return self.keywords.get(f"{keyword}={kind}") or self.keywords.get(keyword)
 
     def sends(self, keyword: str, kind: str = "") -> bool:
-        """Return whether a keyword goes out as it is."""
+        """Return whether a keyword is sent unchanged."""
         return self.support(keyword, kind) == "sent"
 
     def accepts_key(self, name: str) -> bool:
@@ -210,7 +210,7 @@ class Rules:
         return not self.keys or re.fullmatch(self.keys, name) is not None
 
     def map_keys(self, names: Collection[str]) -> dict[str, str]:
-        """Map properties' names to different names that the provider accepts; legal names stay."""
+        """Map properties' names to distinct names that the provider accepts; legal names are not changed."""
         keys = {name: name for name in names if self.accepts_key(name)}
         for name in names:
             if name not in keys:
@@ -231,7 +231,7 @@ class Rules:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The keywords that do not always go out as they are."""
+        """The keywords that are not always sent unchanged."""
         return frozenset(row.partition("=")[0] for row, support in self.keywords.items() if support != "sent")
 
 
@@ -239,12 +239,12 @@ def _read_column(name: str) -> Mapping[str, Support]:
     return {row: supports[COLUMNS.index(name)] for row, supports in KEYWORDS.items()}
 
 
-# Anthropic's API refuses a whole request with "Property keys should match pattern ..."; the others have not documented
-# what they take, and refuse no key that matches it.
+# Anthropic's API refuses a whole request with "Property keys should match pattern ..."; other providers do not document
+# which keys they accept, and refuse none that matches this pattern.
 _KEYS = r"[a-zA-Z0-9_.-]{1,64}"
 
 PLAIN = Rules(name="plain", keywords=_read_column("plain"))
-# Of a server that compiles a schema itself: outlines-core refuses {"description": ...} without a type.
+# For servers that compile a schema to a grammar: outlines-core refuses {"description": ...} without a type.
 GRAMMAR = Rules(name="grammar", keywords=_read_column("grammar"), needs_types=True)
 ANTHROPIC = Rules(name="anthropic", keywords=_read_column("plain"), keys=_KEYS)
 STRICT = Rules(
@@ -271,7 +271,7 @@ GEMINI = Rules(name="gemini", keywords=_read_column("gemini"), keys=r"[a-zA-Z_][
 MINIMAL = Rules(name="minimal", keywords=_read_column("minimal"), keys=_KEYS)
 
 
-# Look-around, and back references: no automaton can follow them.
+# Look-around and back references, which engines with linear time do not support.
 _LOOKAROUND = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=")
 
 
@@ -283,7 +283,7 @@ def value_kind(keyword: str, value: Any) -> str:
 
 
 def enum_kind(values: Any) -> str:
-    """Return the kind of the values in an enumeration; texts are the plain case, without a name."""
+    """Return the kind of the values in an enumeration; "" for texts."""
     kinds = {_ENUM_KINDS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
     return kinds.pop() if len(kinds) == 1 else "data" if "data" in kinds else "mixed"
 
@@ -329,12 +329,12 @@ def quote_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# An enumeration with more texts than this is limited in its characters, too.
+# OpenAI limits the characters of an enumeration only if it has more texts than this.
 MANY_TEXTS = 250
 
 
 def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
-    """Describe the first limit that a schema exceeds; return None where it exceeds none."""
+    """Describe the first limit that a schema exceeds; return None if it exceeds none."""
     nodes = [*iterate_schemas(schema)] if limits else []
     for name, limit in limits.items():
         measured = MEASURES[name](nodes)
@@ -378,7 +378,7 @@ def _find_longest(nodes: Sequence[Schema]) -> int:
     return max((len("".join(listed)) for listed in texts if len(listed) > MANY_TEXTS), default=0)
 
 
-# The measures that limits apply to, each taken of a list of all schemas in one.
+# The measures that limits apply to, each a function of the list of all schemas inside a schema.
 MEASURES: Mapping[str, Callable[[Sequence[Schema]], int]] = {
     "properties": lambda nodes: sum(len(node.get("properties", ())) for node in nodes),
     "levels of objects": _count_levels,
