@@ -427,7 +427,7 @@ def test_fallback(refusal: Reply, go: Callable[..., Any], caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, "toolkit")
     calls = reply.calls(("add", {"a": 1})), reply.calls(("final_result", json.loads(ANN)))
     result, bodies = served(refusal, *calls, go=go)
-    found = [record for record in caplog.records if "it is to answer by calling 'final_result'" in record.getMessage()]
+    found = [record for record in caplog.records if "it is asked to call 'final_result'" in record.getMessage()]
 
     assert (Person(name="Ann", age=30), [True, False, False], 1, ["add"]) == (
         result.output, ["response_format" in body for body in bodies], len(found), [made.name for made in result.calls]

@@ -1,21 +1,21 @@
-"""Models: the protocol that a run talks to, and clients of servers that implement it.
+"""Models: the protocol that a run uses, and clients of servers that implement it.
 
-A model answers one request, whole or in pieces. An application implements `Model` to connect one of its own; the
-messages of a request are imported from here, too.
+A model answers one request, whole or in pieces. An application implements `Model` to connect its own; it imports the
+messages of a request from here, too.
 
 Files, each importing only those below it:
 
     combined     models made of others: fallback, rate limits
-    default      the model of a run, where the application does not pass one
+    default      the choice of a run's model, from options and environment
     local/       the embedded model, which needs no key
-    connections  clients that are made here
+    connections  clients of the openai package, for an address and a key
     responses    OpenAI's Responses
     openai       OpenAI's Chat Completions, which most servers understand
     streaming    the calls of a streamed completion, fragment by fragment
-    wire         the types of what a server sends
-    client       what both share: the body of a request, and what becomes of its answer
+    wire         checks of the types of values that a server sends
+    client       the base class of both: the body of a request, and the response made from the answer
     errors       errors of the openai package as ModelError
-    transport    a request on its way: sent as it is, its answer read, limited and cancelled
+    transport    sending a request; reading, limiting and cancelling its answer
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 class CallReady:
     """A call whose arguments are complete while the answer still arrives; sent only if the request has `early`.
 
-    The call counts only if the whole answer turns out not to be cut, and has the same call at this position.
+    The call counts only if the complete answer is not cut off, and has the same call at this position.
 
     Attributes:
-        call: As it will be in the answer, its arguments decoded.
+        call: The call as in the complete answer, with decoded arguments.
         position: Index among the answer's calls, from 0.
     """
 
@@ -61,12 +61,12 @@ Piece: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta | CallReady |
 class Model(Protocol):
     """A language model.
 
-    The methods are coroutines in either case; those of a sync model never suspend.
+    The methods of a sync model are coroutines, too, but never suspend.
     """
 
     @property
     def name(self) -> str:
-        """The model's name, for people."""
+        """The model's name."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class Model(Protocol):
         """Answer a request.
 
         Raises:
-            ModelError: No answer came, or none that can be used.
+            ModelError: There is no answer, or it cannot be used.
         """
         ...
 
@@ -86,6 +86,6 @@ class Model(Protocol):
         """Answer a request in pieces; the last one is the whole answer.
 
         Raises:
-            ModelError: No answer came, none that can be used, or it was cut.
+            ModelError: There is no answer, or it cannot be used or was cut off.
         """
         ...

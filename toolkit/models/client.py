@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
-# Arguments of the package's `create` that are not keys of a body, and what to write.
+# Arguments of the package's `create` that are not keys of a body, and the advice about them.
 CLIENT_OPTIONS = frozenset({"extra_body", "extra_headers", "extra_query", "max_retries", "timeout"})
 CLIENT_REMEDY = "write the keys of extra_body beside the others, and set the rest on the client, client=OpenAI(...)."
-# Options that servers refuse where a request has no tools.
+# Options that servers refuse in a request without tools.
 TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
-# Hosts that understand a list of allowed tools beside the tools on offer; others are offered only what is allowed.
+# Hosts that understand a list of allowed tools; other servers are offered only the allowed tools.
 KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
 
 
@@ -61,27 +61,27 @@ class ResponseBuilder(ABC):
 
     @abstractmethod
     def build_calls(self) -> tuple[ToolCall, ...]:
-        """Make the calls, in the order in which they started."""
+        """Make the calls, in the order of the answer."""
 
 
 class ServerModel:
-    """A model behind a server that a client of the openai package talks to.
+    """A model behind a server, used through a client of the openai package.
 
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict where that is lossless, by default.
+        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
         options: Further keys of each request's body, such as `temperature`.
 
     Raises:
-        TypeError: An option belongs to the client, not to a request's body; or each request sets it.
+        TypeError: An option belongs to the client, not to a request's body; or is a key that each request sets itself.
     """
 
     builder: ClassVar[type[ResponseBuilder]]
     default_dialect: ClassVar[type[RunDialect]]
     # Keys of each request's body that options may not replace.
     own_keys: ClassVar[frozenset[str]]
-    # Those that they may replace.
+    # Keys of each request's body that options may replace.
     defaults: ClassVar[Mapping[str, Any]] = {}
     # The client's attribute whose `create` sends requests; with slashes, their path.
     resource: ClassVar[str]
@@ -105,7 +105,7 @@ class ServerModel:
             raise TypeError(
                 f"options={{{key!r}: ...}}: each request has a {key!r} of its own, which this would replace."
             )
-        self.is_async: bool = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not show it
+        self.is_async: bool = hasattr(client, "__aenter__")  # AsyncOpenAI's methods are no coroutine functions
 
     def with_client(self, client: Any) -> Self:
         """Return the same model behind another client of the same server."""
@@ -135,11 +135,11 @@ class ServerModel:
         """Answer a request in pieces; the last one is the whole answer.
 
         Raises:
-            ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
+            ModelError: As `complete`; also if the stream ended without a finish reason, since it may have been cut off.
         """
         builder, chunks = self.builder(), await self._send(request, stream=True, **self.streaming)
         is_stream = False
-        is_public = self.dialect.has_public_text(request)  # now that it is known whether the output is a call
+        is_public = self.dialect.has_public_text(request)  # `_send` may have changed the output to a call
         with translate_errors(self.client, self.name):
             async with aclosing(read_stream(chunks, request.cancellation)) as stream:
                 async for chunk in stream:
@@ -165,13 +165,13 @@ class ServerModel:
         yield response
 
     def _decode_ready(self, ready: CallReady, request: ModelRequest) -> CallReady | None:
-        """Decode a completed call; None if it is of no tool, as the call that is the output."""
+        """Decode a completed call; None if it is not of a tool, such as the call that is the structured output."""
         _, (decoded,) = self.dialect.parse_reply("", [ready.call], request.tools)
         is_tool = any(spec.name == decoded.name for spec in request.tools)
         return CallReady(decoded, ready.position) if is_tool else None
 
     async def _send(self, request: ModelRequest, **options: Any) -> Any:
-        """Send a request; where the server takes no schema of the output, it becomes a call for the whole run."""
+        """Send a request; if the server refuses the schema of the output, ask for a call instead, in the whole run."""
         body = self._make_body(request)
         try:
             with translate_errors(self.client, self.name):
@@ -179,7 +179,7 @@ class ServerModel:
         except ModelError as error:
             if request.output is None or request.output.by_tool or not refuses_format(error):
                 raise
-            logger.info("%r takes no response_format: it is to answer by calling %r.", self, request.output.spec.name)
+            logger.info("%r refuses response_format, so it is asked to call %r.", self, request.output.spec.name)
             request.output.by_tool = True
         return await self._send(request, **options)
 
@@ -187,14 +187,14 @@ class ServerModel:
         create = attrgetter(f"{self.resource}.create")(self.client)
         client = find_client(create)
         if client is not None:
-            # `create` would walk all messages on every turn, and check each piece of the answer.
+            # Faster than `create`, which converts all messages on every turn, and validates each piece of the answer.
             path = f"/{self.resource.replace('.', '/')}"
             return parse_text(await post(client, path, {"model": self.name, **body, **options}, cancellation))
         reply = create(model=self.name, **body, **options)
         return parse_text(await reply if inspect.isawaitable(reply) else reply)
 
     def _make_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make the body, without what servers refuse where a request has no tools."""
+        """Make the body, without options that servers refuse in this request."""
         rendered = self.dialect.render_request(resolve_choice(request, knows_allowed=self._knows_allowed))
         body = {**self.defaults, **self._add_options(rendered)}
         unfit = frozenset() if "tools" in body else TOOL_OPTIONS
@@ -231,7 +231,7 @@ def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the options of a model.
 
     Raises:
-        TypeError: One is an argument of the package's `create`, and no key of a request's body.
+        TypeError: One is an argument of the package's `create`, and not a key of a request's body.
     """
     for name in options.keys() & CLIENT_OPTIONS:
         raise TypeError(f"options={{{name!r}: ...}} is not a key of a request's body: {CLIENT_REMEDY}")
@@ -239,12 +239,12 @@ def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(usage: Any, read: str, written: str) -> Usage:
-    """Read the tokens that a server reports for one request; 0 where it reports no number.
+    """Read the tokens that a server reports for one request; 0 for those that it does not report.
 
     Args:
-        usage: What the server reports.
-        read: The name of the model's input in it, such as "prompt".
-        written: The name of its output in it.
+        usage: The server's report.
+        read: The name of input tokens in it, such as "prompt".
+        written: The name of output tokens in it.
     """
     return Usage(
         _count_tokens(usage, f"{read}_tokens"),

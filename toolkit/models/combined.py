@@ -1,4 +1,4 @@
-"""Models made of others: one after the other where they fail, and slower where a server limits requests."""
+"""Models made of others: several as fallbacks, and one whose requests are limited in rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.models import Model, ModelRequest, ModelResponse, Piece
 logger: logging.Logger = logging.getLogger("toolkit")
 
 MINUTE = 60.0
-# Seconds between two looks at whether a run that waits was cancelled.
+# Seconds between two checks whether a waiting run was cancelled.
 PAUSE = 0.05
 
 
@@ -69,20 +69,20 @@ class FallbackModel:
         """Answer a request.
 
         Raises:
-            ModelError: None of the models answered; the error is that of the last one.
+            ModelError: No model answered; the error is that of the last one.
         """
         for number, model in enumerate(self.models):
             try:
                 return await model.complete(self._make_request(request, number))
-            except ModelError as error:  # noqa: PERF203  a request takes longer than that
+            except ModelError as error:  # noqa: PERF203  a request takes much longer
                 self._pass_on(error, request, number)
-        raise AssertionError  # the error of the last one is raised again
+        raise AssertionError  # unreachable: `_pass_on` raises the error of the last model
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer a request in pieces; the last one is the whole answer.
 
         Raises:
-            ModelError: None of the models answered; or the answer of one broke off after its first piece.
+            ModelError: No model answered; or the answer of one failed after its first piece.
         """
         for number, model in enumerate(self.models):
             has_started = False
@@ -101,11 +101,11 @@ class FallbackModel:
                 await close_iterator(pieces)
 
     def _make_request(self, request: ModelRequest, number: int) -> ModelRequest:
-        """Return a request to a model; only the first one keeps the wire forms of earlier messages."""
+        """Return the request for a model; only the first model uses the cached wire forms of messages."""
         return replace(request, memo=[]) if number else request
 
     def _pass_on(self, error: ModelError, request: ModelRequest, number: int) -> None:
-        """Log a failure after which the next model is asked; raise it where there is none, or the run is over."""
+        """Log the error of a model before the next one is asked; raise it if there is none or the run was cancelled."""
         if request.cancellation or number == len(self.models) - 1:
             raise error
         logger.warning("%s failed, so %s is asked: %s", self.models[number].name, self.models[number + 1].name, error)
@@ -113,7 +113,7 @@ class FallbackModel:
 
 @dataclass(frozen=True)
 class RateLimitedModel:
-    """A model whose requests wait until they are within a rate. All runs and threads that use it share the rate.
+    """A model whose requests wait until they are within a rate, which all runs and threads that use it share.
 
     Args:
         model: The model.
@@ -123,7 +123,7 @@ class RateLimitedModel:
 
     Raises:
         TypeError: `model` is not a model.
-        ValueError: A rate is not a whole number above 0, or there is none.
+        ValueError: A rate is not a whole number above 0, or no rate is given.
     """
 
     model: Model
@@ -185,7 +185,7 @@ class RateLimitedModel:
             await asyncio.sleep(pause) if self.is_async else time.sleep(pause)  # noqa: ASYNC251  a sync model has no loop
 
     def _take_turn(self) -> float:
-        """Count a request that begins now; or return how many seconds it has to wait at least."""
+        """Count a request that may start now, and return 0; otherwise return the seconds to wait at least."""
         with self._lock:
             now = time.monotonic()
             while self._starts and self._starts[0] <= now - MINUTE:

@@ -1,4 +1,4 @@
-"""Clients of the openai package that are made here, for a server's address and a key."""
+"""Clients of the openai package, made for a server's address and a key."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 ClientT = TypeVar("ClientT", bound="openai.OpenAI | openai.AsyncOpenAI")
 
-# Connection pools of an async client that is made here, the responses that are open in one before the next is used, and
-# its connections: together as many as a client of the package has.
+# The most connection pools of an async client, the open responses in one pool before the next is used, and the most
+# connections of a pool: together as many as a client of the package has.
 MAX_POOLS = 32
 MAX_OPEN = 8
 MAX_CONNECTIONS = 1000 // MAX_POOLS
@@ -57,7 +57,7 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
 
 
 def _make_client(kind: Callable[..., ClientT], base_url: Any, api_key: str, http: Any) -> ClientT:
-    """Make a client; what the environment has for OpenAI's server goes to no other: account and additional headers."""
+    """Make a client; the account and additional headers in the environment are sent to OpenAI's server only."""
     import openai
 
     if not base_url or urlsplit(str(base_url)).hostname == "api.openai.com":
@@ -84,16 +84,16 @@ def _make_http_client(kind: Callable[..., Any], **options: Any) -> Any:
 
 @cache
 def _make_pooled_class() -> type[Any]:
-    """Make the class of HTTP clients with several connection pools: a pool checks all its connections at each request.
+    """Make a class of HTTP clients with several small connection pools: a large one is slow, as it checks them all.
 
-    The first pool that is not busy takes a request, so a single conversation stays on one connection.
+    The first pool that is not busy sends a request, so a single conversation keeps one connection.
     """
     import openai
 
     class PooledClient(openai.DefaultAsyncHttpxClient):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options, cookies=self.cookies.jar)  # shared
+            self._make_pool = partial(openai.DefaultAsyncHttpxClient, **options, cookies=self.cookies.jar)
             self._open: dict[Any, int] = {}  # responses by pool
 
         async def send(self, request: Any, **options: Any) -> Any:
@@ -110,7 +110,7 @@ def _make_pooled_class() -> type[Any]:
             close = response.aclose
 
             async def aclose() -> None:
-                del vars(response)["aclose"]  # once is enough, and nothing is left that holds itself
+                del vars(response)["aclose"]  # counted once; and the response is no longer part of a reference cycle
                 self._open[pool] -= 1
                 await close()
 
@@ -126,7 +126,7 @@ def _make_pooled_class() -> type[Any]:
 
 
 def _choose_pool(opened: dict[Any, int], make: Callable[[], Any]) -> Any:
-    """Return the first pool that is not busy, a new one where all are, or the least busy one of MAX_POOLS."""
+    """Return the first pool that is not busy; if all are, a new one or, of MAX_POOLS, the least busy one."""
     for pool, responses in opened.items():
         if responses < MAX_OPEN:
             return pool
@@ -139,7 +139,7 @@ def _choose_pool(opened: dict[Any, int], make: Callable[[], Any]) -> Any:
 
 @cache
 def _load_certificates() -> ssl.SSLContext:
-    """Load the certificates that servers are checked by, once in a process: it takes tens of milliseconds."""
+    """Load the certificates of authorities, once in a process: it takes tens of milliseconds."""
     import httpx2
 
     return httpx2.create_ssl_context()

@@ -1,10 +1,10 @@
-"""Choose the model of a run: what the Runner was given, the environment, or the embedded model.
+"""Choose the model of a run, by the Runner's options, by the environment, or else the embedded model.
 
-The environment is `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `TOOLKIT_MODEL`. Where all three are unset, the embedded
-model answers and says so once on standard error; a name without a server is an error.
+The environment is `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `TOOLKIT_MODEL`. If none of them is set, the embedded model
+answers, and a message says so once on standard error; a name without a server is an error.
 
-The clients made here differ from the openai package's own in two points: they follow no redirect, which would send the
-conversation to whatever address the answer names; and they limit how much of an answer is read, streamed or not.
+Clients made for an address differ from the openai package's own in two points: they follow no redirects, which would
+send the conversation to any address that an answer names; and they limit how much of an answer is read.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
-# The model at OpenAI's own address where none is named.
+# The model at OpenAI's own address if none is named.
 OPENAI_MODEL = "gpt-5-mini"
 
 # The name that chooses the embedded model.
 EMBEDDED = "embedded"
-# Seconds until a client whose model is gone is closed: a loop that is shutting down closes it before.
+# Seconds after which a client is closed whose model was garbage-collected, unless its loop shuts down before.
 CLOSE_DELAY = 0.1
 
 NO_MODEL = "No model is configured."
@@ -65,16 +65,16 @@ class ModelChoice:
     """The application's settings about its model, and the models made of them.
 
     Attributes:
-        given: A model of the application's own; the other settings are then not used.
+        given: A model of the application's own, for which the other settings are not used.
         name: The model's name at its server.
         client: A client of the openai package, sync or async.
         base_url: Address of an OpenAI-compatible server.
-        api_key: The key for it; that of the environment goes to no address but the environment's and OpenAI's.
+        api_key: The key for it. The environment's key is sent to the environment's address or OpenAI's only.
         dialect: The wire format of tools; None means the model's own default.
         strict: Whether a default dialect with native calls asks the server to enforce schemas.
         options: Further keys of each request.
         api: OpenAI's API that the server speaks, one of APIS.
-        announces: Whether the embedded model says that it answers where nothing chooses a model.
+        announces: Whether a message on standard error says that the embedded model answers since none is configured.
     """
 
     given: Model | None = None
@@ -104,22 +104,22 @@ class ModelChoice:
 
     @property
     def _is_misspelt(self) -> bool:
-        """True if the name is nearly that of the embedded model: the prompt is not meant for OpenAI."""
+        """True if the name is nearly that of the embedded model, without a server: OpenAI must not get the prompt."""
         if not self.name or self.name == EMBEDDED or self.name[:2].lower() != EMBEDDED[:2]:
             return False
-        import difflib  # few names are alike
+        import difflib  # slow to load, and seldom needed
 
         has_server = self.client or self.base_url or os.environ.get("OPENAI_BASE_URL")
         return not has_server and bool(difflib.get_close_matches(self.name.lower(), [EMBEDDED], cutoff=0.8))
 
     @property
     def is_fallback(self) -> bool:
-        """True if nothing chooses a model, so that the embedded one answers."""
+        """True if no model is configured, so that the embedded one answers."""
         return not (self.given or self.client or any(self._get_address()) or self._get_name())
 
     @property
     def given_name(self) -> str | None:
-        """The model's name as far as it is known without choosing one."""
+        """The model's name, if it is known before the model is chosen."""
         return self.given.name if self.given else self._get_name()
 
     def sync_model(self) -> Model:
@@ -129,7 +129,7 @@ class ModelChoice:
             NoModelError: No model is configured.
         """
         known = self._model
-        if known is not None and getattr(known, "is_open", True):  # the embedded model's server may have died
+        if known is not None and getattr(known, "is_open", True):  # the embedded model's server may have ended
             return known
         is_embedded = self._get_name() == EMBEDDED and not self.base_url
         model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
@@ -150,7 +150,7 @@ class ModelChoice:
         model = self.given or self._model
         if model is None or not getattr(model, "is_open", True):
             self._by_loop.clear()
-            # A server may be asked for its models, or the embedded model be loaded: not in the loop.
+            # On a thread: it may have to ask a server for its models, or to load the embedded model.
             model = self.sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
         if self.given or self.client or not isinstance(model, ServerModel):
             return model
@@ -162,7 +162,7 @@ class ModelChoice:
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
             for closed in [known for known in list(self._by_loop) if known.is_closed()]:
-                self._by_loop.pop(closed, None)  # another thread may have done so
+                self._by_loop.pop(closed, None)  # another thread may have removed it
             self._by_loop[loop] = await _open_in_loop(model)
         return self._by_loop[loop]
 
@@ -189,8 +189,8 @@ class ModelChoice:
         return self._make_model(client, self._get_name() or _find_model(client))
 
     def _get_address(self) -> tuple[str | None, str | None]:
-        """Return a server's address and key; the environment's key is for no other server."""
-        key = (self.api_key or "").strip()  # a line end, as files have, is refused by HTTP
+        """Return a server's address and key; the environment's key is not used with the application's address."""
+        key = (self.api_key or "").strip()  # a key from a file may end with a line end, which HTTP refuses
         if self.base_url:
             return self.base_url, key
         return os.environ.get("OPENAI_BASE_URL"), key or os.environ.get("OPENAI_API_KEY", "").strip()
@@ -229,8 +229,8 @@ def _announce(name: str) -> None:
 
 
 def _find_address_fault(name: str, address: Any) -> str:
-    """Describe an address that is not a server's; empty if it is one."""
-    with suppress(ValueError):  # of what is no URL
+    """Return an error message if an address is not that of a server, otherwise an empty text."""
+    with suppress(ValueError):  # it is not a URL
         parts = urlsplit(str(address))
         is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         is_request = re.search("/(chat/completions|completions|responses)/*$", parts.path)
@@ -243,21 +243,21 @@ def _find_address_fault(name: str, address: Any) -> str:
 
 
 async def _open_in_loop(model: ServerModel) -> Model:
-    """Return the same model with an async client, which is closed after it is gone, or when the loop shuts down."""
+    """Return the same model with an async client, closed when the model is garbage-collected or the loop shuts down."""
     import asyncio
 
     client = async_client(model.client.base_url, model.client.api_key)
     closer = _open_client(client)
-    await closer.__anext__()  # started in the loop, so the loop ends it: asyncio.run closes open generators
+    await closer.__anext__()  # asyncio.run() closes generators that were started in its loop
     opened = model.with_client(client)
     weakref.finalize(opened, _close_later, asyncio.get_running_loop(), closer).atexit = False
     return opened
 
 
 def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, None]) -> None:
-    """Close a client in its loop; one that shuts down meanwhile does it itself, and waits for the end."""
+    """Close a client in its loop after CLOSE_DELAY, unless the loop shuts down before, and closes it itself."""
     with suppress(RuntimeError):  # the loop is closed
-        # The timer holds it; a loop closes a generator that is gone, unless it is closing it already.
+        # The timer only keeps a reference to the generator: the loop closes it when it is garbage-collected.
         loop.call_soon_threadsafe(loop.call_later, CLOSE_DELAY, closer.__aiter__)
 
 
@@ -267,7 +267,7 @@ async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]
 
 
 def _find_model(client: Any) -> str:
-    """Return OpenAI's usual model, or the first that another server lists: most local ones have just one."""
+    """Return the name of OpenAI's default model, or of the first that another server lists: most have one."""
     if client.base_url.host == "api.openai.com":
         return OPENAI_MODEL
     with translate_errors(client):

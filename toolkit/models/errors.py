@@ -1,4 +1,4 @@
-"""Translate the errors of the openai package to ModelError, by one table."""
+"""Translation of the openai package's errors to ModelError, by one table."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ SHORTEST_KEY = 8
 
 @contextmanager
 def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
-    """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
+    """Translate every exception in the block to a ModelError with the model's name and address.
 
-    The client's traceback has ten times the lines of the reason, so the client's error is `cause`, and not printed.
-    Where that shows the API key, as the server repeats it, there is no cause. A ModelError that is raised inside gets
-    the model's name and address, too.
+    The client's error is its `cause`, and is not printed, since that takes ten times the lines of the reason. If the
+    client's error contains the API key, because the server repeats it, there is no cause.
 
     Args:
-        client: The message names its address, and does not have its API key.
+        client: The client whose address is in the message, and whose API key is not.
         model: The model's name, for the message.
 
     Raises:
-        ModelError: Anything was raised.
+        ModelError: An exception was raised in the block.
     """
     try:
         yield
     except ModelError as error:
         _add_place(error, client, model)
         raise
-    except Exception as error:  # noqa: BLE001  it is the cause of the error that is raised
+    except Exception as error:  # noqa: BLE001  translated
         raise _translate(error, client, model) from None
 
 
@@ -50,8 +49,8 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
-    shown = "".join(traceback.format_exception(error)) + _read_error(error)
-    cause = error if shown == _without_key(shown, key) else None
+    printed = "".join(traceback.format_exception(error)) + _read_error(error)
+    cause = error if printed == _without_key(printed, key) else None
     what = f"status {status}" if status else type(error).__name__
     origin = ", ".join(filter(None, (_describe_place(client, model), what)))
     return ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause)
@@ -69,7 +68,7 @@ def _add_place(error: ModelError, client: Any, model: str) -> None:
 
 
 def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
-    """Pair the client's exceptions with what happened and what to do, the most specific first."""
+    """List the client's exceptions, the most specific first, each with a text for people."""
     return (
         (openai.APITimeoutError, "The model's server did not answer in time."),
         (
@@ -96,13 +95,13 @@ def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
 
 
 def show_address(url: object) -> str:
-    """Return the address of a server without what may be secret: user, password, query."""
+    """Return the address of a server without user, password and query, which may be secret."""
     parts = urlsplit(str(url))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def refuses_format(error: ModelError) -> bool:
-    """Return whether a server refused the schema of its answer, however it puts that."""
+    """Return whether a server refused the schema of its answer, in any wording."""
     text = f"{error} {_read_error(error.cause or error)}"
     named = re.search(r"response.?format|text\.format|json_schema", text, re.IGNORECASE)
     return error.status in (400, 422) and named is not None
@@ -114,7 +113,7 @@ def excerpt(value: object) -> str:
 
 
 def _read_message(error: Exception) -> str:
-    """Return the server's message where it has one, else the error's text and its cause."""
+    """Return the server's message, or else the error's text, with the cause."""
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, Mapping) else None
     text = message if isinstance(message, str) and message else _read_error(error)
@@ -122,11 +121,11 @@ def _read_message(error: Exception) -> str:
 
 
 def _read_error(error: BaseException) -> str:
-    """Return an error's text, with the server's body where the client's text leaves that out."""
+    """Return an error's text, with the server's body if the text lacks it, and the address of a redirect."""
     text, body = str(error), getattr(error, "body", None)
-    elsewhere = getattr(getattr(error, "response", None), "headers", {}).get("location")
+    location = getattr(getattr(error, "response", None), "headers", {}).get("location")
     full = text if not body or str(body) in text else f"{text} {body}"
-    return f"{full} It names another address: {elsewhere}" if elsewhere else full
+    return f"{full} It names another address: {location}" if location else full
 
 
 def _find_key(client: Any) -> str:
@@ -136,5 +135,5 @@ def _find_key(client: Any) -> str:
 
 
 def _without_key(text: str, key: str) -> str:
-    # The message of an HTTP client has a key with a line end as repr() writes it.
+    # An HTTP client writes a key with a line end by repr().
     return text.replace(key, "[key]").replace(repr(key)[1:-1], "[key]") if key else text

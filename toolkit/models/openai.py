@@ -33,8 +33,8 @@ class _CompletionBuilder(ResponseBuilder):
         builder = cls()
         choices = read_objects(get_member(reply, "choices"), "the list of choices")
         if not choices:
-            shown = excerpt(reply) or "it is empty"
-            raise ModelError(f"The server's answer is not a chat completion; check base_url: {shown}")
+            reason = excerpt(reply) or "it is empty"
+            raise ModelError(f"The server's answer is not a chat completion; check base_url: {reason}")
         message = read_object(get_member(choices[0], "message"), "the message")
         if message is None:
             raise malformed("the message", message)
@@ -77,7 +77,7 @@ class _CompletionBuilder(ResponseBuilder):
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
-        if self.finish_reason not in ("length", "content_filter"):  # a router may add one of its own
+        if self.finish_reason not in ("length", "content_filter"):  # a router may send another one after it
             self.finish_reason = reason or self.finish_reason
         self.model = model if isinstance(model, str) and model else self.model
         if usage is not None:
@@ -90,7 +90,7 @@ class OpenAIModel(ServerModel):
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict where that is lossless, by default.
+        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
         options: Further keys of each request, such as `temperature`.
     """
 
@@ -102,7 +102,7 @@ class OpenAIModel(ServerModel):
 
 
 def _find_choice(chunk: Any) -> Any:
-    """Return a chunk's part of the first choice: several choices may take turns, and the others are not read."""
+    """Return a chunk's part of the first choice; other choices are ignored."""
     choices = read_objects(get_member(chunk, "choices"), "the list of choices")
     for choice in choices:
         if (read_index(get_member(choice, "index"), "the index of a choice") or 0) <= 0:
@@ -118,7 +118,7 @@ def _list_calls(message: Any) -> list[Any]:
 
 
 def _message_text(message: Any) -> str:
-    """Return a message's text, refusal or audio transcript; the sound itself is dropped."""
+    """Return a message's text, refusal or audio transcript."""
     text = read_content(get_member(message, "content"), "the content")
     if text := text or read_content(get_member(message, "refusal"), "the refusal"):
         return text
@@ -127,5 +127,5 @@ def _message_text(message: Any) -> str:
 
 
 def _reasoning_text(message: Any) -> str:
-    """Return the reasoning, which is not part of OpenAI's own protocol, but of DeepSeek's and vLLM's."""
+    """Return the reasoning, which DeepSeek and vLLM add to OpenAI's protocol."""
     return join_text(get_member(message, "reasoning_content")) or join_text(get_member(message, "reasoning"))

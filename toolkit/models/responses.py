@@ -1,9 +1,9 @@
 """OpenAI's Responses through the openai package.
 
-The server stores nothing: each request has the whole conversation, and the model's items go back as they came, its
-reasoning encrypted. An answer is a list of items. In a stream the pieces of an item are for listeners alone; an item
-counts as its last event has it, and as the end of the response lists it. Where both come, they have the same calls, or
-the answer is refused.
+The server stores nothing: each request has the whole conversation, with the model's items unchanged and its reasoning
+encrypted. An answer is a list of items. In a stream, the pieces of an item are for listeners only; complete items are
+in the event that ends each, and in the list at the end of the response. If both are sent, they must have the same
+calls; otherwise the answer is refused.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from toolkit.models.wire import (
 
 # Reason why a response is incomplete -> finish reason; any other reason counts as "length".
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
-# Status of a response that is not an answer.
+# Statuses of a response that is not an answer.
 FAILED = ("failed", "cancelled", "queued", "in_progress")
-# Status of an item that was cut.
+# Statuses of an item that was cut off.
 UNFINISHED = ("incomplete", "in_progress")
 
 
@@ -58,7 +58,7 @@ class _ItemsBuilder(ResponseBuilder):
     def __init__(self) -> None:
         super().__init__()
         self.has_pieces = False
-        # By place and content, so that an event that comes twice counts once.
+        # By index and content, so that a repeated event counts once.
         self.started: dict[str, Item] = {}
         self.done: dict[str, Item] = {}
         self._numbers: dict[object, int] = {}  # positions of calls, by `call_id`
@@ -93,7 +93,7 @@ class _ItemsBuilder(ResponseBuilder):
 
     @override
     def build_calls(self) -> tuple[ToolCall, ...]:
-        """Make the calls, in the order in which they stand."""
+        """Make the calls, in the order of the items."""
         return _list_calls(self.items)
 
     def _report_piece(self, kind: str, event: Any) -> Iterator[Piece]:
@@ -105,14 +105,14 @@ class _ItemsBuilder(ResponseBuilder):
                 self.has_pieces = True
                 yield TextDelta(replace_surrogates(delta))
         elif kind == "response.function_call_arguments.delta" and (delta := _read_delta(event)):
-            places = (get_member(event, "item_id"), _read_place(event))
-            number, name = next((self._calls[place] for place in places if place in self._calls), (0, ""))
+            keys = (get_member(event, "item_id"), _read_position(event))
+            number, name = next((self._calls[key] for key in keys if key in self._calls), (0, ""))
             yield ToolArgumentsDelta(index=number, name=name, text=replace_surrogates(delta))
 
     def _start_item(self, event: Any) -> None:
         if (item := _add_item(event, self.started)) and is_call(item):
             call = self._number_call(item), parse_call(item).name
-            self._calls.update({_read_place(event): call, item.get("id"): call})
+            self._calls.update({_read_position(event): call, item.get("id"): call})
 
     def _finish_item(self, event: Any) -> Iterator[Piece]:
         if (item := _add_item(event, self.done)) and is_call(item):
@@ -121,7 +121,7 @@ class _ItemsBuilder(ResponseBuilder):
                 yield CallReady(call, number)
 
     def _number_call(self, item: Item) -> int:
-        """Return the position of a call among the answer's calls, from 0; the same if its `call_id` comes again."""
+        """Return the position of a call among the answer's calls, from 0, which is the same for the same `call_id`."""
         return self._numbers.setdefault(item.get("call_id") or object(), len(self._numbers))
 
     def _complete(self, kind: str, response: Any) -> Iterator[Piece]:
@@ -136,7 +136,7 @@ class _ItemsBuilder(ResponseBuilder):
             self.finish_reason = "length"
 
     def _finish(self, response: Any) -> None:
-        """Read the final response; the items of a streamed one may have come before it."""
+        """Read the final response; it may lack items that were streamed before."""
         status, error, output = (get_member(response, name) for name in ("status", "error", "output"))
         if read_text(status, "the status") in FAILED or error:
             raise ModelError(f"The model's server reports an error: {excerpt(_error_text(error) or status)}")
@@ -146,10 +146,10 @@ class _ItemsBuilder(ResponseBuilder):
         self._read_metadata(response, status)
 
     def _choose_items(self, listed: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the items that the end lists, or else those that have ended.
+        """Return the items that the final response lists or, if it lists none, those that have ended in the stream.
 
         Raises:
-            ModelError: An item that is not listed has not ended, or both have different calls.
+            ModelError: An item has not ended and none is listed, or calls in the list and in the stream differ.
         """
         done = tuple(self.done.values())
         if not listed:
@@ -182,16 +182,16 @@ class ResponsesModel(ServerModel):
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict where that is lossless, by default.
-        options: Further keys of each request, such as `reasoning`. Those under `tools` are the provider's own tools
-            and are added to the run's.
+        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
+        options: Further keys of each request, such as `reasoning`. The provider's own tools, under `tools`, are added
+            to the run's.
     """
 
     builder: ClassVar[type[ResponseBuilder]] = _ItemsBuilder
     default_dialect: ClassVar[type[RunDialect]] = Responses
     own_keys: ClassVar[frozenset[str]] = frozenset({"input", "model", "stream"})
     resource = "responses"
-    # The server stores nothing, so reasoning comes here, encrypted, and is sent back.
+    # The server stores nothing, so reasoning is received encrypted, and sent back.
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
 
     @override
@@ -203,16 +203,16 @@ class ResponsesModel(ServerModel):
 
 
 def _add_item(event: Any, items: dict[str, Item]) -> Item | None:
-    """Add the item of an event to those by place and content, and return it; None if the event has none."""
+    """Add the item of an event to `items`, by index and content, and return it; None if the event has none."""
     item = _read_item(get_member(event, "item"))
     if item is not None:
-        items[f"{_read_place(event)} {json.dumps(item, sort_keys=True)}"] = item
+        items[f"{_read_position(event)} {json.dumps(item, sort_keys=True)}"] = item
         check_count(len(items), "items")
     return item
 
 
 def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
-    """List the calls among items; one that repeats an earlier one counts once.
+    """List the calls among items, without repeated ones.
 
     Raises:
         ModelError: Calls with one id are different.
@@ -227,7 +227,7 @@ def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
 
 
 def _count_calls(items: Iterable[Item]) -> Counter[tuple[str, str, str]]:
-    """Count what the calls say; some gateways give them other ids in each event."""
+    """Count calls by name, namespace and arguments: some gateways change their ids with each event."""
     return Counter((call.name, call.namespace, canonical_text(call.arguments)) for call in _list_calls(items))
 
 
@@ -265,7 +265,7 @@ def _read_item(value: Any) -> Item | None:
     return item
 
 
-def _read_place(event: Any) -> int | None:
+def _read_position(event: Any) -> int | None:
     return read_index(get_member(event, "output_index"), "the index of an item")
 
 

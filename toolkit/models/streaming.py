@@ -1,13 +1,13 @@
 """Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
-A fragment belongs to the call with its id; else to the one at its index, unless it has a name and starts a new call: by
-another id, or after complete JSON. Where both are missing, it belongs to the last one. The first name that is not empty
-counts. Servers known for each deviation are listed with the tests.
+A fragment belongs to the call with its id or, if there is none, to the latest one at its index, unless it has a name
+and starts a new call: with another id, or after complete JSON. Without id and index it belongs to the last call. The
+tests list the servers that are known for each deviation.
 
-A fragment that repeats its call so far, a call that repeats another one with its id, and an object that repeats the one
-before it in one text of arguments, came twice and count once.
+Repetitions are dropped: a fragment that equals its call so far, a call that equals another one with its id, and an
+object that equals the one before it in one text of arguments.
 
-The cost of a fragment does not grow with what has arrived before it: an answer may be millions of fragments long.
+The cost of a fragment does not grow with the length of the answer, which may have millions of fragments.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
 from toolkit.models.wire import read_arguments, read_identity, read_index, read_object, read_text
 
-# Calls in one answer. Each would have to be stored, and answered.
+# The most calls in one answer. Each has to be stored and answered.
 MAX_CALLS = 10_000
 
 _SPACE = re.compile(r"\s*")
 
 
 class Fragment(NamedTuple):
-    """A part of a call as it came, or a whole one; what it does not have is empty.
+    """A part of a call as it was received, or a whole call; missing members are empty.
 
     Attributes:
-        place: Its index.
-        extra: What the server added and must get back, as JSON text.
+        place: The index of the call in the answer; `index` is a method of tuples.
+        extra: The `extra_content` of the server, as JSON text, which is sent back.
     """
 
     place: int | None
@@ -74,7 +74,7 @@ class OpenCall:
         number: Position among the answer's calls, from 0.
         length: Characters of the arguments so far.
         is_whole: Whether the arguments are one whole JSON object.
-        is_complete: Whether that was noted, by `Accumulator.complete`.
+        is_complete: Whether `Accumulator.complete` has found it complete.
     """
 
     number: int = 0
@@ -98,7 +98,7 @@ class OpenCall:
         """Add a fragment, and return its part of the arguments."""
         self.id, self.extra = self.id or piece.id, self.extra or piece.extra
         if piece.name and piece.name != self.name:
-            # Two names for one call: the result is not a tool's name.
+            # A call with two names must not run, so both are joined to a text that no tool has as its name.
             self.name = f"{self.name.partition('|')[0]}|{piece.name}" if self.name else piece.name
         if self.is_repeated(piece):
             return ""
@@ -108,13 +108,13 @@ class OpenCall:
         return piece.arguments
 
     def is_repeated(self, piece: Fragment) -> bool:
-        """Return whether a fragment is the call so far once more: none that starts one goes on with its own text."""
+        """Return whether a fragment repeats the call so far: no call continues with its own start."""
         is_start = piece.arguments.startswith("{") and (self.is_whole or bool(piece.name))
         is_same = piece.name in ("", self.name) and piece.id in ("", self.id) and len(piece.arguments) == self.length
         return is_start and is_same and "".join(self.parts) == piece.arguments
 
     def _watch(self, text: str) -> None:
-        """Parse the arguments once, when their outermost bracket closes; only space may follow."""
+        """Parse the arguments once, when their outermost bracket closes; only white space may follow."""
         if self._has_closed:
             self.is_whole = self.is_whole and not text.strip()
             return
@@ -123,7 +123,7 @@ class OpenCall:
             self._has_closed, self.is_whole = True, is_object(self.arguments)
 
     def build(self) -> ToolCall:
-        """Make one call of what has arrived."""
+        """Make one call of the fragments so far."""
         return ToolCall(
             name=replace_surrogates(self.name),
             arguments=self.arguments,
@@ -132,7 +132,7 @@ class OpenCall:
         )
 
     def build_all(self) -> Iterable[ToolCall]:
-        """Make one call, or several where the arguments are several whole objects in a row; of equal ones one."""
+        """Make one call, or several if the arguments are several objects in a row, without repeated ones."""
         first, *more = _split_objects(self.arguments)
         if more:
             first, *more = (next(equal) for _, equal in groupby([first, *more], canonical_text))
@@ -163,7 +163,7 @@ class Accumulator:
         return call, text
 
     def add_whole(self, piece: Any) -> None:
-        """Add a call of an answer that was not streamed: each is separate, whatever its index or id.
+        """Add a call of an answer that was not streamed; its index and id are not compared with others.
 
         Raises:
             ModelError: As `add`.
@@ -172,7 +172,7 @@ class Accumulator:
         call.id, call.name, call.parts, call.extra = whole.id, whole.name, [whole.arguments], whole.extra
 
     def complete(self, call: OpenCall) -> bool:
-        """Return whether name and arguments of a call are complete for the first time, and no other has its id."""
+        """Return whether name and arguments of a call have just become complete, and no earlier call has its id."""
         is_first = call.is_whole and bool(call.name) and not call.is_complete
         call.is_complete = call.is_complete or is_first
         return is_first and self._known.get((None, call.id), call) is call
@@ -209,14 +209,14 @@ def check_count(count: int, what: str = "calls") -> None:
     """Refuse an answer of more than MAX_CALLS calls or items.
 
     Raises:
-        ModelError: It has more.
+        ModelError: There are more.
     """
     if count > MAX_CALLS:
         raise ModelError(f"The model's answer has more than {MAX_CALLS:,} {what}. Its calls are discarded.")
 
 
 def _starts_call(call: OpenCall, piece: Fragment) -> bool:
-    """Return whether a fragment starts a new call, where it may belong to this one; without a name it never does."""
+    """Return whether a fragment at the index of a call starts a new one; a fragment without a name never does."""
     if not piece.name:
         return False
     if piece.id:
@@ -226,14 +226,14 @@ def _starts_call(call: OpenCall, piece: Fragment) -> bool:
 
 
 def _continues(call: OpenCall, piece: Fragment) -> bool:
-    """Return whether a fragment with a new id continues a call: some servers make an id for each fragment."""
+    """Return whether a fragment with a new id continues a call: some servers change the id with each fragment."""
     if call.is_whole or not piece.arguments or not call.length:
         return False
     return piece.name == call.name and not piece.arguments.lstrip().startswith("{")
 
 
 def _split_objects(text: str) -> list[str]:
-    """Split a text of several JSON objects, the last of which may be cut; any other text stays as it is."""
+    """Split a text of several JSON objects, the last of which may be truncated; any other text is one part."""
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
     decoder, whole, position = json.JSONDecoder(), list[str](), 0
@@ -241,7 +241,7 @@ def _split_objects(text: str) -> list[str]:
         while position < len(text) and len(whole) <= MAX_CALLS:
             _, end = decoder.raw_decode(text, position)
             whole.append(text[position:end])
-            position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it matches anywhere, maybe nothing
+            position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it always matches
     rest = text[position:]
     is_valid = all(map(is_object, whole)) and (not rest or is_truncated(rest))
     return [*whole, *filter(None, [rest])] if is_valid else [text]

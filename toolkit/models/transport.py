@@ -1,7 +1,7 @@
-"""Send a request through a client of the openai package as it is; read, limit and cancel its answer.
+"""Sending a request through a client of the openai package; reading, limiting and cancelling its answer.
 
-An answer is read only up to a limit: a server may send without end, or a gigabyte in a compressed kilobyte. Counted are
-the bytes after decompression, where the client reads them, so nothing above the limit is ever held.
+An answer is read only up to a limit: a server may send without end, or a gigabyte in a compressed kilobyte. Bytes are
+counted after decompression, while the client reads them, so nothing above the limit is in memory.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MAX_EVENT = 16 * 2**20
 # both at once.
 END_WAIT = 0.02
 
-# Some servers send it before an answer; no event and no JSON begins with it.
+# Some servers send it before an answer.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 def find_client(create: Any) -> Any:
-    """Return the client behind the package's own `create`; None for any other one: a wrapper must see the arguments."""
-    if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
+    """Return the client behind the package's own `create`; None for a wrapper, which must see the arguments."""
+    if type(create) is not MethodType:  # a proxy imitates isinstance() and __module__ of the wrapped method
         return None
     home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
     client = getattr(create.__self__, "_client", None)
@@ -48,7 +48,10 @@ def find_client(create: Any) -> Any:
 
 
 async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
-    """Send a body as it is, and return the stream, or the text, as often as the client itself would send it."""
+    """Send a body unchanged, and return the stream or the text of the answer; retry as often as the client would.
+
+    A connection that breaks while a text is read counts as a retry, too. A stream is not retried after it has started.
+    """
     import httpx2
 
     is_async, is_streamed = hasattr(client, "__aenter__"), body["stream"]
@@ -66,16 +69,16 @@ async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Ca
         try:
             return await _read_text(reply, cancellation, is_async=is_async)
         except _list_transport_errors() as error:
-            retries -= 1 + int(reply.request.headers.get("x-stainless-retry-count", 0))  # what the client used for it
+            retries -= 1 + int(reply.request.headers.get("x-stainless-retry-count", 0))  # those of the client itself
             if retries < 0 or cancellation:
                 raise _make_connection_error(error, reply.request) from error
 
 
 @cache
 def _make_stream_class(*, is_async: bool) -> type[Any]:
-    """Make the class of streams that are read to their end, where the package closes the connection at the last event.
+    """Make a class of streams that are read to their end; the package's own close the connection at the last event.
 
-    They leave out the events without data, which the package takes for broken JSON.
+    They leave out events without data, which the package would parse as JSON.
     """
     import openai
 
@@ -123,11 +126,11 @@ def _limit_reads(response: httpx2.Response) -> Iterator[None]:
         yield
     finally:
         if connection.read is read_in_time:
-            del connection.read  # what is left is that of its class
+            del connection.read  # the method of the class remains
 
 
 def _make_connection_error(error: Exception, request: Any) -> Exception:
-    """Make the error that the package's client raises for one of its connection."""
+    """Make the error that the package's client raises for an error of its connection."""
     import openai
 
     is_timeout = "Timeout" in type(error).__name__
@@ -135,7 +138,7 @@ def _make_connection_error(error: Exception, request: Any) -> Exception:
 
 
 async def _read_text(response: httpx2.Response, cancellation: Cancellation | None, *, is_async: bool) -> str:
-    """Read an answer that is not streamed, which is UTF-8 whatever its headers say."""
+    """Read an answer that is not streamed as UTF-8, whatever its headers say."""
     limit_response(response)
     if is_async:
         async with aclosing(response):
@@ -145,20 +148,20 @@ async def _read_text(response: httpx2.Response, cancellation: Cancellation | Non
 
 
 def _list_transport_errors() -> tuple[type[Exception], ...]:
-    """List the errors of a connection that breaks; the application's client may be of the older package."""
+    """List the errors of a connection that breaks; the application's client may use the older package, httpx."""
     packages = (sys.modules.get(name) for name in ("httpx2", "httpx"))
     return tuple(package.TransportError for package in packages if package is not None)
 
 
 def parse_text(reply: Any) -> Any:
-    """Parse an answer that the client left as it was, whatever its media type; return it where it is not JSON."""
+    """Parse an answer that is JSON text; return any other value, such as an object of the client, unchanged."""
     with suppress(TypeError, ValueError):
         return json.loads(reply)
     return reply
 
 
 async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
-    """Yield the chunks of either kind of client until it is cancelled; close the stream in any case."""
+    """Yield the chunks of a sync or async stream until the request is cancelled, and close the stream."""
     response = _limit_stream(chunks)
     try:
         if hasattr(chunks, "__aiter__"):
@@ -175,7 +178,7 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGe
 
 
 def _limit_stream(chunks: Any) -> httpx2.Response | None:
-    """Limit the response of a stream; return it where it is read on a thread."""
+    """Limit the response of a stream; return it if it is a sync stream of the package, otherwise None."""
     import openai
 
     if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
@@ -185,16 +188,16 @@ def _limit_stream(chunks: Any) -> httpx2.Response | None:
 
 
 def limit_response(response: httpx2.Response) -> None:
-    """Limit how much of a response can be read. To be called before reading starts; again does nothing."""
+    """Limit how much of a response can be read; to be called before reading starts. A second call does nothing."""
     if not isinstance(response, _LimitedReads):
         kind: Any = type(response)
-        # Functions that were set on a response would keep it until the garbage collector runs.
+        # Functions set on the response itself would be a reference cycle.
         response.__class__ = _make_limited_class(kind)
         vars(response)["meter"] = _Meter()
 
 
 class _LimitedReads:
-    """The methods of a limited response that count what is read."""
+    """Methods of a limited response, which count the bytes that are read."""
 
     meter: _Meter
 
@@ -229,9 +232,9 @@ class _Meter:
         if not self.answer:
             self._start += piece
             if self._start != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(self._start):
-                return b""  # the mark may come apart
+                return b""  # the mark may be split
             piece, self._start = self._start.removeprefix(BYTE_ORDER_MARK), b""
-        end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
+        end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # if an end is split, the event counts as longer
         self.answer += len(piece)
         self.event = len(piece) + (self.event if end < 0 else -end)
         if self.answer > MAX_ANSWER or self.event > MAX_EVENT:
@@ -241,19 +244,19 @@ class _Meter:
 
 
 def _shut_down(response: httpx2.Response | None) -> None:
-    """Shut down a connection whose reader is a thread, which cannot be ended, unless others may use it.
+    """Shut down a connection that a thread is reading, to wake the thread, unless other requests may use it.
 
-    They may if it was given back, or HTTP/2 shares it. A response that is read in an event loop ends with its task.
+    They may if it was returned to its pool, or HTTP/2 shares it. In an event loop, the task is cancelled instead.
     """
     stream = None if response is None else _find_connection(response)
     connection = stream.get_extra_info("socket") if stream is not None else None
     if isinstance(connection, socket.socket):
         with suppress(OSError):
-            # Closing it would not wake its reader; a TLS socket's own shutdown would take its state from the reader.
+            # close() would not wake the reader, and shutdown() of a TLS socket would discard the state that it uses.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _find_connection(response: httpx2.Response) -> Any:
-    """Return the connection of a response that is being read; None where HTTP/2 shares it, or there is none."""
+    """Return the connection of a response that is being read; None if HTTP/2 shares it, or there is none."""
     is_alone = not response.is_closed and response.extensions.get("http_version") in (b"HTTP/1.1", b"HTTP/1.0")
     return response.extensions.get("network_stream") if is_alone else None

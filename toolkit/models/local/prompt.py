@@ -1,16 +1,18 @@
 """The `calls` dialect for a model of 135 million parameters: one call, then one sentence.
 
-So small a model cannot choose whether to call a tool. As two alternatives of its grammar, "call or answer" depends on
-the last worked example and not on the request; and the probabilities of two labels, after eight examples, separate
-small talk from tasks in 83 of 100 pairs only. So `is_task` decides, by the words of the request and of the tools.
-Without a task the model answers in its own words. With one, its prompt has one worked example for each tool, made of
-the tool's own schema, and a grammar restricts its reply to exactly one call. When the call has its result, a new
-conversation puts question and result together and asks for one sentence. That one is free: a grammar that quotes the
-result literally was tried, and made sentences that contain it and make no sense. After a failed call the model invents
-reasons, so that a grammar restricts its sentence to the text of the error. Earlier messages are left out, since they
-confuse the model.
+A model of this size cannot choose whether to call a tool. With two alternatives in its grammar, its choice depends on
+the last worked example and not on the request; and the probabilities of two labels, after eight examples, distinguish
+small talk from tasks in only 83 of 100 pairs. So `is_task` decides, by the words of the request and of the tools.
 
-Nothing here does I/O, and equal tools make an equal start of the prompt, which the server caches.
+- Without a task, the model answers in its own words.
+- With a task, the prompt has one worked example for each tool, made from the tool's schema, and a grammar restricts the
+  reply to exactly one call.
+- After the result of the call, a new conversation with question and result asks for one sentence, without a grammar: a
+  grammar that quotes the result was tried, and led to sentences that make no sense.
+- After a failed call the model would invent reasons, so a grammar restricts its sentence to the text of the error.
+
+Earlier messages are left out, since they confuse the model. Nothing here does I/O. The prompts of equal tools have an
+equal start, which the server caches.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ SMALL_TALK = (
     ("Thank you.", "You are welcome!"),
     ("Who are you?", "I am a small language model, and I can call functions for you."),
 )
-# Values for the worked examples, where a schema has no examples of its own.
+# Values for the worked examples, if a schema has no examples of its own.
 SAMPLES: Mapping[str, Sequence[Any]] = {
     "integer": (3, 8, 40, 6, 15),
     "number": (4, 60, 2.5, 9),
@@ -69,23 +71,23 @@ SAMPLES: Mapping[str, Sequence[Any]] = {
     "object": ({},),
     "null": (None,),
 }
-# LLGuidance: no free white space, and ignore what it cannot enforce. By default it refuses the schema, and llama.cpp
-# then decodes without any grammar.
+# Options of LLGuidance: no free white space, and ignore keywords that cannot be enforced. By default it would refuse
+# the schema, and llama.cpp would then decode without any grammar.
 GUIDANCE: Mapping[str, Any] = {
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
     "lenient": True,
 }
-# Keywords that explain a schema and do not restrict it: they cost tokens, and the grammar needs none of them.
+# Keywords that explain a schema and do not restrict it: the grammar does not need them.
 PROSE = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 CALL_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 256}  # an e-mail fits in it
 ANSWER_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 64}
 FAILURE_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 3 * MAX_FAILURE}  # a token for each byte
 
-# Characters at the start that two forms of one word share: "convert" and "conversion", "day" and "days".
+# Characters at the start by which forms of one word are recognized: "convert" and "conversion", "day" and "days".
 STEM = 4
-# Words that do not show a task, neither in a request nor in a tool's description.
+# Words that do not indicate a task, neither in a request nor in a tool's description.
 _COMMON = """
 about able all also and any are ask bad been being but bye call can could day did does don for from get give good great
 had happy has have hello her here hey him his how its just kind know let life like long look love make many may me mean
@@ -146,15 +148,15 @@ class SmallCalls(Calls):
 
 
 def _is_call_due(request: ModelRequest) -> bool:
-    """Return whether the first reply is a call: it is small talk otherwise, unless a call or an output is required."""
+    """Return whether the first reply must be a call: the request is a task, or a call or an output is required."""
     is_free = request.choice in (None, "auto") and request.output is None
     return not is_free or is_task(_last_question(request.messages).text, request.tools)
 
 
 def is_task(question: str, tools: Sequence[ToolSpec]) -> bool:
-    """Return whether a request is one for a tool: it has a word of a tool, or what may be an argument.
+    """Return whether a request is a task for a tool: it has a word of a tool, or a text that may be an argument.
 
-    A greeting at its start does not count. The words are English, as the model is.
+    A greeting at its start does not count. The words are English, like the model.
     """
     rest = _GREETING.sub("", question, count=1)
     if _VALUE.search(rest):
@@ -182,9 +184,9 @@ def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = 
 
 def answer_messages(question: str, results: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Make the conversation that ends in one sentence."""
-    given = "\n".join(result.text for result in results)
+    texts = "\n".join(result.text for result in results)
     examples = ((f"Question: {asked}\nResult: {result}", answer) for asked, result, answer in ANSWERS)
-    return _make_conversation(ANSWER, examples, f"Question: {question}\nResult: {given}")
+    return _make_conversation(ANSWER, examples, f"Question: {question}\nResult: {texts}")
 
 
 def failure_grammar(failed: Sequence[ToolMessage]) -> str:
@@ -229,9 +231,9 @@ def _is_of_results(message: Message) -> bool:
 
 
 def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
-    """Make a request and its call from a tool's own schema; `shift` gives other tools other values.
+    """Make a request and its call from a tool's own schema; the values of tools differ by `shift`.
 
-    The request names the arguments. Metadata, and an output that the model makes itself, are in the call alone.
+    The request names the arguments. Metadata, and the output of a latent tool, are in the call only.
     """
     schema = Calls().render_tool(spec)
     properties = schema["properties"]
@@ -250,7 +252,7 @@ def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
-    """Make a sample with its members: an object's required ones, or all if none is, and one item of a list."""
+    """Make a sample value: an object with its required members, or all if none is, and a list with one item."""
     schema = _resolve(schema, root)
     if depth and schema.get("properties"):
         known = schema["properties"]

@@ -1,4 +1,4 @@
-"""Serve a GGUF file over HTTP on loopback, from a process of its own."""
+"""Servers of GGUF files over HTTP on loopback, each a process of its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 from toolkit.errors import NoModelError
 
-START_SECONDS = 120.0  # the largest model for a laptop is read from disk in less
+START_SECONDS = 120.0  # enough to read the largest model for a laptop from disk
 STOP_SECONDS = 2.0
 
 
 # Tokens of prompt and answer, together.
 CONTEXT = 4096
 # Threads for computing. They wait for each other by spinning, so with one for each core another program on the machine
-# slows them down by a factor of ten; half the cores are enough for so small a model.
+# slows them down by a factor of ten; half the cores are enough for a model of this size.
 THREADS = min(4, max(1, (os.cpu_count() or 1) // 2))
 
 
@@ -30,7 +30,7 @@ class LlamaServer:
 
     Attributes:
         base_url: Address for a client.
-        api_key: Random, made for this server.
+        api_key: Random key, made for this server.
         pid: Id of its process.
 
     Raises:
@@ -54,7 +54,7 @@ class LlamaServer:
         self.api_key: str = report["api_key"]
 
     def close(self) -> None:
-        """Stop the server and wait for it; again does nothing."""
+        """Stop the server and wait for its end; a second call does nothing."""
         self._stop()
 
     @property
