@@ -301,7 +301,7 @@ def test_port_that_is_refused() -> None:
     with pytest.raises(RefusedConnection) as caught:
         GuardedNetwork(resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 22)
 
-    assert "ports= says which" in str(caught.value.__cause__)
+    assert "ports= lists the allowed ports" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts of others: what a person does not see in them is escaped before a model reads them."""
+"""Escaping of characters in texts of others that a model reads, and a person does not see."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CONTROLS = (
     r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff"
 )
-# Also joiners and selectors, except those of emoji and of letters that are not ASCII, and the first bar of a token of a
-# chat template, such as <|im_start|>.
+# Besides these: joiners and selectors, but for those of emoji and of letters that are not ASCII; and the first bar of a
+# token of a chat template, such as <|im_start|>.
 _HIDDEN = re.compile(
     rf"[{_CONTROLS}]"
     rf"|(?<![^\x00-\x7f\u200c\u200d{_CONTROLS}])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f\u200c\u200d{_CONTROLS}])"
@@ -22,7 +22,7 @@ _HIDDEN = re.compile(
 
 
 def escape_hidden(text: str) -> str:
-    """Escape what a model would read in a text of another program, and a person would not see."""
+    """Escape the invisible characters in a text of another program, and tokens of chat templates."""
     if text.isascii() and text.isprintable() and "<|" not in text:  # as most are
         return text
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] != "|" else r"\u007c", text)

@@ -1,11 +1,11 @@
 """URLs, and the HTTP client of ready tools and sources: guarded connections, bounded time and bytes.
 
-httpx2 parses a URL once, and the host that it found is looked up once. If every address found may be connected to, one
-of them is; TLS and the header Host keep the name. The text of a URL is not judged: what counts is the address to which
-it leads, however the host is written.
+httpx2 parses a URL once, and its host is looked up once. If connections to all of its addresses are allowed, one of
+them is used; TLS and the header Host keep the name. A URL is not judged by its text, but by the address of its host,
+however that is written.
 
-Each request has a guarded connection of its own, through no proxy. Time covers the whole exchange, redirects included.
-Requests share no state and take nothing from the environment: no cookies, no password.
+Each request has a guarded connection of its own, and uses no proxy. The time limit is for the whole exchange, redirects
+included. Requests share no state, such as cookies, and use nothing from the environment, such as passwords.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-FIRST_ERROR_STATUS = 400  # 999 is one, too: some sites send it to programs
+FIRST_ERROR_STATUS = 400  # without an upper end: some sites send 999 to programs
 USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 SCHEMES = ("http", "https")
 MAX_SHOWN = 200  # characters of a URL or an error in a message
 
-# Encodings that are read; a body that was compressed twice is not.
+# Encodings that are supported; a body that was compressed twice is not.
 ENCODINGS = ("", "identity", "gzip", "deflate")
 # Headers of `get`.
 DEFAULT_HEADERS: Mapping[str, str] = {
@@ -45,15 +45,15 @@ DEFAULT_HEADERS: Mapping[str, str] = {
 
 
 class HttpClient(httpx2.AsyncBaseTransport):
-    """Sends requests through the guard, within a time and up to a size.
+    """Sends requests through a guarded network, with limits on time and size.
 
-    A response has its whole body, decompressed; its extension `is_cut` says whether there was more. An
-    `httpx2.AsyncClient` can have it as its transport.
+    A response has its body, decompressed, up to `max_bytes`; its extension `is_cut` says whether there was more. This
+    class can be the transport of an `httpx2.AsyncClient`.
 
     Args:
         network: Opens the connections.
         timeout: Seconds for a whole exchange, redirects included.
-        max_bytes: Bytes of a response that are read, decompressed; the rest is left.
+        max_bytes: The most bytes of a response that are read, decompressed.
         user_agent: Value of the header User-Agent, sent with `get`.
     """
 
@@ -70,12 +70,12 @@ class HttpClient(httpx2.AsyncBaseTransport):
 
     @classmethod
     def for_server(cls, url: httpx2.URL, *, timeout: float | None = TIMEOUT, max_bytes: int = MAX_BYTES) -> HttpClient:
-        """Make a client for one server that the application chose: it connects to nothing else, public or not.
+        """Make a client that connects only to one server, which the application chose and which may be private.
 
         Args:
             url: An address of the server; its path is ignored.
             timeout: Seconds for a whole exchange.
-            max_bytes: Bytes of a response that are read.
+            max_bytes: The most bytes of a response that are read.
         """
         host = f"[{url.host}]" if ":" in url.host else url.raw_host.decode("ascii")
         port = url.port or {"http": 80, "https": 443}[url.scheme]
@@ -85,7 +85,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
         """Fetch a URL, following up to five redirects.
 
         Raises:
-            Failed: There is no page; the text begins with `invalid URL`, `fetch error`, `read error` or `HTTP`.
+            Failed: It cannot be fetched; the text begins with `invalid URL`, `fetch error`, `read error` or `HTTP`.
         """
         try:
             start = parse_url(url)
@@ -100,7 +100,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
         return response
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request, and return its response whatever the status, that of a redirect too.
+        """Send one request, and return its response with any status; redirects are not followed.
 
         Raises:
             httpx2.HTTPError: There is no complete response in time.
@@ -129,7 +129,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
 
     @asynccontextmanager
     async def _open_response(self, request: httpx2.Request) -> AsyncIterator[httpcore2.Response]:
-        """Send a request, and give the response before its body."""
+        """Send a request, and yield the response before its body is read."""
         url = request.url
         context = self._context if url.scheme == "https" else None
         async with (
@@ -165,7 +165,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
                         break
         headers.pop("content-encoding", None)
         if types := headers.get_list("content-type"):
-            headers["content-type"] = types[-1]  # of several, browsers take the last
+            headers["content-type"] = types[-1]  # of several, browsers use the last
         return httpx2.Response(
             response.status,
             headers=headers,
@@ -180,7 +180,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Opens the connection of one exchange, and has it closed: httpcore2 leaves one open that is cancelled in TLS."""
+    """Opens the connection of one exchange, and has it closed: httpcore2 does not if it is cancelled during TLS."""
 
     def __init__(self, network: GuardedNetwork, connections: AsyncExitStack) -> None:
         self._network, self._connections = network, connections
@@ -190,7 +190,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         host: str,
         port: int,
         timeout: float | None = None,
-        local_address: str | None = None,  # noqa: ARG002  httpcore2 names them
+        local_address: str | None = None,  # noqa: ARG002  httpcore2 passes them
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore2.AsyncNetworkStream:
         stream = await self._network.connect(host, port, timeout)
@@ -200,9 +200,9 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
 @contextmanager
 def _translate_errors(phase: str) -> Iterator[None]:
-    """Raise errors of httpcore2 as those of httpx2, which have the same names; the message begins with the phase.
+    """Translate errors of httpcore2 to those of httpx2 with the same names; the message begins with the phase.
 
-    It does not repeat the bytes of the server, which may have a key in them that was sent.
+    The message does not repeat bytes of the server, which may contain a key from the request.
     """
     try:
         yield
@@ -215,7 +215,7 @@ def _translate_errors(phase: str) -> Iterator[None]:
 
 
 def _find_redirect(response: httpcore2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Return the URL to which a response redirects, if it does."""
+    """Return the URL to which a response redirects; None if it does not."""
     location = httpx2.Headers(response.headers).get("location")
     if response.status not in REDIRECT_STATUSES or location is None:
         return None
@@ -234,7 +234,7 @@ def parse_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
     Raises:
         ValueError: The URL is invalid; the message says why.
     """
-    if "\\" in text:  # browsers read it as a slash, others as a letter
+    if "\\" in text:  # browsers treat it as a slash, other programs as a letter
         raise ValueError("there is a backslash in it")
     try:
         url = httpx2.URL(text.strip()) if base is None else base.join(text.strip())
@@ -245,7 +245,7 @@ def parse_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
 
 
 def check_url(url: httpx2.URL) -> None:
-    """Check that a URL may be fetched, whatever its address is.
+    """Check the scheme, user, host and port of a URL; the addresses of the host are checked later.
 
     Raises:
         ValueError: It has another scheme, an invalid host or port, or a user.
@@ -266,7 +266,7 @@ def check_base_url(parameter: str, url: str) -> str:
     """Check the address of a service, and return it without a slash at its end.
 
     Raises:
-        DefinitionError: It is not an HTTP address, or a path cannot follow it; the message names the parameter.
+        DefinitionError: It is no HTTP address, or has a user, a query or a fragment; the message names the parameter.
     """
     if isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url):  # a user may be a secret, so it is not repeated
         raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")

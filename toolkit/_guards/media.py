@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# PNG: signature, length and name of the first chunk. JPEG: SOI and another marker. WebP: its size stands in between.
+# PNG: signature, length and name of the first chunk. JPEG: SOI and another marker. WebP: with its size in between.
 _SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff[\xc0-\xfe]"),

@@ -1,7 +1,7 @@
-"""Connections to public addresses, at a few ports, and to what is allowed besides.
+"""Connections to public addresses, at a few ports, and to other destinations that are allowed.
 
-A host name is looked up once, every address found is checked, and one of these addresses is connected to. So an answer
-of the name server that changes between check and connect cannot lead elsewhere.
+A host name is looked up once, all its addresses are checked, and a connection is opened to one of these addresses. So a
+name server cannot change its answer between the check and the connection.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _Table: TypeAlias = tuple[tuple[Network, str], ...]
 
 PORTS = frozenset((80, 443))
 MAX_PORT = 65535
-# Host names that are looked up: what name servers and `inet_aton` understand, and nothing else.
+# Host names that are looked up: only those that name servers and `inet_aton` understand.
 HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 MAX_HOST_NAME = 254  # characters
 # Addresses of one host that are tried, one after the other.
 MAX_ADDRESSES = 8
-# For the developer, who reads the traceback; a model gets no hint how to get further.
-REMEDY = "ports= says which ports of public addresses may be connected to, allow= which addresses and hosts besides."
+# For the developer, in the traceback; a model gets no hint how to reach the port.
+REMEDY = "ports= lists the allowed ports of public addresses, allow= other allowed addresses and hosts."
 
 
 def _table(entries: Iterable[tuple[str, str]]) -> _Table:
     return tuple((ip_network(network), reason) for network, reason in entries)
 
 
-# Every entry of https://www.iana.org/assignments/iana-ipv4-special-registry, reachable ones too, since no pages are
-# served from them. Also multicast, and the address at which a cloud's own service answers on each of its machines.
+# Every entry of https://www.iana.org/assignments/iana-ipv4-special-registry, even the reachable ones, since they serve
+# no pages. Also multicast, and 168.63.129.16, at which Azure's own service answers on each of its machines.
 SPECIAL_IPV4 = _table(
     [
         ("0.0.0.0/8", "this network"),
@@ -107,9 +107,9 @@ UNIVERSAL = 0x02000000
 
 
 def describe_special(address: Address) -> str | None:
-    """Return the reason why an address is not public, as in "it is private"; None if it is public.
+    """Return the reason why an address is not public, such as "private"; None if it is public.
 
-    An IPv4 address inside an IPv6 address is judged as an IPv4 address, or the IPv6 address is not public at all.
+    An IPv6 address that contains an IPv4 address is public only if both are.
     """
     if isinstance(address, IPv4Address):
         return _find_reason(SPECIAL_IPV4, address)
@@ -132,7 +132,7 @@ def _find_reason(table: _Table, address: Address) -> str | None:
 
 
 class RefusedConnection(httpx2.ConnectError):
-    """A connection is not allowed; the message says why."""
+    """A connection is not allowed; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def parse_exemption(allowed: Allowed) -> Exemption:
         raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
     with suppress(ValueError):
         return Exemption(ip_network(allowed))
-    is_place = {*"/@?#"}.isdisjoint(str(allowed)) and not str(allowed).endswith(":")  # which would mean every port
+    is_place = {*"/@?#"}.isdisjoint(str(allowed)) and not str(allowed).endswith(":")  # which httpx2 reads as any port
     try:
         url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
     except httpx2.InvalidURL:
@@ -187,25 +187,25 @@ def _check_port(port: int) -> int:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Look up the addresses of a host in the system's resolver.
+    """Look up the addresses of a host by the system's resolver.
 
     Raises:
         OSError: The lookup failed.
     """
-    # As bytes, which are sent as they are; a text would be converted to another name by Python.
+    # As bytes, which Python sends unchanged; it would convert a text to another name.
     entries = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 class GuardedNetwork:
-    """Opens connections to public addresses, and to what is allowed besides.
+    """Opens connections to public addresses, and to other destinations that are allowed.
 
     Args:
         allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, or host
-            names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
+            names with any addresses, at every port or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
         ports: Allowed ports of public addresses.
         resolve: Looks up names.
-        backend: Connects to an address that was checked; it gets no other.
+        backend: Connects to addresses that were checked.
 
     Raises:
         DefinitionError: An entry of `allow` or `ports` is invalid.
@@ -227,10 +227,10 @@ class GuardedNetwork:
         self._backend: httpcore2.AsyncNetworkBackend = backend or cast(Any, httpcore2.AnyIOBackend())
 
     def look_up(self, host: str, port: int) -> list[Address]:
-        """Look up a host, and return its addresses if all of them may be connected to.
+        """Look up a host, and return its addresses if connections to all of them are allowed.
 
         Raises:
-            RefusedConnection: One of them may not, or there is none.
+            RefusedConnection: A connection to one of them is not allowed, or there is none.
             OSError: The lookup failed.
         """
         addresses = [ip_address(text) for text in self._resolve(host, port)]
@@ -251,13 +251,13 @@ class GuardedNetwork:
             raise RefusedConnection(f"{name} is not a public address: {reason}")
 
     async def connect(self, host: str, port: int, timeout: float | None = None) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address of a host that answers; each gets an equal part of `timeout`.
+        """Connect to the first address of a host that answers; each gets an equal part of `timeout`, in seconds.
 
-        The lookup runs on a thread, which is abandoned when the caller is cancelled: nothing is connected to then.
+        The lookup runs on a thread. If the caller is cancelled the thread is abandoned, and no connection is opened.
 
         Raises:
-            RefusedConnection: The host may not be connected to.
-            httpcore2.ConnectError, httpcore2.ConnectTimeout: It has no address, or none that answers.
+            RefusedConnection: A connection to the host is not allowed.
+            httpcore2.ConnectError, httpcore2.ConnectTimeout: The lookup failed, or no address answers.
         """
         try:
             addresses = await call_function(self.look_up, (host, port), AsyncBackend())

@@ -47,7 +47,7 @@ def check_number(name: str, value: float, least: float = 0) -> float:
 
 
 def check_seconds(name: str, value: float, default: float | None = None) -> float:
-    """Check that a value is a number of seconds above 0, `MAX_SECONDS` at most; for less, return a default."""
+    """Check that a value is a number of seconds, at most MAX_SECONDS; return the default, if any, for 0 or less."""
     if not is_number(value) or not value <= MAX_SECONDS:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, at most {MAX_SECONDS:,.0f}.")
     if value > 0:
@@ -67,7 +67,7 @@ def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
 
 
 def check_named_texts(name: str, value: Mapping[str, str]) -> Mapping[str, str]:
-    """Check that a value maps names to texts; they may be keys, so they are not repeated."""
+    """Check that a value maps names to texts, which the message does not repeat, since they may be secret."""
     if not isinstance(value, Mapping) or not all(map(is_text, (*value.keys(), *value.values()))):
         raise DefinitionError(f"{name}= maps names to texts: {name}={{'NAME': 'value'}}.")
     return value
@@ -101,7 +101,7 @@ def check_sync_function(name: str, value: F) -> F:
 
 def open_root(root: str | os.PathLike[str] | Root) -> Root:
     """Open a directory, unless it is open already."""
-    from toolkit._guards.paths import Root  # no other option needs it and all that it loads
+    from toolkit._guards.paths import Root  # slow to load, and only needed here
 
     check_type("root", root, str, os.PathLike, Root)
     return root if isinstance(root, Root) else Root(root)

@@ -1,11 +1,11 @@
-"""Files beneath one directory: every path is looked up from a directory that is held open.
+"""Files beneath one directory: every path is looked up from a directory that stays open.
 
-There are two lookups. The kernel's, openat2 (Linux 5.6), follows links and refuses each one that leads out. The
-stepwise one, for other systems, opens one directory after the other and follows no link. Neither follows a link to what
+There are two lookups. The kernel's, openat2 (Linux 5.6), follows links and refuses those that lead out. The stepwise
+one, for other systems, opens one directory after the other and follows no link. Neither follows a link to a file that
 is changed, so the path that was approved is the path that is changed.
 
-A hard link to a file elsewhere is a file here: it can be read. Writing puts a new file in its place, so the file
-elsewhere does not change. File systems mounted beneath the directory are part of it.
+A hard link to a file outside can be read like any other file. Writing replaces it by a new file, so the file outside
+does not change. File systems mounted beneath the directory are part of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from toolkit.errors import DefinitionError
 
 # PATH_MAX of Linux, in bytes.
 MAX_PATH = 4096
-# Does not wait for the other end of a FIFO, and does not become the terminal of this process.
+# Flags to open a file that may be a FIFO, without waiting for its other end, or a terminal, without being controlled by
+# it.
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Suffix in /proc of the path of an open file that was removed: proc_pid_fd(5).
+# The suffix in /proc of the path of an open file that was removed: proc_pid_fd(5).
 _REMOVED = " (deleted)"
 
 
@@ -37,7 +38,7 @@ class OutsideError(PermissionError):
     """A path leads out of the directory, or may do so.
 
     Attributes:
-        way: By an absolute path to another place, by too many `..`, or by a link.
+        way: By an absolute path outside, by too many `..`, or by a link.
     """
 
     def __init__(self, way: Literal["absolute", "traversal", "link"]) -> None:
@@ -46,17 +47,17 @@ class OutsideError(PermissionError):
 
 
 class Lookup(Protocol):
-    """Opens the path of these names beneath an open directory; without `links`, no link is followed."""
+    """Opens the path with these names beneath an open directory; without `links`, no link is followed."""
 
     def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int: ...
 
 
 class Root:
-    """A directory, held open; it stays the same directory when it is moved.
+    """A directory that stays open, even if it is moved.
 
     Args:
         path: The directory.
-        lookup: Opens paths; by default the kernel's lookup if it works here, else the stepwise one.
+        lookup: Opens paths; by default the kernel's lookup if this system has it, otherwise the stepwise one.
 
     Raises:
         DefinitionError: There is no such directory, or this system cannot open files beneath a directory.
@@ -79,14 +80,14 @@ class Root:
 
     @property
     def identity(self) -> str:
-        """The path under which it was opened, without links; an approval holds for this directory alone."""
+        """The path under which it was opened, without links, so that an approval is only valid for this directory."""
         return str(self._paths[1])
 
     def locate(self) -> Path:
-        """Return its path now, or before it was removed.
+        """Return its current path, or its last one if it was removed.
 
         Raises:
-            OSError: The path is not known: only Linux knows it, by /proc.
+            OSError: The path is unknown: this needs Linux and /proc.
         """
         return _locate(self._descriptor)
 
@@ -109,7 +110,7 @@ class Root:
         """Open a path; the kernel's lookup follows links that stay inside.
 
         Raises:
-            OSError: It does not exist, or is outside.
+            OSError: It cannot be opened, or is outside.
         """
         names = self.split(path)
         if not names and os.fstat(self._descriptor).st_nlink == 0:
@@ -149,10 +150,12 @@ class Root:
             os.close(opened)
 
     def locate_open_file(self, path: str, opened: int) -> tuple[str, ...]:
-        """Return the names of an open file's real path, now or before it was removed, since a link may have led to it.
+        """Return the names of an open file's real path, which differs from `path` if a link led to it.
+
+        If the file was removed, it is its last path.
 
         Raises:
-            OutsideError: It was moved out, or its path is not known.
+            OutsideError: It was moved out, or its path is unknown.
         """
         if self.lookup is open_stepwise:
             return self.split(path)
@@ -186,7 +189,7 @@ class Root:
 
 
 def _choose_lookup(directory: int) -> Lookup:
-    """Choose the kernel's lookup if it works: old kernels lack it, some containers forbid it, or have no /proc."""
+    """Choose the kernel's lookup if it works: old kernels lack it, and some containers forbid it or have no /proc."""
     if sys.platform != "linux":
         return open_stepwise
     by_kernel = KernelLookup()
@@ -199,7 +202,7 @@ def _choose_lookup(directory: int) -> Lookup:
 
 
 def _locate(opened: int) -> Path:
-    """Return the path of an open file, now or before it was removed."""
+    """Return the current path of an open file, or its last one if it was removed."""
     path = Path(f"/proc/self/fd/{opened}").readlink()
     with suppress(OSError):
         if os.path.samestat(path.lstat(), os.fstat(opened)):
@@ -211,7 +214,7 @@ def _check_path(path: str) -> None:
     """Check that a file can have a path.
 
     Raises:
-        OSError: It cannot.
+        OSError: No file can.
     """
     if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
         raise OSError(errno.EINVAL, "a path cannot contain a NUL or an unpaired surrogate")
@@ -246,7 +249,7 @@ class KernelLookup:
 
 
 def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
-    """Open a path one name at a time, following no link, whatever `links` says."""
+    """Open a path one name at a time; no link is followed, even with `links`."""
     del links
     current = os.dup(directory)
     try:
@@ -258,7 +261,7 @@ def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bo
 
 
 def _step(current: int, name: str) -> int:
-    """Open a directory in an open one, and close that."""
+    """Open a directory inside an open one, and close the outer one."""
     below = _open_in(current, name, _DIRECTORY)
     os.close(current)
     return below

@@ -1,4 +1,4 @@
-"""Removing secrets from texts, in the usual escapes and encodings, too."""
+"""Removal of secrets from texts, also in common escapes and encodings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Clean: TypeAlias = Callable[[str], str]
 
 # Characters. A shorter secret occurs in ordinary texts.
 MIN_SECRET = 4
-# Encoded pieces of a text that are shorter than this match ordinary texts.
+# Characters. A shorter piece of encoded text occurs in ordinary texts.
 MIN_ENCODED = 6
 
-# Between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
+# Matches between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
 _WRAPS = r"(?:\s|\\+[rnt])*"
 
 # Characters that are not escaped in URLs: by Python's `quote`, by JavaScript's `encodeURIComponent` and `encodeURI`,
@@ -60,17 +60,17 @@ def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
 
 
 def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Build the pattern that finds any of the texts, as it is and in the usual escapes and encodings.
+    """Build the pattern that finds any of the texts, plain and in common escapes and encodings.
 
-    These are those of Python, JSON (within JSON, too), URLs and HTML; hex; and both alphabets of base64, wherever in
-    the encoded bytes the text begins, and on several lines, too.
+    The escapes are those of Python, JSON (also within JSON), URLs and HTML. The encodings are hex and both alphabets of
+    base64, at any position in the encoded bytes and on any number of lines.
     """
     forms = {form for text in texts for form in (re.escape(text), *_iter_escapes(text), *_iter_encodings(text))}
     return re.compile("|".join(sorted(forms, key=len, reverse=True)))
 
 
 def _iter_escapes(text: str) -> Iterator[str]:
-    """Yield what finds the text where it is escaped, by letters of either case."""
+    """Yield patterns of the text in escaped forms, with letters of either case."""
     data = text.encode("utf-8", "surrogatepass")
     once = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
     for table in _SLASH_IN_JSON, _MARKUP_IN_JSON, _QUOTE_IN_JSON:
@@ -88,9 +88,9 @@ def _iter_escapes(text: str) -> Iterator[str]:
 def _iter_encodings(text: str) -> Iterator[str]:
     data = text.encode("utf-8", "surrogatepass")
     yield f"(?i:{_WRAPS.join(data.hex())})"
-    for shift in range(3):  # bytes of the group in which the text begins
-        first, last = (shift * 8 + 5) // 6, (shift + len(data)) * 8 // 6  # characters that are made of the text alone
+    for shift in range(3):  # bytes before the text in its group of three
+        first, last = (shift * 8 + 5) // 6, (shift + len(data)) * 8 // 6  # characters that depend on the text only
         encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
         for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
             if len(encoded) >= MIN_ENCODED:
-                yield rf"(?<!\\){_WRAPS.join(map(re.escape, form))}"  # after a backslash is the letter of an escape
+                yield rf"(?<!\\){_WRAPS.join(map(re.escape, form))}"  # a letter after a backslash belongs to an escape
