@@ -1,15 +1,15 @@
-"""Tools for other agent libraries, and tools of theirs.
+"""Tools of this library for other agent libraries, and their tools for this one.
 
-    to_langchain([add])             a list of their tools, for their agents
-    Runner([from_langchain(tool)])  a tool of theirs, for a Runner
+    to_langchain([add])             a list of LangChain's tools, for its agents
+    Runner([from_langchain(tool)])  a tool of LangChain, for a Runner
 
-There are LangChain, openai-agents, pydantic-ai, smolagents and Anthropic's SDK. A function imports its library when it
-is called.
+The libraries are LangChain, openai-agents, pydantic-ai, smolagents and Anthropic's SDK. A function imports its library
+when it is called.
 
 Files, each importing only those below it:
 
-    outgoing    tools of a Toolbox, for them
-    incoming    their tools, for a Toolbox
+    outgoing    tools of a Toolbox, for other libraries
+    incoming    tools of other libraries, for a Toolbox
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tools of other agent libraries for a Toolbox.
 
-What must stay true: a tool that requires approval there requires it here. One with gates that only an agent of its
-library evaluates is refused.
+A tool that requires approval in its library requires it here, too. A tool with gates that only an agent of its library
+evaluates is refused.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TYPES = ("string", "boolean", "integer", "number", "array", "object", "null")
 
 
 def load_library(module: str, package: str) -> Any:
-    """Import a module of a library, when a tool is made.
+    """Import a module of a library.
 
     Raises:
-        ImportError: It is not installed; the message names the package.
+        ImportError: The library is not installed; the message names the package.
     """
     try:
         return import_module(module)
@@ -41,7 +41,7 @@ def load_library(module: str, package: str) -> Any:
 
 
 def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Make a tool of one of LangChain; the message of a ToolException is for the model.
+    """Convert a tool of LangChain; the model reads the message of a ToolException.
 
     Args:
         tool: A BaseTool; its callbacks and tags stay in effect.
@@ -49,7 +49,7 @@ def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
 
     Raises:
         ImportError: langchain-core is not installed.
-        DefinitionError: It is no such tool, or has a schema that cannot be used.
+        DefinitionError: `tool` is not a BaseTool, or its schema cannot be used.
     """
     library = load_library("langchain_core.tools", "langchain-core")
     _check_kind(tool, "BaseTool of LangChain", library.BaseTool)
@@ -74,9 +74,9 @@ def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
 
 
 def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Make a tool of a FunctionTool of openai-agents; `ToolContext.deps` is its context.
+    """Convert a FunctionTool of openai-agents; `ToolContext.deps` becomes its context.
 
-    One that needs approval there needs it here. It turns most of its errors into text itself.
+    A tool that needs approval there needs it here, too. It converts most of its errors to text itself.
 
     Args:
         tool: The FunctionTool.
@@ -84,8 +84,8 @@ def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
 
     Raises:
         ImportError: openai-agents is not installed.
-        DefinitionError: It is no such tool; or it has guardrails or a rule `is_enabled`, which only an agent of
-            openai-agents evaluates.
+        DefinitionError: `tool` is not a FunctionTool; or it has guardrails or a rule `is_enabled`, which only an agent
+            of openai-agents evaluates.
     """
     agents = load_library("agents", "openai-agents")
     _check_kind(tool, "FunctionTool of openai-agents", agents.FunctionTool)
@@ -100,32 +100,30 @@ def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
 
     async def execute(_context: ToolContext[Any], **_arguments: Any) -> Any:
         text, identity = json.dumps(_arguments), _context.provider_call_id or _context.call_id or "call"
-        own = make_context(context=_context.deps, tool_name=tool.name, tool_call_id=identity, tool_arguments=text)
-        output = await tool.on_invoke_tool(own, text)
+        context = make_context(context=_context.deps, tool_name=tool.name, tool_call_id=identity, tool_arguments=text)
+        output = await tool.on_invoke_tool(context, text)
         outputs = output if isinstance(output, list) else [output]
         if all(isinstance(part, models) for part in outputs):
             output = [part.model_dump(exclude_none=True) for part in outputs]
         return _join_blocks(output)
 
-    given = _keep_approval(tool.name, tool.needs_approval, options)
-    return _declare(
-        tool.name, tool.description, tool.params_json_schema, execute, {"timeout": tool.timeout_seconds, **given}
-    )
+    chosen = {"timeout": tool.timeout_seconds, **_require_approval(tool.name, tool.needs_approval, options)}
+    return _declare(tool.name, tool.description, tool.params_json_schema, execute, chosen)
 
 
 def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Make a tool of one of pydantic-ai; the messages of ModelRetry and ToolFailed are for the model.
+    """Convert a tool of pydantic-ai; the model reads the messages of ModelRetry and ToolFailed.
 
-    One that requires approval there requires it here.
+    A tool that requires approval there requires it here, too.
 
     Args:
-        tool: A `pydantic_ai.Tool` whose function takes no RunContext.
+        tool: A `pydantic_ai.Tool` whose function has no parameter for a RunContext.
         **options: As for `toolkit.tool`.
 
     Raises:
         ImportError: pydantic-ai is not installed.
-        DefinitionError: It is no such tool; or it takes a RunContext, `prepare` or `args_validator`, which only an
-            agent of pydantic-ai has.
+        DefinitionError: `tool` is not such a Tool; or it needs a RunContext, `prepare` or `args_validator`, which only
+            an agent of pydantic-ai provides.
     """
     library = load_library("pydantic_ai", "pydantic-ai-slim")
     _check_kind(tool, "Tool of pydantic-ai", library.Tool)
@@ -149,12 +147,12 @@ def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any
         is_binary = isinstance(value, library.BinaryContent)
         return decode_file(value.data, value.media_type, "file") if is_binary else value
 
-    given = _keep_approval(tool.name, tool.requires_approval, options)
-    return _declare(tool.name, tool.description, inner.json_schema, execute, {"timeout": tool.timeout, **given})
+    chosen = {"timeout": tool.timeout, **_require_approval(tool.name, tool.requires_approval, options)}
+    return _declare(tool.name, tool.description, inner.json_schema, execute, chosen)
 
 
 def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Make a tool of one of smolagents; it runs as a sync function.
+    """Convert a tool of smolagents; it runs as a sync function.
 
     Args:
         tool: A `smolagents.Tool`.
@@ -162,7 +160,7 @@ def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]
 
     Raises:
         ImportError: smolagents is not installed.
-        DefinitionError: It is no such tool, or takes an image or audio, which no model can write.
+        DefinitionError: `tool` is not a Tool of smolagents, or takes an image or audio, which no model can write.
     """
     _check_kind(tool, "Tool of smolagents", load_library("smolagents", "smolagents").Tool)
 
@@ -173,15 +171,15 @@ def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]
 
 
 def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Make a tool of one for the tool runner of Anthropic's SDK; the content of its ToolError is for the model.
+    """Convert a tool for the tool runner of Anthropic's SDK; the model reads the content of a ToolError.
 
     Args:
-        tool: What `beta_tool` or `beta_async_tool` returns, or another runnable tool with an `input_schema`.
+        tool: A tool made by `beta_tool` or `beta_async_tool`, or another runnable tool with an `input_schema`.
         **options: As for `toolkit.tool`.
 
     Raises:
         ImportError: anthropic is not installed.
-        DefinitionError: It is no such tool, or one that Anthropic's API defines.
+        DefinitionError: `tool` is not a runnable tool, or Anthropic's API defines it.
     """
     sdk = load_library("anthropic.lib.tools", "anthropic")
     async_kinds = (sdk.BetaAsyncFunctionTool, sdk.BetaAsyncBuiltinFunctionTool)
@@ -216,8 +214,8 @@ def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
 
 
 def _declare(name: str, description: Any, schema: Any, execute: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
-    given: Any = {key: value for key, value in options.items() if value is not None}
-    return Tool.from_schema(safe_name(name), schema, execute, description=description or "", **given)
+    chosen: Any = {key: value for key, value in options.items() if value is not None}
+    return Tool.from_schema(safe_name(name), schema, execute, description=description or "", **chosen)
 
 
 def _check_kind(tool: Any, what: str, *kinds: type) -> None:
@@ -234,8 +232,8 @@ def _refuse_lost(name: str, library: str, lost: Mapping[str, Any]) -> None:
         )
 
 
-def _keep_approval(name: str, required: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Require approval where the tool does; a rule there, which cannot be asked here, means each call."""
+def _require_approval(name: str, required: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options that require approval if the tool does; for a rule of its own, which cannot run here, always."""
     if not required:
         return options
     if options.get("approve") is False:
@@ -244,14 +242,14 @@ def _keep_approval(name: str, required: object, options: Mapping[str, Any]) -> M
 
 
 def _explain_arguments(error: ValidationError, title: str, schema: Mapping[str, Any]) -> Exception:
-    """Return what a model reads of a failed validation of its arguments; any other one stays as it is."""
+    """Return an error that explains a failed validation of arguments to the model; any other error unchanged."""
     if error.title != title:
         return error
     return InvalidArguments(ErrorExplainer({"properties": {}, **schema}).explain(error.errors(include_url=False)))
 
 
 def _join_blocks(content: Any) -> Any:
-    """Make a result of blocks for a model; any other value stays as it is."""
+    """Make a result of blocks of content; return any other value unchanged."""
     blocks = content if isinstance(content, list) else [content]
     if isinstance(content, str) or not all(isinstance(block, Mapping) and "type" in block for block in blocks):
         return content
@@ -260,7 +258,7 @@ def _join_blocks(content: Any) -> Any:
 
 
 def _read_block(block: Mapping[str, Any]) -> Part:
-    """Read text, an image or a file; anything else, an address for example, is JSON text."""
+    """Read text, an image or a file; write anything else, such as an address, as JSON text."""
     if isinstance(block.get("text"), str):
         return str(block["text"])
     inner = block.get("source") or block
@@ -279,13 +277,13 @@ def _read_block(block: Mapping[str, Any]) -> Part:
 def _read_inputs(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Write inputs of smolagents as a schema."""
     properties = {}
-    for key, given in inputs.items():
-        types = [given["type"]] if isinstance(given["type"], str) else [*given["type"]]
+    for key, declared in inputs.items():
+        types = [declared["type"]] if isinstance(declared["type"], str) else [*declared["type"]]
         if unknown := {*types} - {*_TYPES, "any"}:
             raise DefinitionError(f"{name}: no model can write {key!r}, which is of type {unknown.pop()!r}.")
-        known = [*types, "null"] if given.get("nullable") else types
+        known = [*types, "null"] if declared.get("nullable") else types
         kind = {} if "any" in types else {"type": known[0] if len(known) == 1 else known}
-        rest = {part: value for part, value in given.items() if part not in ("type", "nullable")}
+        rest = {part: value for part, value in declared.items() if part not in ("type", "nullable")}
         properties[key] = {**rest, **kind}
-    required = [key for key, given in inputs.items() if not given.get("nullable")]
+    required = [key for key, declared in inputs.items() if not declared.get("nullable")]
     return {"type": "object", "properties": properties, "required": required}

@@ -1,8 +1,7 @@
 """Tools of a Toolbox for other agent libraries.
 
-What must stay true: a call passes the gates of its tool, and one that requires approval is refused without an
-approver. The gates, middleware and limits of a Runner are not there. A model reads what ours would: the text of a
-result.
+A call passes the gates of its tool; a call that requires approval is refused without an approver. The gates, middleware
+and limits of a Runner do not apply. The model reads the text of a result, as in a run.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ from toolkit.errors import DefinitionError, Failed, FatalError, Halt
 logger: logging.Logger = logging.getLogger("toolkit")
 
 Tools = Toolbox | Iterable[Addable]
-HIDDEN = (FatalError, Halt, DefinitionError)  # what ends a run says nothing to a model
+HIDDEN = (FatalError, Halt, DefinitionError)  # exceptions that end a run, whose messages are not for a model
 
 
 def to_langchain(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Make tools for LangChain and LangGraph; a failed call raises their ToolException, which they turn into text.
+    """Convert tools for LangChain and LangGraph; a failed call raises a ToolException, which they convert to text.
 
     Args:
-        tools: A Toolbox, or anything that a Toolbox takes.
+        tools: A Toolbox, or the items of one.
         context: The value of parameters annotated ToolContext.
         approve: As for `Toolbox.call`. Without it a call whose tool requires approval is refused.
 
     Raises:
         ImportError: The library is not installed.
-        DefinitionError: One of the tools cannot be a tool.
-        TypeError: A tool takes deps, and `context` has none.
+        DefinitionError: An item cannot be a tool.
+        TypeError: A tool needs deps, and `context` has none.
     """
     base = load_library("langchain_core.tools", "langchain-core")
     bridge = _Bridge(_to_box(tools), "mcp", context, approve)
 
     def make(tool: AnyTool) -> Any:
         def run(_: Any, /, **arguments: Any) -> Any:
-            return show(bridge.call(tool.name, arguments))
+            return convert(bridge.call(tool.name, arguments))
 
         async def arun(_: Any, /, **arguments: Any) -> Any:
-            return show(await bridge.acall(tool.name, arguments))
+            return convert(await bridge.acall(tool.name, arguments))
 
-        def show(result: ToolResult) -> Any:
+        def convert(result: ToolResult) -> Any:
             if result.is_error:
                 raise base.ToolException(result.text)
             images = [{"type": "image", "base64": encode_base64(i), "mime_type": i.media_type} for i in result.images]
@@ -69,7 +68,7 @@ def to_langchain(
             ]
             return [{"type": "text", "text": result.text}, *images, *files] if images or files else result.text
 
-        # A class of its own: a StructuredTool cannot have parameters `config` and `run_manager`.
+        # Not a StructuredTool, which cannot have parameters `config` and `run_manager`.
         members = {"_run": run, "_arun": arun, "__module__": __name__}
         kind: Any = type("ToolkitTool", (base.BaseTool,), members)
         schema = {"title": tool.name, **bridge.schema(tool)}
@@ -81,7 +80,7 @@ def to_langchain(
 def to_openai_agents(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Make tools for openai-agents; their schemas are not strict, and the text of a failed call is its output.
+    """Convert tools for openai-agents, with schemas that are not strict; the output of a failed call is its text.
 
     Arguments and errors are those of `to_langchain`.
     """
@@ -111,7 +110,7 @@ def to_openai_agents(
 def to_pydantic_ai(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Make tools for pydantic-ai; a failed call raises their ToolFailed, whose text the model reads.
+    """Convert tools for pydantic-ai; a failed call raises a ToolFailed, whose text the model reads.
 
     Arguments and errors are those of `to_langchain`.
     """
@@ -135,9 +134,9 @@ def to_pydantic_ai(
 def to_smolagents(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Make tools for smolagents; they return values as plain data, for its agents that write Python.
+    """Convert tools for smolagents; they return values as plain data, for agents that write Python.
 
-    Arguments and errors are those of `to_langchain`. A tool whose name is not a name in Python is refused, too.
+    Arguments and errors are those of `to_langchain`. A tool whose name is not an identifier of Python is refused, too.
     """
     base = load_library("smolagents", "smolagents").Tool
     bridge = _Bridge(_to_box(tools), "mcp", context, approve, HIDDEN)
@@ -155,7 +154,7 @@ def to_smolagents(
         inputs = _describe_inputs(bridge.schema(tool))
         if not tool.name.isidentifier():
             raise DefinitionError(
-                f"Tool {tool.name!r}: smolagents needs an identifier of Python; see Tool.with_name()."
+                f"Tool {tool.name!r}: smolagents needs an identifier of Python as its name; see Tool.with_name()."
             )
         members = {
             "name": tool.name,
@@ -173,7 +172,7 @@ def to_smolagents(
 def to_anthropic(
     tools: Tools, *, is_async: bool = False, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Make tools for the tool runner of Anthropic's SDK; a failed call raises their ToolError.
+    """Convert tools for the tool runner of Anthropic's SDK; a failed call raises a ToolError.
 
     Arguments and errors are those of `to_langchain`; with `is_async` the tools are for `AsyncAnthropic`.
     """
@@ -181,13 +180,13 @@ def to_anthropic(
     bridge = _Bridge(_to_box(tools), "anthropic", context, approve, HIDDEN)
 
     def make(tool: AnyTool) -> Any:
-        def call(_: Any, given: Any) -> Any:
-            return show(bridge.call(tool.name, given))
+        def call(_: Any, arguments: Any) -> Any:
+            return convert(bridge.call(tool.name, arguments))
 
-        async def acall(_: Any, given: Any) -> Any:
-            return show(await bridge.acall(tool.name, given))
+        async def acall(_: Any, arguments: Any) -> Any:
+            return convert(await bridge.acall(tool.name, arguments))
 
-        def show(result: ToolResult) -> Any:
+        def convert(result: ToolResult) -> Any:
             block = DIALECTS["anthropic"]().render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
             if result.is_error:
                 raise sdk.ToolError(block["content"])
@@ -206,7 +205,7 @@ class _Bridge:
 
     Attributes:
         dialect: The wire format of schemas and arguments.
-        hidden: Exceptions that are logged, where the library shows its model every exception.
+        hidden: Exceptions that are logged instead of raised, since the library would show them to its model.
     """
 
     box: Toolbox
@@ -216,7 +215,7 @@ class _Bridge:
     hidden: tuple[type[Exception], ...] = ()
 
     def make_all(self, make: Callable[[AnyTool], Any]) -> list[Any]:
-        """Make a tool of the other library of each one."""
+        """Convert each tool of the toolbox by `make`."""
         tools = [*self.box.snapshot().values()]
         for tool in tools:
             check_deps(tool, self.context.deps if self.context else None, CONTEXT_REMEDY)
@@ -249,7 +248,7 @@ class _Bridge:
 
 
 def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a schema, which another library may change."""
+    """Copy a schema, since another library may change it."""
     copy: dict[str, Any] = json.loads(json.dumps(schema))
     return copy
 
@@ -264,24 +263,25 @@ def _to_box(tools: Tools) -> Toolbox:
 
 
 def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a schema as inputs of smolagents, which know a type, or several, and a description each."""
+    """Write a schema as inputs of smolagents, each with one or several types and a description."""
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
 
-    def describe(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        whole = json.dumps({**own, "$defs": definitions} if '"$ref"' in json.dumps(own) else own)
-        is_plain = own.keys() <= {"type", "description", "enum", "default"}
-        text = own.get("description", "") if is_plain else f"{own.get('description', '')} JSON Schema: {whole}".strip()
-        kept = {"enum": own["enum"]} if "enum" in own else {}
+    def describe(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
+        whole = json.dumps({**part, "$defs": definitions} if '"$ref"' in json.dumps(part) else part)
+        is_plain = part.keys() <= {"type", "description", "enum", "default"}
+        description = part.get("description", "")
+        text = description if is_plain else f"{description} JSON Schema: {whole}".strip()
+        values = {"enum": part["enum"]} if "enum" in part else {}
         nullable = {} if name in required else {"nullable": True}
-        return {"type": _read_type(own), "description": text, **kept, **nullable}
+        return {"type": _read_type(part), "description": text, **values, **nullable}
 
-    return {name: describe(name, own) for name, own in schema["properties"].items()}
+    return {name: describe(name, part) for name, part in schema["properties"].items()}
 
 
 def _read_type(schema: Mapping[str, Any]) -> str | list[str]:
-    """Return the types that a schema names itself, or in an `anyOf`; "any" where it names none."""
-    given = [branch.get("type", "any") for branch in schema.get("anyOf", [schema])]
-    types = [kind for kinds in given for kind in ([kinds] if isinstance(kinds, str) else kinds)]
+    """Return the types that a schema or its `anyOf` names; "any" if one has no type."""
+    named = [branch.get("type", "any") for branch in schema.get("anyOf", [schema])]
+    types = [kind for kinds in named for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     if "any" in types or len(types) == 1:
         return "any" if "any" in types else types[0]
-    return list(dict.fromkeys([*types, "integer"] if "number" in types else types))  # which has no integers there
+    return list(dict.fromkeys([*types, "integer"] if "number" in types else types))  # apart, for smolagents

@@ -1,15 +1,15 @@
-"""Ready middleware and hooks, and what those of your own need.
+"""Ready middleware and hooks, and the types for your own.
 
     from toolkit.middleware import audit, redact
 
-Every name here is loaded when it is first used. `toolkit._execution` wraps calls in middleware, and `toolkit._runner`
-calls hooks.
+Each name is loaded when it is first used. `toolkit._execution` wraps calls in middleware, and `toolkit._runner` calls
+hooks.
 
 Files, each importing only those below it:
 
     telemetry       OpenTelemetry: spans and metrics of runs
-    compaction      a hook that shortens what the model is sent of a long conversation
-    redaction       secrets in results
+    compaction      a hook that shortens the requests of a long conversation
+    redaction       removal of secrets from results
     audit_log       a record of each call
     repeated_calls  a cache of results, and the refusal of repeated calls
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolkit.middleware.repeated_calls import repeat_guard as repeat_guard
     from toolkit.middleware.telemetry import Telemetry as Telemetry
 
-# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+# The module of each public name. The block above is the same for type checkers; a test compares both.
 _HOMES = {
     "toolkit._execution.dispatcher": ("Middleware", "Next"),
     "toolkit.middleware.audit_log": ("audit",),
@@ -42,5 +42,5 @@ _HOMES = {
     "toolkit.middleware.telemetry": ("Telemetry",),
 }
 
-if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+if not TYPE_CHECKING:  # so that type checkers report names that are not declared above
     __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES, {"opentelemetry": "otel"})

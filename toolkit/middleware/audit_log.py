@@ -25,16 +25,16 @@ AuditRecord: TypeAlias = Mapping[str, Any]
 
 
 def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
-    """Create a middleware that writes a record of each call after its end. Put it first, so that it sees all calls.
+    """Create a middleware that writes a record of each call after its end. Put it first, so that it records all calls.
 
     A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
     characters), `arguments` (SHA-256 of their value, in hexadecimal), `outcome` (`ok`; the kind of an error result,
     such as `denied`; or the name of the exception that paused or ended the run, such as `Deferred`) and `seconds`. An
-    exception while writing is logged, and the call goes on.
+    exception while writing is logged, and does not affect the call.
 
     Args:
-        write: A function that gets a record, on the thread of the call. It must not block an event loop for long. Or a
-            path: each record is appended to this file as a line of JSON.
+        write: A function that is called with a record, on the thread of the call, and must not block an event loop for
+            long; or the path of a file to which each record is appended as a line of JSON.
 
     Raises:
         OSError: The file cannot be written.
@@ -49,7 +49,7 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
 
 
 async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next) -> ToolResult:
-    began = time.perf_counter()
+    start = time.perf_counter()
     outcome = "ok"
     try:
         result = await call_next(call)
@@ -59,14 +59,14 @@ async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, ca
         raise
     finally:
         try:
-            write(_make_record(call, call_next.context, outcome, time.perf_counter() - began))
+            write(_make_record(call, call_next.context, outcome, time.perf_counter() - start))
         except (Exception, SystemExit):
             logger.exception("The audit record of the call %s could not be written.", call.id)
     return result
 
 
 def _make_record(call: ToolCall, context: ToolContext[Any], outcome: str, seconds: float) -> AuditRecord:
-    import hashlib  # it takes longer to load than all of this package, and few runs are audited
+    import hashlib  # slow to load, and few runs are audited
 
     return {
         "at": datetime.now(timezone.utc).isoformat(),

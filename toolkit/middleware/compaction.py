@@ -1,7 +1,7 @@
-"""Compaction: a hook that shortens what a model is sent of a long conversation.
+"""Compaction: a hook that shortens the requests of a long conversation.
 
-The conversation itself stays whole: only the messages of a request are replaced. They follow from the conversation
-alone, so a resumed run is sent the same.
+The conversation itself is not changed, only the messages of a request. They depend on the conversation only, so the
+requests of a resumed run are the same.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from toolkit._messages import (
 )
 from toolkit._options import is_whole
 
-# A function of messages that are left out, sync or async, which returns a text in their place.
+# A sync or async function that returns a summary of messages that are left out.
 Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
 
-# Tokens that an image or a file is estimated to have: providers count from 85 to several thousand.
+# Estimated tokens of an image or a file: providers count from 85 to several thousand.
 ATTACHMENT_TOKENS = 1_000
-# Lines of a result that is cut, and of its characters the most.
+# Lines of a result that is cut, and its most characters.
 LINES, CHARACTERS = 50, 10_000
-# Characters of a message in a summary. What a person wrote matters more than what followed.
+# Characters of a message in a summary; more for a message of the user.
 MAX_SUMMARY_LINE, MAX_USER_LINE = 200, 1_000
-# Characters of the first line of a summary, and of the note in a text without its middle.
+# Characters of the first line of a summary, and of the note in a text whose middle is left out.
 MAX_HEAD, MAX_NOTE = 70, 50
-# Summaries may take this percentage of the tokens.
+# The most tokens of all summaries, in percent of `max_tokens`.
 SUMMARY = 10
-# Results are cut, and turns summarised, until so many percent of the tokens are left: later requests then begin with
-# the same messages for some turns, which servers have in their caches.
+# The goal of cutting results and summarising turns, in percent of `max_tokens`. It is lower than necessary, so that the
+# next requests can begin with the same messages, which servers have cached.
 TARGET = 75
-# Summaries that are remembered.
+# The most summaries that are cached.
 MAX_SUMMARIES = 256
 
 
 class Compaction:
     """A hook that shortens the messages of a request if they are longer than `max_tokens`.
 
-    First, older results of tools are cut to 50 lines, the first and the last. If that is too little, older turns are
-    replaced by a summary, whose middle is cut if it is too long. If the recent messages alone are too long, their
+    First, older results of tools are cut to their first and last lines, 50 together. If that is not enough, older turns
+    are replaced by a summary, whose middle is cut if it is too long. If the recent messages alone are too long, their
     results are cut, too, and the older ones of them are summarised.
 
     The instructions, the first and the latest message of the user, and the last turn are always sent, even if they are
@@ -64,9 +64,9 @@ class Compaction:
 
     Args:
         max_tokens: Tokens of the messages of a request, at least 1,000.
-        keep_recent: Number of last messages that are sent as they are.
-        summarize: A function of the messages that are left out, sync or async, that returns the summary, for example by
-            a run of another model. By default each message becomes a line. A summary is cut to a tenth of `max_tokens`.
+        keep_recent: Number of last messages that are sent unchanged, unless they alone are too long.
+        summarize: A sync or async function that returns a summary of the messages that are left out, for example by a
+            run of another model. By default each message becomes a line. Summaries are cut to a tenth of `max_tokens`.
 
     Raises:
         ValueError: A number is out of range.
@@ -108,9 +108,9 @@ class Compaction:
         return self._shorten_request(request, sections, cast("dict[int, str]", summaries))
 
     def _find_cuts(self, history: _History) -> tuple[int, int]:
-        """Return the block before which blocks are left out, and that before which results are cut.
+        """Return two positions: blocks before the first are left out, results in blocks before the second are cut.
 
-        All requests of the conversation so far are gone through, so that both move only where one was too long.
+        All requests of the conversation so far are repeated, so that the positions change only if one was too long.
         """
         start = cut = excess = 0
         for point in history.points:
@@ -120,7 +120,7 @@ class Compaction:
         return start, cut
 
     def _list_levels(self, history: _History, point: int, start: int, cut: int) -> Iterable[tuple[int, int, float]]:
-        """Yield cuts for a request, the deepest last, with the size that each must reach to be chosen."""
+        """Yield positions for a request, those that cut the most last, each with the size below which it is chosen."""
         whole, target = self._max_tokens, self._max_tokens * TARGET / 100
         yield start, cut, whole
         last = max(start, history.find_last_turn(point))
@@ -190,13 +190,13 @@ def _estimate(message: Message) -> int:
     return tokens + ATTACHMENT_TOKENS * (len(message.images) + len(message.files))
 
 
-# Messages that follow each other, and whether they are sent.
+# Consecutive messages, and whether they are sent.
 _Section: TypeAlias = tuple[tuple[Message, ...], bool]
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Messages that are sent together or not at all: a response with the results of its calls, or any other message."""
+    """Messages that are sent together or not at all: a response with its results, or a single other message."""
 
     messages: tuple[Message, ...]
     first: int  # position of the first message
@@ -207,10 +207,10 @@ class _Block:
 
 
 class _History:
-    """A conversation in blocks, with the sizes of their beginnings.
+    """A conversation in blocks, with the size of the messages before each block.
 
     Attributes:
-        points: Numbers of the blocks that are responses, and of the one that the model is asked for now.
+        points: Numbers of the blocks that are responses, and of the block that is requested now.
     """
 
     def __init__(self, messages: Sequence[Message], summary_tokens: int) -> None:
@@ -226,7 +226,7 @@ class _History:
         self.points = (*responses, len(self._blocks))
 
     def measure(self, start: int, cut: int, point: int) -> int:
-        """Return the size of a request for the response at `point`."""
+        """Return the size of a request for the response at `point`, in tokens."""
         size = self._whole[point] - self._whole[max(start, cut)]
         if cut > start:
             short = self._get_short()
@@ -238,9 +238,9 @@ class _History:
         return size + self._summary_tokens if start > len(kept) else size
 
     def find_excess(self, start: int, cut: int, point: int) -> int:
-        """Return how many tokens more the server counted for the request at `point` than were estimated.
+        """Return the difference between the server's count of tokens for the request at `point` and the estimate.
 
-        The run that sent it may have sent the whole history, so the estimate that is nearer counts.
+        That request may have had the whole history, so the nearer estimate of both is used.
         """
         first = self._blocks[point].messages[0] if point < len(self._blocks) else None
         usage = first.usage if isinstance(first, ModelResponse) else None
@@ -250,7 +250,7 @@ class _History:
         return min((tokens - self.measure(start, cut, point), tokens - self._whole[point]), key=abs)
 
     def find_last_turn(self, point: int) -> int:
-        """Return the block in which the last turn before `point` begins: calls with results, or messages to answer."""
+        """Return the block at which the last turn before `point` begins: calls with results, or unanswered messages."""
         last = next((number for number in range(point - 1, -1, -1) if self._blocks[number].is_response), -1)
         has_results = last >= 0 and len(self._blocks[last].messages) > 1
         return last if has_results else last + 1
@@ -264,7 +264,7 @@ class _History:
         return number
 
     def split(self, start: int, cut: int) -> list[_Section]:
-        """Split the history into sections that are sent, their results cut, and sections that are left out."""
+        """Split the history into sections that are sent and sections that are left out, with results cut."""
         kept = {*self._list_kept(len(self._blocks)), *range(start, len(self._blocks))}
         sections: list[_Section] = []
         for number, block in enumerate(self._blocks):
@@ -308,7 +308,7 @@ def _split_blocks(messages: Sequence[Message]) -> list[_Block]:
 
 
 def _belongs(message: Message, earlier: Message) -> bool:
-    """Return whether a message belongs to the one before it: a result, or the message with images and files of some."""
+    """Return whether a message belongs to the one before it: a result, or the images and files of results."""
     if isinstance(message, ToolMessage):
         return True
     is_attachment = isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)

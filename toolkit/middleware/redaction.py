@@ -1,4 +1,4 @@
-"""Secrets in the results of calls."""
+"""Removal of secrets from the results of calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def redact(
     """Create a middleware that removes secrets from a call's result: text, error, value, details, exception.
 
     A value or details with a secret become plain data without it. A ToolError becomes a Failed without it, any other
-    exception a RuntimeError. They keep the traceback, unless a line of source in it contains a secret. It does not find
-    secrets that are split, encrypted, compressed or encoded twice; and secrets in images, files, progress reports,
+    exception a RuntimeError. They keep the traceback, unless a line of source in it contains a secret. Not found are
+    secrets that are split, encrypted, compressed or encoded twice, and secrets in images, files, progress reports,
     errors of attempts that are retried, and exceptions that end the run.
 
     Args:
-        secrets: Secret texts, such as keys. They are also found escaped, or in URL encoding, base64 or hex.
+        secrets: Secret texts, such as keys. They are also found if they are escaped or encoded as URL, base64 or hex.
         patterns: Regular expressions of further texts, such as r"sk-[A-Za-z0-9]{20,}".
         instead: The text that replaces them.
 
@@ -65,7 +65,7 @@ def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
 
 
 def _clean_value(value: Any, clean: Clean) -> Any:
-    """Clean a value; next to pictures and files item by item, so that those stay."""
+    """Clean a value; a list with images or files item by item, so that these do not change."""
     if type(value) in _PARTS:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
@@ -76,20 +76,20 @@ def _clean_value(value: Any, clean: Clean) -> Any:
         return value
     try:
         return cleaned if isinstance(value, str) else from_json(cleaned)
-    except ValueError:  # a pattern took away more than the inside of a text
+    except ValueError:  # a pattern has removed quotes or brackets of the JSON
         return cleaned
 
 
 def _clean_exception(error: BaseException | None, clean: Clean) -> BaseException | None:
     if error is None or not _has_secret(error, clean):
         return error
-    kind = Failed if isinstance(error, ToolError) else RuntimeError  # what is a ToolError ends no run
+    kind = Failed if isinstance(error, ToolError) else RuntimeError  # only a ToolError does not end a run
     message = "".join(traceback.format_exception_only(error)).strip()
     cleaned = kind(clean(message)).with_traceback(error.__traceback__)
     return cleaned.with_traceback(None) if _has_secret(cleaned, clean) else cleaned
 
 
 def _has_secret(error: BaseException, clean: Clean) -> bool:
-    """Return whether an exception shows a secret: in its message, causes, notes, or a line of its traceback."""
+    """Return whether an exception contains a secret: in its message, causes, notes, or a line of its traceback."""
     text = "".join(traceback.format_exception(error)) + write_safely(repr, error)
     return clean(text) != text

@@ -1,4 +1,4 @@
-"""Repeated calls: their results from a cache, or their refusal."""
+"""Middleware for repeated calls: a cache of results, and a guard that refuses repetitions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from toolkit.errors import Denied, Halt, ToolError
 
 
 def identify(call: ToolCall) -> tuple[str, str]:
-    """Return what equal calls have in common: the tool's name and the arguments as canonical JSON.
+    """Return a key that is the same for equal calls: the tool's name, and the arguments as canonical JSON.
 
-    Text that is not JSON stays as it is.
+    Arguments that are not JSON are used unchanged.
     """
     try:
         return call.name, json.dumps(from_json(call.arguments), sort_keys=True, separators=(",", ":"))
@@ -42,9 +42,9 @@ def cache(
 ) -> Middleware:
     """Create a middleware that caches the results of tools with `effect="read"`.
 
-    A call with equal arguments gets a copy of the earlier result, and no gate is asked. So tools with their own gates
-    are not cached, and each run has its own cache. A call of a tool that may change something clears the cache. Errors,
-    and results that cannot be copied, are not cached.
+    A call with equal arguments gets a copy of the earlier result without passing any gate. So the results of tools with
+    their own gates are not cached, and each run has its own cache. A call of a tool with another effect clears the
+    cache. Errors, and results that cannot be copied, are not cached.
 
     Args:
         ttl: Lifetime of a result, in seconds.
@@ -114,7 +114,7 @@ class _ResultCache:
 
     def _store(self, place: CacheKey, entry: _CacheEntry, changes: int) -> None:
         with self._lock:
-            if changes == self._changes:  # else it may show how things were before
+            if changes == self._changes:  # otherwise the result may be older than a change
                 self._entries[place] = entry
             if len(self._entries) > self._maxsize:
                 del self._entries[next(iter(self._entries))]
@@ -124,11 +124,11 @@ def _copy(result: ToolResult) -> ToolResult | None:
     """Copy a result, so that callers do not share it; None if its values cannot be copied."""
     try:
         return deepcopy(result)
-    except Exception:  # noqa: BLE001  copying runs the code of their classes
+    except Exception:  # noqa: BLE001  copying runs code of the values' classes
         return None
 
 
-# Runs that are remembered at a time; then the one that was used longest ago is forgotten.
+# The most runs whose values are kept; the least recently used one is removed first.
 MAX_RUNS = 10_000
 
 S = TypeVar("S")
@@ -176,7 +176,7 @@ def repeat_guard(
 
     Args:
         limit: How often a call may run in a row.
-        window: How often two alternating calls, A-B-A-B, may run together: an even number, 4 or more.
+        window: How many calls of an alternating pair, A-B-A-B, may run: an even number, 4 or more.
         stop_after: Number of refusals in a row after which the run ends. None does not end it.
         reset_after: Seconds since the last call that ran, after which the count starts again. None does not reset it.
         clock: Returns the time in seconds.
@@ -238,8 +238,8 @@ class _CallHistory:
         """Record a call.
 
         Raises:
-            Denied: It repeats earlier ones.
-            Halt: It is the last refusal that `stop_after` allows.
+            Denied: It repeats earlier calls.
+            Halt: It does, and it is the refusal at which `stop_after` ends the run.
         """
         with self.lock:
             now = self.clock()
@@ -254,13 +254,13 @@ class _CallHistory:
         return past
 
     def forget(self, past: _PastCall) -> None:
-        """Remove a call that may be made once more."""
+        """Remove a call that did not end, since it may be made again."""
         with self.lock, suppress(ValueError):
             self.calls.remove(past)
 
 
 def _is_cycle(past: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
-    """Return whether the last calls repeat with this period so many times, and this call would continue."""
+    """Return whether the last calls repeat a cycle of `period` calls so many times, and this call would continue it."""
     cycle = {earlier.identity for earlier in last[:period]}
     return (
         len(last) == period * times

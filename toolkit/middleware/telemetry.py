@@ -32,10 +32,10 @@ from toolkit.events import (
     TurnStarted,
 )
 
-MAX_NAME = 100  # characters of a tool's name: the model may have made it up
-# The conventions have nothing for it: a run is one of many in a conversation, and the same one when it is resumed.
+MAX_NAME = 100  # characters of a tool's name, which a model may invent
+# The conventions have no attribute for the id of a run, which stays the same when the run is resumed.
 RUN_ID = "toolkit.run.id"
-# Buckets of the histograms, in seconds.
+# Bucket boundaries of the histograms, in seconds.
 SHORT, LONG = [0.01 * 2**power for power in range(14)], [0.1 * 2**power for power in range(13)]
 # The pieces of a streamed response.
 DELTAS = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta)
@@ -53,13 +53,13 @@ class _TracedRun:
     """A run that has not ended.
 
     Attributes:
-        span: Its span; of a durable run the one around the step.
+        span: Its span; for a durable run the span around the step.
         model: The name of its model.
-        agent: The attribute with its runner's name; none without one.
-        server: The attributes of the model's server; none where it is not known.
-        start: When it started, on the clock of `time.perf_counter`.
-        turn_start: When the pending request to the model began, in seconds since 1970; 0 without one.
-        first_chunk: When the first piece of its response came, in seconds since 1970; 0 without one.
+        agent: The attribute with its runner's name; empty if it has no name.
+        server: The attributes of the model's server; empty if it is not known.
+        start: Time of its start, on the clock of `time.perf_counter`.
+        turn_start: Start of the pending request to the model, in seconds since 1970; 0 if none is pending.
+        first_chunk: Arrival of the first piece of its response, in seconds since 1970; 0 before.
         messages: Messages of that request.
     """
 
@@ -85,7 +85,7 @@ class Telemetry:
     one of temporalio's `TracingInterceptor`.
 
     Args:
-        content: Whether spans contain the messages, the arguments and the results. They may be secret.
+        content: Whether spans contain the messages, arguments and results, which may be secret.
         provider: The name of the model's provider in OpenTelemetry's conventions, such as "anthropic" or
             "azure.ai.openai".
         tracer_provider: The tracer provider. By default the global one.
@@ -150,7 +150,7 @@ class Telemetry:
         """Execute a call inside a span."""
         run_id, start, name = call_next.context.run_id, time.perf_counter(), call.name[:MAX_NAME]
         run = self._runs.get(run_id) or _TracedRun(trace.get_current_span())
-        known = name if name in call_next.tools else "unknown"  # a model may make up any number of names
+        known = name if name in call_next.tools else "unknown"  # a model may invent any number of names
         measured = {"gen_ai.tool.name": known, "gen_ai.tool.type": "function", **run.agent}
         attributes = {
             **measured,
@@ -185,12 +185,12 @@ class Telemetry:
     def _record_turn(
         self, run: _TracedRun, run_id: str, start: float, response: ModelResponse | None = None, error: str = ""
     ) -> None:
-        """Record the span of a response; without one, of a request that got none."""
+        """Record the span and the metrics of a response, or of a request that failed without one."""
         measured: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
         measured |= {"gen_ai.request.model": run.model, **run.server}
         attributes: dict[str, Any] = {**measured, RUN_ID: run_id}
         counts = {name: getattr(response.usage, own) for name, own in TOKENS.items()} if response else {}
-        usage = {name: count for name, count in counts.items() if count}  # 0 where a server counts none
+        usage = {name: count for name, count in counts.items() if count}  # 0: the server does not report it
         if response:
             attributes["gen_ai.response.model"] = response.model or run.model
             attributes["gen_ai.response.finish_reasons"] = [response.finish_reason]
@@ -203,8 +203,8 @@ class Telemetry:
             attributes |= {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": seconds}
             self._first_chunk_seconds.record(seconds, measured)
         run.turn_start, run.first_chunk, run.messages = 0.0, 0.0, ()
-        above, began = trace.set_span_in_context(run.span), int(start * 1e9)
-        span = self._tracer.start_span(f"chat {run.model}", above, SpanKind.CLIENT, attributes, start_time=began)
+        parent, start_time = trace.set_span_in_context(run.span), int(start * 1e9)
+        span = self._tracer.start_span(f"chat {run.model}", parent, SpanKind.CLIENT, attributes, start_time=start_time)
         _fail(span, measured, error)
         span.end()
         self._turn_seconds.record(max(0.0, time.time() - start), measured)
@@ -212,7 +212,7 @@ class Telemetry:
             self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
 
     def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
-        if run.turn_start:  # the response has not come: it failed, the run was cancelled, or its time was up
+        if run.turn_start:  # the request failed, or the run was cancelled or timed out before the response
             self._record_turn(run, run_id, run.turn_start, error=error)
         measured: dict[str, Any] = {"gen_ai.request.model": run.model, **run.agent}
         _fail(run.span, measured, error)
@@ -222,7 +222,7 @@ class Telemetry:
 
 
 def _read_server(address: str) -> dict[str, str | int]:
-    """Read the attributes of a server from its address; none from an empty one."""
+    """Return the attributes of a server by its address; none for an empty one."""
     parts = urlsplit(address)
     if not parts.hostname:
         return {}
@@ -230,7 +230,7 @@ def _read_server(address: str) -> dict[str, str | int]:
 
 
 def _fail(span: Span, measured: dict[str, Any], error: str) -> None:
-    """Note an error in a span and in the attributes of its metrics; "" is none."""
+    """Note an error, unless it is empty, in a span and in the attributes of its metrics."""
     if error:
         measured["error.type"] = error
         span.set_attribute("error.type", error)
@@ -238,7 +238,7 @@ def _fail(span: Span, measured: dict[str, Any], error: str) -> None:
 
 
 def _write_message(message: Message) -> dict[str, Any]:
-    """Write a message as the conventions' JSON Schemas of messages have it, without images and files."""
+    """Write a message by the conventions' JSON Schemas of messages, without images and files."""
     if isinstance(message, ModelResponse):
         parts = [{"type": "reasoning", "content": message.reasoning}] if message.reasoning else []
         parts += [{"type": "text", "content": message.text}] if message.text else []
@@ -257,5 +257,5 @@ def _write_message(message: Message) -> dict[str, Any]:
 def _parse_arguments(arguments: str) -> Any:
     try:
         return from_json(arguments, allow_inf_nan=False)
-    except (ValueError, TypeError):  # the latter of unpaired surrogates
+    except (ValueError, TypeError):  # TypeError: an unpaired surrogate
         return arguments
