@@ -15,7 +15,7 @@ Deps = TypeVar("Deps", default=None)
 
 
 def discard(*_: object) -> None:
-    """Ignore what a tool emits when it was called without a run."""
+    """Ignore the reports of a tool that was called without a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class ToolContext(Generic[Deps]):
 
 
 def use_context(given: ToolContext[Any] | None) -> ToolContext[Any]:
-    """Return the context that a caller gave, or one without deps.
+    """Return a caller's context, or for None one without deps.
 
     Raises:
         TypeError: It is something else, such as the deps themselves.
@@ -100,5 +100,5 @@ def use_context(given: ToolContext[Any] | None) -> ToolContext[Any]:
     raise TypeError(f"The context is of type {type(given).__name__}: write ToolContext(deps=...).")
 
 
-# The context of the call whose function runs here.
+# The context of the current call.
 current_context: ContextVar[ToolContext[Any] | None] = ContextVar("current_context", default=None)

@@ -1,4 +1,4 @@
-"""Load modules when they are first needed: those of a package's public names, and those that display a value."""
+"""Lazy loading of modules: those of a package's public names, and those that display a value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
-# Names of other libraries for what has another name here.
+# Names in this library, by the names that other libraries use.
 _OTHER_NAMES = MappingProxyType(
     {
         "Agent": "Runner",
@@ -29,12 +29,12 @@ def lazy_names(
     Args:
         scope: The package's `globals()`.
         homes: Public names by the module that defines them.
-        extras: Extras of this package by the packages that they install.
+        extras: Names of extras by the packages that they install.
     """
-    names = sorted(name for there in homes.values() for name in there)
+    names = sorted(name for defined in homes.values() for name in defined)
 
     def load(name: str) -> object:
-        home = next((home for home, there in homes.items() if name in there), None)
+        home = next((home for home, defined in homes.items() if name in defined), None)
         if home is None:
             raise _explain_missing(name, str(scope["__name__"]), names)
         try:
@@ -52,10 +52,10 @@ def lazy_names(
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Import libraries of an extra in the block.
+    """Explain a failed import in the block, which imports libraries of an extra.
 
     Args:
-        what: Needs them, for the message.
+        what: Name of the feature that needs them, for the message.
         extra: Name of the extra.
 
     Raises:
@@ -69,28 +69,28 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
         raise ImportError(f'{what} needs an extra: pip install "function-toolkit[{extra}]".') from error
 
 
-def _explain_missing(name: str, asked: str, names: Sequence[str]) -> Exception:
-    """Make the error of a name that a module does not have: it says where the name is, or what it is called here."""
+def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
+    """Make the error about a name that a module lacks: it tells the name in this library, or the module that has it."""
     ours = _OTHER_NAMES.get(name)
     if ours in names:
-        return ImportError(f"{name} is called {ours} here: write from {asked} import {ours}.")
-    if not name.startswith("_") and (other := _find_home(name, asked)):
+        return ImportError(f"{name} is called {ours} here: write from {module} import {ours}.")
+    if not name.startswith("_") and (other := _find_home(name, module)):
         return ImportError(f"{name} is in {other}: write from {other} import {name}.")
-    return AttributeError(f"module {asked!r} has no attribute {name!r}")
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
-def _find_home(name: str, asked: str) -> str:
-    """Find the public module with a name that another one was asked for; "" without one, or for a module's own."""
-    from importlib.util import find_spec  # for mistakes alone
+def _find_home(name: str, module: str) -> str:
+    """Return the public module that has a name; "" if there is none, or if the name is a submodule of `module`."""
+    from importlib.util import find_spec  # needed only for errors
     from pathlib import Path
 
-    if find_spec(f"{asked}.{name}"):
+    if find_spec(f"{module}.{name}"):
         return ""
     root = Path(__file__).parent
     for file in sorted(root.rglob("*.py"), key=lambda file: (len(file.parts), file)):
         place = ".".join(file.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
         if "._" not in place and f'"{name}"' in file.read_text("utf-8"):
-            with suppress(ImportError):  # of an extra
+            with suppress(ImportError):  # an extra is not installed
                 if name in getattr(import_module(place), "__all__", ()):
                     return place
     return ""

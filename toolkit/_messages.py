@@ -1,8 +1,8 @@
 """Values exchanged with a model: requests, messages, calls, results, usage; the same for every provider.
 
-All of them are plain data and most are frozen, so they can be compared, pickled and written as JSON. They stand here
+All of them are plain data and most are frozen, so they can be compared, pickled and written as JSON. They are ordered
 from the outside in: a request, its tools, its messages, the calls and results in those, attachments; then their JSON
-form, and the names of the keys about a call that a model writes in addition to its arguments.
+form, and the names of the keys about a call that a model writes beside its arguments.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from toolkit.errors import ToolError
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 """Effect of a tool's calls."""
 
-# Texts before the attachments of tools, for providers whose tool messages hold text alone.
+# Texts before the attachments of results, for providers whose tool messages hold only text.
 IMAGES_TEXT = "The images of the results above, in order."
 FILES_TEXT = "The files of the results above, in order: the images first."
-# The end of an error's text, where the model may not read the exception's message.
+# The end of an error's text, if the exception's message is not for the model.
 REMEDY = "Try other arguments or another tool, or report that this did not work."
-# In English and in JSON, roughly; the tokens of a model are not known here.
+# A rough estimate, for English and JSON.
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -56,10 +56,10 @@ class ModelRequest:
 
     Attributes:
         messages: The conversation so far.
-        tools: The tools on offer; none on a last turn.
-        output: Interface of the structured output; None where the answer is text.
+        tools: The tools that are offered; none in a last turn.
+        output: Interface of the structured output; None if the answer is text.
         choice: Tool choice: "auto", "none", "required", or one tool's name; None leaves it to the server.
-        allowed: Names of the tools on offer that may be called in this turn; None means all.
+        allowed: Names of the offered tools that may be called in this turn; None means all.
         turn: Number of the response in the run, from 0.
         early: Whether a stream yields each call as soon as its arguments are complete.
         memo: Wire forms of the first messages, cached by the model from one turn of a run to the next.
@@ -78,7 +78,7 @@ class ModelRequest:
 
     @property
     def all_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer, and after them the one whose call is the structured output."""
+        """The tools that are offered and, if the structured output is a call, the tool of that call."""
         return (*self.tools, self.output.spec) if self.output and self.output.by_tool else self.tools
 
 
@@ -88,16 +88,16 @@ class ToolSpec:
 
     Attributes:
         parameters: JSON Schema (draft 2020-12) of the arguments, of type object.
-        output: JSON Schema of the tool's value; None where it is not declared.
-        title: A name for people, for protocols that show tools to people.
+        output: JSON Schema of the tool's value; None if it is not declared.
+        title: Display name, for protocols that show tools to people.
         strict: Whether the provider should enforce the schema; None leaves that to the dialect.
-        namespace: Group of the tool, for providers that know groups.
-        activity: Name of the function that executes the tool; empty for a tool that the model itself executes; None
-            where it is not declared.
+        namespace: Group of the tool, for providers that support groups.
+        activity: Name of the function that executes a declared tool; empty if the model fills in its output; None for a
+            tool that is not declared.
         meta: Schemas of the meta keys that the model fills in beside the arguments, by key.
-        module: Isolated module that executes the tool; empty where the run does.
+        module: Isolated module that executes the tool; empty if the run does.
         defer_loading: Whether a provider that can do so shows the parameters only once the model searches for the tool.
-        provider_form: The tool as a request has it, where the provider executes it.
+        provider_form: The tool's form in a request, if the provider executes it.
         cache: Forms of `parameters` and wire forms of the tool, by the rules and the dialects that made them.
     """
 
@@ -116,7 +116,7 @@ class ToolSpec:
     cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "cache": {}}  # filled again where it is needed
+        return {**vars(self), "cache": {}}  # filled again when it is needed
 
 
 @dataclass(kw_only=True)
@@ -125,7 +125,7 @@ class OutputSpec:
 
     Attributes:
         spec: The output as the arguments of a tool, whose schema is the output's own.
-        by_tool: Whether the output is a call of that tool: set for the rest of the run where a server refuses
+        by_tool: Whether the output is a call of that tool: set for the rest of the run if a server refuses
             `response_format`.
     """
 
@@ -178,8 +178,8 @@ class ModelResponse(FrozenValue):
     Attributes:
         finish_reason: The provider's reason for the end, such as `stop`, `tool_calls` or `length`.
         model: Name of the model that responded, as the provider reports it.
-        reasoning: The model's reasoning, where the provider returns it; sent back to the model, not part of the answer.
-        items: The provider's output items, where it expects them back unchanged: plain data.
+        reasoning: The model's reasoning, if the provider returns it; sent back to the model, not part of the answer.
+        items: The provider's output items, if it expects them back unchanged: plain data.
         is_answer: Whether the text is the answer although there are calls: the run ends once these have succeeded.
     """
 
@@ -200,7 +200,7 @@ class ToolMessage(FrozenValue):
     Attributes:
         foreign: The tools with `trust="foreign"` that the run had called by then; never sent to a model.
         timestamp: End of the call, in seconds since 1970, UTC; never sent to a model.
-        is_cut: Whether the text is a part of the result's, since that was too long; never sent to a model.
+        is_cut: Whether the text was cut, since the result's was too long; never sent to a model.
     """
 
     call_id: str
@@ -215,7 +215,7 @@ class ToolMessage(FrozenValue):
     is_cut: bool = field(default=False, compare=False, repr=False)
 
     def to_result(self) -> ToolResult:
-        """Return what is known of the call's outcome: no value, no exception, no details."""
+        """Convert the message to a result, without value, exception and details."""
         error = self.text if self.is_error else None
         return ToolResult(text=self.text, error=error, images=self.images, files=self.files)
 
@@ -238,7 +238,7 @@ class ToolCall(FrozenValue):
         imports: Names of the shared values that an isolated call may read.
         wire_arguments: The model's own text, if the dialect has converted it.
         namespace: The group of the tool, for providers with groups.
-        extra_content: What the server added to the call and must get back, as JSON text: Gemini's thought signature.
+        extra_content: JSON text that the server added to the call and needs back, such as Gemini's thought signature.
     """
 
     name: str
@@ -446,9 +446,9 @@ def _validate_attachment(attachment: Image | File) -> None:
 
 
 def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
-    """Make one user message of all images and files of results, for providers whose tool messages hold text alone.
+    """Make one user message of all images and files of results, for providers whose tool messages hold only text.
 
-    The list is empty where the results have neither.
+    The list is empty if the results have neither.
     """
     results = list(results)
     images = tuple(image for result in results for image in result.images)
@@ -458,7 +458,7 @@ def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[Use
 
 
 def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none where that is not a response of the model."""
+    """Return the calls of the last message; none if that is not a response of the model."""
     last = messages[-1] if messages else None
     return last.calls if isinstance(last, ModelResponse) else ()
 
@@ -511,7 +511,7 @@ def _to_json(value: Any) -> Any:
 
 def make_plain(value: Any) -> Any:
     """Convert a value of any type to JSON data."""
-    from pydantic_core import to_jsonable_python  # messages do without it
+    from pydantic_core import to_jsonable_python  # slow to load, and not needed for messages
 
     try:
         return to_jsonable_python(value, bytes_mode="base64", fallback=str)
@@ -520,14 +520,14 @@ def make_plain(value: Any) -> Any:
 
 
 def write_output(value: Any) -> str:
-    """Write the answer of a run as text: one that is no text as JSON."""
+    """Return the answer of a run as text: None as an empty text, a value that is not text as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(clean_json(make_plain(value)), ensure_ascii=False)
 
 
 def clean_json(value: Any) -> Any:
-    """Replace what strict JSON in UTF-8 cannot hold: unpaired surrogates, NaN and infinities."""
+    """Replace values that strict JSON in UTF-8 cannot express: unpaired surrogates, NaN and infinities."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict):
@@ -580,5 +580,5 @@ def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
 TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
 INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
 
-# All of them, in the order in which a schema has them, before the arguments.
+# All meta keys, in the order in which a schema lists them before the arguments.
 META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)

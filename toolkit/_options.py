@@ -1,8 +1,8 @@
-"""Public functions: a signature that shows each option, errors for wrong ones, and short tracebacks.
+"""Decorators of public functions: signatures with each option, errors for wrong options, and short tracebacks.
 
-An error that this package raises on purpose says what to do, so that its frames are of no use: the caller's lines stand
-before it. Any other error keeps the frame in which it arose. The application's own frames always stay, such as those of
-a tool that failed. The logger `toolkit` has the whole traceback, at level DEBUG.
+An error that this package raises on purpose says what to do, so its traceback has no frames of this package and ends
+with the caller's line. Any other error keeps the frame in which it arose. Frames of the application are never removed,
+such as those of a tool that failed. The logger `toolkit` logs the whole traceback, at level DEBUG.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def refuse_unknown_options(
     """Refuse the first option that is not known.
 
     Args:
-        owner: The function or class that they are given to, for the message.
-        given: Names of options.
-        known: Names of the options that there are.
+        owner: Name of the function or class, for the message.
+        given: Names of the options that were passed.
+        known: Names of the valid options.
         hints: Sentences that say what to write instead, by names that other libraries use, or that belong elsewhere.
 
     Raises:
-        TypeError: There is one; the message has the nearest name or its hint, or else all names.
+        TypeError: An option is unknown; the message has its hint or the nearest name, or else all names.
     """
     unknown = next((name for name in given if name not in known), None)
     if unknown is not None:
@@ -54,8 +54,8 @@ def refuse_unknown_options(
 
 
 def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str]) -> str:
-    """Find what to write for an unknown option: its own hint, the nearest option, or the hint of a similar name."""
-    import difflib  # only a mistake needs it
+    """Return advice about an unknown option: its own hint, the nearest option, or the hint of a similar name."""
+    import difflib  # needed only for errors
 
     if unknown in hints:
         return hints[unknown]
@@ -67,10 +67,10 @@ def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str])
 
 
 def explain_missing(hints: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
-    """Make a class's `__getattr__`, whose error says what to write.
+    """Make the `__getattr__` of a class, which raises errors that say what to write.
 
     Args:
-        hints: What to write, by names that other libraries use, or that belong elsewhere.
+        hints: Code to write instead, by names that other libraries use, or that belong elsewhere.
     """
 
     def refuse(self: object, name: str) -> NoReturn:
@@ -86,12 +86,12 @@ def spell_options(
     """Show the keys of a TypedDict in a function's signature, in place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
-    signature that is set here. What the function raises has a short traceback.
+    signature that is set here. Exceptions of the function get a short traceback.
 
     Args:
         options: A TypedDict.
         defaults: The default of each key that is not None.
-        hints: As for `check_options`; None where the function itself refuses unknown options.
+        hints: As for `check_options`; None if the function itself refuses unknown options.
     """
 
     def decorate(function: F) -> F:
@@ -118,7 +118,7 @@ def spell_options(
 def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
     """Decorate a function or method so that it refuses unknown keyword arguments by `refuse_unknown_options`.
 
-    What it raises has a short traceback.
+    Its exceptions get a short traceback.
     """
     code = cast("FunctionType", function).__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -126,7 +126,7 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
 
 
 def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
-    """Decorate a class so that `check_options` holds for its constructor and its public methods."""
+    """Decorate the constructor and the public methods of a class by `check_options`, but for those with `**options`."""
 
     def decorate(owner: C) -> C:
         for name, member in [*vars(owner).items()]:
@@ -153,25 +153,25 @@ def find_cutoff(seconds: float) -> float:
     """Return the time of so many seconds ago, on the clock of `time.time()`.
 
     Raises:
-        ValueError: It is not a number, 0 or more.
+        ValueError: `seconds` is not a number, 0 or more.
     """
     if not is_number(seconds) or not seconds >= 0:
         raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
     return time.time() - seconds
 
 
-# Packages whose frames lie between the caller and the error.
+# Packages whose frames are left out of tracebacks.
 OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", "threading"})
-# Those whose exceptions our messages repeat.
+# Packages whose exceptions are repeated in our messages, so that they need not be printed.
 REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
 
 
 def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[str, str] = NO_HINTS) -> F:
-    """Decorate a public function, sync or async, so that what it raises has a short traceback.
+    """Decorate a public function, sync or async, so that its exceptions get a short traceback.
 
     Args:
         function: The function.
-        known: Names of its parameters, where unknown keyword arguments are to be refused; None where they are not.
+        known: Names of its parameters, to refuse unknown keyword arguments; None to refuse none.
         hints: As for `refuse_unknown_options`.
     """
     names = None if known is None else frozenset(known)
@@ -203,9 +203,9 @@ def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[
 
 
 def shorten_traceback(error: BaseException) -> None:
-    """Remove the frames of this package below the handler of an error.
+    """Remove the frames of this package from the traceback of an error, and log the whole traceback.
 
-    The handler raises it again by its name: in Python 3.10 a bare `raise` would have the long traceback.
+    The caller must raise the error by its name: in Python 3.10 a bare `raise` would have the long traceback.
     """
     if isinstance(error, (StopIteration, StopAsyncIteration)):  # the end of a stream
         return
@@ -217,18 +217,21 @@ def shorten_traceback(error: BaseException) -> None:
             _hide_cause(error)
         elif kept[-1:] != frames[-1:]:
             kept.append(frames[-1])
-    error.with_traceback(_join_frames(kept))  # a frozen dataclass refuses to have an attribute set
+    error.with_traceback(_join_frames(kept))  # an assignment would fail for a frozen dataclass
 
 
 def get_short_traceback(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """Return an exception for a log, without the frames of this package where the application's are left."""
+    """Return `exc_info` of an exception for a log, without the frames of this package if there are others."""
     frames = _list_frames(error.__traceback__)
     kept = [frame for frame in frames if _find_package(frame) not in OWN]
     return type(error), error, _join_frames(kept or frames)
 
 
 def _hide_cause(error: ToolkitError) -> None:
-    """Move the cause of an error to its attribute, unless it arose in the application, as its own cause may have."""
+    """Move the cause of an error to `error.cause`, unless it arose in the application.
+
+    If the cause of that cause arose in the application, it takes its place.
+    """
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and not _is_from_application(cause):
         error.cause = error.cause or cause

@@ -133,7 +133,7 @@ class Toolbox:
             prefix: As for `prefixed`.
 
         Raises:
-            DefinitionError: No method is a tool, or it is a class.
+            DefinitionError: No method is a tool, or `instance` is a class.
         """
         owner = instance if inspect.isclass(instance) else type(instance)
         if not tool_methods(owner):
@@ -165,10 +165,10 @@ class Toolbox:
             DefinitionError: One of them cannot be a tool, or is a method without its instance.
         """
         listings = [item.current_tools() if is_source(item) else (item,) for item in tools]
-        made_of = [self._make_tools(listed) for listed in listings]
+        groups = [self._make_tools(listed) for listed in listings]
         with table_lock:
             added = dict(self.bindings._tools)
-            for tool in chain.from_iterable(made_of):
+            for tool in chain.from_iterable(groups):
                 if tool.name in added and not (replace or is_redefined(self.bindings._tools.get(tool.name), tool)):
                     raise DuplicateToolError(
                         f"{describe_conflict(added[tool.name], tool)} Give one another name=, put a prefix with "
@@ -176,9 +176,9 @@ class Toolbox:
                     )
                 added[tool.name] = tool
             self.bindings._tools = added
-            for item, listed, own in zip(tools, listings, made_of):
+            for item, listed, group in zip(tools, listings, groups):
                 if is_source(item):
-                    self._sources.append((item, listed, own))
+                    self._sources.append((item, listed, group))
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -186,11 +186,11 @@ class Toolbox:
         Raises:
             ToolNotFoundError: There is no tool of this name to replace.
         """
-        given = {tool.name: tool for tool in self._make_tools(tools)}
+        new = {tool.name: tool for tool in self._make_tools(tools)}
         with table_lock:
-            for name in given:
-                _ = self[name]
-            self.bindings._tools = {**self.bindings._tools, **given}
+            for name in new:
+                _ = self[name]  # raises if there is none
+            self.bindings._tools = {**self.bindings._tools, **new}
 
     def remove(self, *names: str) -> None:
         """Remove tools. If one of them is missing, none is removed.
@@ -225,11 +225,11 @@ class Toolbox:
         The mapping stays the same until something changes. Changes of sources are read first.
         """
         with table_lock:
-            for place, (source, known, old) in enumerate(self._sources):
+            for position, (source, known, old) in enumerate(self._sources):
                 listed = source.current_tools()
                 if listed is not known:
                     new = self._make_tools(listed)
-                    self._sources[place] = source, listed, new
+                    self._sources[position] = source, listed, new
                     self.bindings._tools = exchange_tools(self.bindings._tools, old, new)
         return self.bindings._compose()
 
@@ -272,7 +272,7 @@ class Toolbox:
     def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
         """Replace the function that executes a tool inside a `with` block, for example in a test.
 
-        It holds for the thread or task that enters the block, and for calls, runs, tasks and `asyncio.to_thread` that
+        It applies to the thread or task that enters the block, and to calls, runs, tasks and `asyncio.to_thread` that
         start inside it. Other threads and tasks are not affected, nor is a `threading.Thread` that starts inside it.
 
         Args:
@@ -434,9 +434,9 @@ class Toolbox:
         shared: Values = None,
     ) -> ToolResult:
         """Do what `call` does, in the running event loop. A sync tool runs in its own thread."""
-        own = use_context(context)
-        with Cancellation(parent=own.cancellation) as cancellation:
-            context = replace(own, cancellation=cancellation)
+        context = use_context(context)
+        with Cancellation(parent=context.cancellation) as cancellation:
+            context = replace(context, cancellation=cancellation)
             return await self._call(name, arguments, context, AsyncBackend(), shared, approve)
 
     def call_many(
@@ -516,7 +516,7 @@ class Toolbox:
         more = ", ..." if len(self) > MAX_NAMES else ""
         return f"<Toolbox of {len(self)}: {', '.join(self.names[:MAX_NAMES])}{more}>"
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             {
                 "tool": "@tool of toolkit, and pass the function: Toolbox([f])",
@@ -538,7 +538,7 @@ class Toolbox:
 
     def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
         box = type(self)(tools, strict=self.strict, check_output=self.check_output)
-        box.defaults = self.defaults  # after the tools: these have the defaults already
+        box.defaults = self.defaults  # not passed above, since the tools have the defaults already
         bindings._tools = box.bindings._tools
         box.bindings = bindings
         return box
@@ -572,10 +572,10 @@ class Toolbox:
         tool = dispatcher.tools.get(name)
         if shared is not None or may_refer(tool):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
-        own = replace(use_context(context), tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        context = replace(use_context(context), tool_name=name) if context else ToolContext(deps=None, tool_name=name)
         if tool:
-            check_deps(tool, own.deps, CONTEXT_REMEDY)
-        return await dispatcher.dispatch(call, own, backend)
+            check_deps(tool, context.deps, CONTEXT_REMEDY)
+        return await dispatcher.dispatch(call, context, backend)
 
     async def _call_many(self, calls: Iterable[ToolCall], wait: Wait, parallel: ParallelCalls) -> list[ToolResult]:
         if wait not in get_args(Wait):
@@ -585,7 +585,7 @@ class Toolbox:
         return [await parallel.first(calls, needs_success=wait == "success")]
 
     def _make_dispatcher(self, approve: Approver | None, hint: str = "") -> Dispatcher:
-        """Make the dispatcher of calls without a run; `hint` is added to a refusal for the lack of an approver.
+        """Make the dispatcher of calls without a run; `hint` is added to the refusal of a call without an approver.
 
         Raises:
             TypeError: `approve` is not a function.

@@ -1,4 +1,4 @@
-"""Approvers ask a person before a call runs; policies ask them only about some calls.
+"""Approvers, which ask a person before a call runs, and policies, which ask an approver about some calls only.
 
 Only `allow` and `approve_all` skip an approval that a tool itself requires.
 """
@@ -47,11 +47,11 @@ __all__ = [
 if TYPE_CHECKING:
     import asyncio
 
-# Characters of a call's arguments that are written at once.
+# The most characters of a call's arguments that are shown at first.
 MAX_ARGUMENTS = 4_000
-# Unclear answers, until the call is rejected.
+# Unclear answers after which the call is rejected.
 MAX_TRIES = 5
-# Seconds until buttons that have not appeared are given up; and between two looks at whether the call was cancelled.
+# Seconds to wait for buttons to appear, and between two checks whether the call was cancelled.
 READY_SECONDS, PAUSE = 5.0, 0.1
 
 CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top the run"
@@ -81,7 +81,7 @@ class Console:
     @property
     def can_ask(self) -> bool:
         """True if a person can be asked: at a terminal, in a kernel, or in marimo."""
-        is_marimo = type(sys.stdin).__module__.startswith("marimo.")  # on any thread; its own test is for one alone
+        is_marimo = type(sys.stdin).__module__.startswith("marimo.")  # on any thread, unlike marimo's test
         is_terminal = sys.stdin is not None and sys.stdin.isatty()
         return self._read is not None or is_terminal or is_marimo or is_in_kernel()
 
@@ -103,11 +103,11 @@ class Console:
             return next((answer for answer in answers if answer is not None), False)
         except EOFError:
             return Decision.unavailable("There was no answer: the input has ended.")
-        except NotImplementedError:  # of a kernel whose front end has no field for input, as nbconvert
+        except NotImplementedError:  # of a kernel whose front end has no input field, such as nbconvert
             return Decision.unavailable("There is nobody to ask: this front end takes no input.")
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
-        """Read one answer; None if it decides nothing."""
+        """Read one answer; None if it is not a decision."""
         line = self._read_line(f"{CHOICES}? ", request)
         if line is None:
             return False
@@ -148,7 +148,7 @@ class Console:
         return None
 
     def _read_line(self, prompt: str, request: ApprovalRequest) -> str | None:
-        """Read a line; None if the call is cancelled before, and the line is left to whoever reads next."""
+        """Read a line; None if the call is cancelled before, in which case the line is not read."""
         if self._read is not None or not has_terminal():
             return (self._read or input)(prompt)
         print(prompt, end="", file=sys.stderr, flush=True)  # as `input` does at a terminal
@@ -181,7 +181,7 @@ def _describe_request(request: ApprovalRequest) -> str:
 
 
 def _describe_origin(request: ApprovalRequest) -> str:
-    """Write where the tool comes from, and what the run has read."""
+    """Describe the tool's origin, and the foreign tools that the run has called."""
     tool = request.tool
     source = f"The tool is {escape_confusable(tool.origin)}.\n" if tool.origin != tool.name else ""
     read = f"The run has read what others wrote, by {', '.join(request.foreign)}.\n" if request.foreign else ""
@@ -189,7 +189,7 @@ def _describe_origin(request: ApprovalRequest) -> str:
 
 
 def _write_values(request: ApprovalRequest) -> str:
-    """Write what runs: the arguments, and the shared values that the call imports."""
+    """Write the values of a call: the arguments, and the shared values that it imports."""
     arguments = request.render_arguments(indent=2)
     return f"{arguments}\nIt imports these shared values: {request.imports_json}" if request.imports else arguments
 
@@ -220,7 +220,7 @@ class ApprovalQueue:
             question = self._open.pop(call_id, None)
         try:
             if question is None or question.cancellation or question.loop.is_closed():
-                raise InvalidStateError  # noqa: TRY301  as if somebody had answered
+                raise InvalidStateError  # noqa: TRY301  as for a call that was answered
             question.verdict.set_result(verdict)
         except InvalidStateError:
             raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.") from None
@@ -261,7 +261,7 @@ class Notebook(Console):
     refused.
     """
 
-    _without_buttons: frozenset[bool] = frozenset()  # on the main thread (True), on another one (False)
+    _without_buttons: frozenset[bool] = frozenset()  # they failed on the main thread (True), on others (False)
 
     @override
     def _ask_user(self, request: ApprovalRequest) -> Verdict:
@@ -269,7 +269,7 @@ class Notebook(Console):
         has_buttons = is_main not in self._without_buttons and has_widgets()
         if self._read is None and has_buttons and is_in_kernel():
             pending = request.to_pending(_describe_origin(request).rstrip())
-            question = Question(render_pending(pending, sys.maxsize))  # whole: what is approved has been seen
+            question = Question(render_pending(pending, sys.maxsize))  # in full: a person must see all that is approved
             question.display()
             if question.wait_until_ready(READY_SECONDS):
                 return _wait_for_button(question, request)
@@ -299,7 +299,7 @@ NO_CONDITION = (
 
 
 def approve_all(_: ApprovalRequest) -> bool:
-    """Approve every call, and ask nothing."""
+    """Approve every call without asking."""
     return True
 
 
@@ -313,7 +313,7 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     """Approve calls of the listed tools, and ask another approver about the rest.
 
     Args:
-        *tools: Names, or patterns such as "read_*"; or tools, with their present definition: calls of a tool that has
+        *tools: Names, or patterns such as "read_*"; or tools, with their current definition: calls of a tool that has
             changed since, of another one of the same name, or of another instance are asked about.
         otherwise: Approver for the rest.
 
@@ -324,14 +324,14 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
         check_type("tools", each, str, Tool)
     check_function("otherwise", otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
-    given = tuple(each for each in tools if isinstance(each, Tool))
-    definitions = _Definitions(given, frozenset((digest_definition(each), each) for each in given))
+    listed = tuple(each for each in tools if isinstance(each, Tool))
+    definitions = _Definitions(listed, frozenset((digest_definition(each), each) for each in listed))
     return partial(_allow, names=patterns, definitions=definitions, otherwise=otherwise)
 
 
 @dataclass(frozen=True)
 class _Definitions:
-    """Tools, with their definitions as they were; of these a fingerprint has nothing, as paths may be in them."""
+    """Tools with digests of their definitions; a fingerprint has no digests, since paths may be in definitions."""
 
     tools: tuple[Tool[..., Any], ...]
     digests: frozenset[tuple[str, Tool[..., Any]]] = field(repr=False)

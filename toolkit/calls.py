@@ -24,8 +24,8 @@ __all__ = ["calls_schema", "parse_calls"]
 def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, Any]:
     """Compose the JSON Schema of a reply that lists calls.
 
-    The reply is an object. Each of its `calls` is of one tool: first `_tool` and `_activity` as constants and the other
-    keys about a call, then the arguments. Its `output` is the answer, where there are no calls.
+    The reply is an object. Each of its `calls` has the keys about a call, with `_tool` and `_activity` as constants,
+    then the arguments. Its `output` is the answer, if there are no calls.
 
     Args:
         toolbox: The tools that may be called.
@@ -45,11 +45,11 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
 
     Args:
         toolbox: As for `calls_schema`.
-        reply: The text, also in a Markdown fence; or the object, where the text is parsed already.
+        reply: The text, also in a Markdown fence; or the object, if the text is parsed already.
         strict: As for `calls_schema`.
 
     Raises:
-        ToolError: It is not such a reply; the text is for the model.
+        ToolError: The reply is not a JSON object with a list `calls`; the message is for the model.
     """
     text = strip_fence(to_json_text(reply))
     if dialect.load_reply(text) is None:

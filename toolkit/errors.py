@@ -3,7 +3,7 @@
     ToolkitError
     ├── DefinitionError          the developer: a tool or an option is invalid
     │   ├── DuplicateToolError
-    │   ├── FingerprintError     two processes have other tools or settings
+    │   ├── FingerprintError     two processes have different tools or settings
     │   └── ToolNotFoundError    a KeyError too
     ├── ToolError                the model: it receives the message
     │   ├── Failed
@@ -74,7 +74,7 @@ class ToolkitError(Exception):
     """Base class of every exception that this library defines for its users.
 
     Attributes:
-        cause: What led to it, where that is not part of the traceback. It is lost in a pickle.
+        cause: The exception that led to it, if that is not part of the traceback. It is not pickled.
     """
 
     cause: BaseException | None = None
@@ -87,7 +87,7 @@ class ToolkitError(Exception):
 class DefinitionError(ToolkitError):
     """A function cannot be a tool, a tool cannot join a toolbox, or an option is invalid.
 
-    The message names the thing and the change that it needs.
+    The message names it, and says what to change.
     """
 
 
@@ -96,7 +96,7 @@ class DuplicateToolError(DefinitionError):
 
 
 class FingerprintError(DefinitionError):
-    """Two processes have other tools or settings; the message names them."""
+    """Two processes have different tools or settings; the message names the differences."""
 
 
 class ToolNotFoundError(DefinitionError, KeyError):
@@ -147,7 +147,7 @@ class UnknownTool(NotFound):
 
 
 class UnknownActivity(NotFound):
-    """The tool declares an activity for which no function is registered."""
+    """The tool declares an activity for which no function is bound."""
 
     prefix = "activity not found: "
 
@@ -186,7 +186,7 @@ class TimedOut(ToolError):
 
     @classmethod
     def after(cls, seconds: float | None, why: str = "") -> Self:
-        """Make the error of a call that had this many seconds."""
+        """Make the error of a call with this timeout, in seconds."""
         time = "" if seconds is None else f" after {seconds:g} s"
         return cls(f"Timed out{time}{f': {why}' if why else '.'}")
 
@@ -208,8 +208,8 @@ class ModelError(RunError):
 
     Attributes:
         status: HTTP status; None without a response.
-        cause: The client's own exception, which is not part of the traceback; None if there is none, or if it shows the
-            API key. It is lost in a pickle.
+        cause: The client's own exception, which is not part of the traceback; None if there is none, or if it contains
+            the API key. It is not pickled.
     """
 
     def __init__(self, message: str, status: int | None = None, cause: BaseException | None = None) -> None:
@@ -222,7 +222,7 @@ class ModelError(RunError):
 
 
 class NoModelError(RunError):
-    """Neither arguments, environment nor extras name a model; the message lists the ways to name one."""
+    """No model is configured, or the configured one cannot be used; the message says what to do."""
 
 
 class LimitError(RunError):
@@ -230,7 +230,7 @@ class LimitError(RunError):
 
 
 class BusyError(RunError):
-    """The runner already has as many runs as it may have, or the call needs exactly one active run."""
+    """The runner already has as many active runs as it may have, or a method needs exactly one active run."""
 
 
 class ApprovalError(RunError):
@@ -238,7 +238,7 @@ class ApprovalError(RunError):
 
 
 class ConversationError(RunError):
-    """A run cannot go on from what it is given: a saved state, a session, or a run that has ended or is active."""
+    """A run cannot continue from a saved state or a session, or from a run that has ended or is active."""
 
 
 class RunNotFoundError(RunError):
@@ -250,7 +250,7 @@ class RunEndedError(RunError):
 
 
 class RunExistsError(RunError):
-    """The server has a run of this id, which goes on or has ended."""
+    """The server already has a run of this id, active or ended."""
 
 
 class RunUnreachableError(RunError):

@@ -61,7 +61,7 @@ LimitName: TypeAlias = Literal[
 FinishReason: TypeAlias = Literal[
     "stop", "paused", "cancelled", "stopped", "halted", "length", "content_filter", "empty", "error", LimitName
 ]
-"""Why a run ended; `RunResult.finish_reason` says what each means."""
+"""Reason why a run ended; see `RunResult.finish_reason`."""
 
 # Finish reasons of a run whose last text is not an answer.
 REASONS_WITHOUT_ANSWER: frozenset[FinishReason] = frozenset({"cancelled", "error", "paused", "stopped"})
@@ -237,7 +237,7 @@ class PendingApproval:
     Attributes:
         call: The call. A decision is for its `id`.
         digest: SHA-256 of the tool, its definition, the arguments and the call.
-        arguments: The arguments as JSON for people: what the model wrote, and the defaults of what it left out.
+        arguments: The arguments as JSON for people: those that the model wrote, and the defaults of the others.
         title: The tool's name for people.
         effect: The effect of the tool: read, write or destructive. Empty if it is not declared.
         reason: Why the decision was deferred.
@@ -284,7 +284,7 @@ class ToolCallFinished:
     title: str = ""
     started: float = field(default=0.0, compare=False, repr=False)
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             {
                 **{name: f"call.result.{name}" for name in ("text", "value", "error", "is_error", "kind", "details")},
@@ -385,8 +385,7 @@ Event: TypeAlias = (
 def event_to_dict(event: Event) -> dict[str, Any]:
     """Convert an event to a dict for JSON: a `type`, such as `toolCallFinished`, and its fields.
 
-    Bytes become base64, NaN and infinity become strings, and unpaired surrogates are replaced. There is no function for
-    the other direction.
+    Bytes become base64, NaN and infinity become strings, and unpaired surrogates are replaced. There is no inverse.
 
     Raises:
         TypeError: The value is not an event.

@@ -1,4 +1,4 @@
-"""Functions that write JSON Schema by hand, one for each type; and an annotation for types that have no schema.
+"""Functions to write JSON Schema by hand, one for each type; and an annotation for types without a schema.
 
 from toolkit import schema
 
@@ -27,16 +27,16 @@ _NONE: Mapping[str, Schema] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class FromJson:
-    """An annotation for a type that JSON has no form for: the model gives another type, and a function converts it.
+    """An annotation for a type that JSON has no form for: the model sends another type, and a function converts it.
 
     Args:
-        given: The type that the model gives, such as `str` or `list[float]`; its values are validated first.
-        convert: Makes the value of what the model gave; by default the annotated class itself. An exception is an
-            invalid argument, with its message.
+        given: The type that the model sends, such as `str` or `list[float]`; its values are validated first.
+        convert: A function that converts the model's value; by default the annotated class itself. If it raises, the
+            argument is invalid, and the model reads the exception's message.
 
     Raises:
-        DefinitionError: What is annotated is not a class, such as `list[float]` or a union, and `convert` is missing;
-            raised where the tool is described.
+        DefinitionError: `convert` is missing, and the annotated type is not a class but, for example, `list[float]` or
+            a union; raised when the tool is described.
 
     Examples:
         >>> from fractions import Fraction
@@ -53,7 +53,7 @@ class FromJson:
     convert: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the given type, and convert what it validates."""
+        """Return the schema of the model's type, with the conversion of validated values."""
         from pydantic_core import core_schema
 
         if self.convert is None and (get_origin(source) or not isinstance(source, type)):
@@ -99,7 +99,7 @@ def enum(*values: str, description: str = "", **keywords: Any) -> Schema:
         DefinitionError: There are no values, or one is not a string.
     """
     if not values or not all(isinstance(value, str) for value in values):
-        raise DefinitionError('schema.enum() takes the texts that there are, one by one: schema.enum("asc", "desc").')
+        raise DefinitionError('schema.enum() takes the allowed texts, one by one: schema.enum("asc", "desc").')
     return _make_schema("string", description, {"enum": list(values), **keywords})
 
 
