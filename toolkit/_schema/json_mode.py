@@ -18,7 +18,7 @@ Node: TypeAlias = dict[str, Any]
 
 FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
 # Types of core schemas of keys that cannot be chosen to have the same hash, since hashes are random or keys are few.
-_HARMLESS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
+_SAFE_KEYS = frozenset({"str", "bytes", "date", "datetime", "time", "literal", "enum", "bool", "none"})
 # Keys of a core schema whose values are not schemas.
 _DATA = frozenset({"default", "expected", "members", "metadata", "serialization", "config", "function", "cls", "ref"})
 
@@ -140,7 +140,7 @@ def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
 def _bound_keys(core: Node) -> Node:
     """Limit the items of a set, or the keys of a dict, to MAX_KEYS if their hashes can be chosen."""
     keys = core.get("items_schema", core.get("keys_schema"))
-    if keys is not None and keys["type"] in _HARMLESS:
+    if keys is not None and keys["type"] in _SAFE_KEYS:
         return core
     return {**core, "max_length": min(core.get("max_length", MAX_KEYS), MAX_KEYS)}
 

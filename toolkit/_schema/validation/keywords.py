@@ -452,7 +452,7 @@ def _write_all(writer: KeywordWriter, schema: Schema, place: str) -> Node:
 
 def _write_any(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     choices = schema["anyOf"]
-    if writer.fills and sum(map(_may_hold, choices)) > 1:
+    if writer.fills and sum(map(_may_have_parts, choices)) > 1:
         return _write_alternatives(writer, choices, join_pointer(place, "anyOf"), is_exclusive=False)
     return write_union(
         [(writer.write_here(place, each, "anyOf", i), _name_alternative(each, i)) for i, each in enumerate(choices)]
@@ -475,7 +475,7 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
     return write_wrap(with_info(alternatives.choose), defer_checks([*cores, union]))
 
 
-def _may_hold(schema: Any) -> bool:
+def _may_have_parts(schema: Any) -> bool:
     """Return whether values may be objects or arrays: a union prefers objects with more known keys to exact matches."""
     types = schema.get("type", "object") if isinstance(schema, dict) else "object"
     return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))

@@ -41,35 +41,35 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     reader = KeywordWriter(document, probe, work, fills=True)
     core = reader.write(document.root, "")
     reader.complete()
-    asked = KeywordWriter(document, probe, work, fills=False)
-    _write_probed(asked, reader.probed)
+    prober = KeywordWriter(document, probe, work, fills=False)
+    _write_probed(prober, reader.probed)
     if is_counted := not work.is_small():
         work.refuse_excess()
-    if asked.probed:
-        probe.validators.append(_build_validator(_write_choice(asked), asked, is_counted=is_counted))
+    if prober.probed:
+        probe.validators.append(_build_validator(_write_probe(prober), prober, is_counted=is_counted))
     validator = _build_validator(core, reader, is_counted=is_counted)
     return _limit_steps(validator) if is_counted else validator.validate_json
 
 
-def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
+def _write_probed(prober: KeywordWriter, places: set[str]) -> None:
     """Write the parts that the probe tests, and the parts that they refer to or test themselves."""
-    while places - asked.definitions.keys() or None in asked.definitions.values():
+    while places - prober.definitions.keys() or None in prober.definitions.values():
         for place in places:
-            asked.write_reference(place)
-        asked.probed.update(places)
-        asked.complete()
-        places = set(asked.probed)
+            prober.write_reference(place)
+        prober.probed.update(places)
+        prober.complete()
+        places = set(prober.probed)
 
 
-def _write_choice(asked: KeywordWriter) -> Node:
+def _write_probe(prober: KeywordWriter) -> Node:
     """Write the core schema of the probe, which checks the value of a pair of place and value by the part there."""
     choices = {
         place: {
             "type": "function-before",
             "function": no_info(lambda pair: pair[1]),
-            "schema": asked.write_reference(place),
+            "schema": prober.write_reference(place),
         }
-        for place in asked.probed
+        for place in prober.probed
     }
     return {"type": "tagged-union", "discriminator": lambda pair: pair[0], "choices": choices}
 

@@ -217,15 +217,15 @@ def _make_conversation(system: str, examples: Iterable[tuple[str, str]], request
 
 def _last_question(messages: Sequence[Message]) -> UserMessage:
     asked = (message for message in reversed(messages) if isinstance(message, UserMessage))
-    return next(filterfalse(_is_of_results, asked), UserMessage(""))
+    return next(filterfalse(_is_attachment, asked), UserMessage(""))
 
 
 def _last_results(messages: Sequence[Message]) -> list[ToolMessage]:
-    last = takewhile(lambda message: isinstance(message, ToolMessage), filterfalse(_is_of_results, reversed(messages)))
+    last = takewhile(lambda message: isinstance(message, ToolMessage), filterfalse(_is_attachment, reversed(messages)))
     return [message for message in reversed(list(last)) if isinstance(message, ToolMessage)]
 
 
-def _is_of_results(message: Message) -> bool:
+def _is_attachment(message: Message) -> bool:
     """Return whether a message has the images and files of results, which the model cannot see."""
     return isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
 
