@@ -118,7 +118,7 @@ def test_own_directories(root: str, required: bool, tmp_path: Path, environment:
     program.chmod(0o755)
     environment("PATH", str(tmp_path))
 
-    with pytest.raises(DefinitionError, match=f"no sandbox for {root}: it has /dev, /proc, /tmp, /run of its own"):
+    with pytest.raises(DefinitionError, match=f"no sandbox for {root}: a sandbox has /dev, /proc, /tmp, /run of"):
         bash_tool(root, sandbox=Sandbox(required=required))
 
 

@@ -40,9 +40,9 @@ def file_tools(
 ) -> list[Tool[..., Any]]:
     """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for the files beneath a directory.
 
-    No path leads out of it, neither by links nor while files are moved. Relative links that stay inside are followed to
-    read, where the kernel supports it (Linux 5.6), and never to write. Hard links to files elsewhere can be read.
-    Patterns apply to paths beneath the directory, wherever it is.
+    No path leads out of the directory, neither by links nor while files are moved. Relative links that stay inside are
+    followed to read, if the kernel supports it (Linux 5.6), and never to write. Hard links to files elsewhere can be
+    read. Patterns are compared with paths relative to the directory.
 
     Args:
         root: An existing directory; it is held open.
@@ -50,8 +50,8 @@ def file_tools(
             and `?` in them, and `!` before exceptions.
         guarded: Files that are changed only with approval, such as those that other programs run later. An approver
             that allows a tool by its name, such as `allow("file_write", ...)`, allows these too.
-        hashes: Whether results have the hash of what was read or written, and `file_write` takes the hash that the file
-            had when it was read, as `expect_hash`: a file that changed since, or was not read, is not overwritten. For
+        hashes: Whether results have the hash of the file, and `file_write` has the parameter `expect_hash`, for the
+            hash that the file had when it was read: a file that changed since, or was not read, is not overwritten. For
             agents that work on the same files. A file of more than 64 MiB has no hash.
 
     Raises:
@@ -78,7 +78,7 @@ def coding_tools(
         root: As for `file_tools`.
         private: As for `file_tools`; these files are not searched either.
         guarded: As for `file_tools`.
-        hashes: As for `file_tools`, for `write_file`. `edit_file` always changes the text that it has read, or nothing.
+        hashes: As for `file_tools`, for `write_file`. `edit_file` never overwrites a change that is made meanwhile.
         limits: Limits of the tools.
 
     Raises:

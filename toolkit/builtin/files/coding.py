@@ -1,9 +1,9 @@
 """`read_file`, `write_file`, `edit_file`, `list_files`, `search`: files, for a model that writes code.
 
 Regular expressions and globs of a model run in time linear in the text. Python's own engine may need years for one
-line, and cannot be interrupted; the engine of Rust, which pydantic brings along, is linear. It visits each character
-once for each state of an expression. Both numbers are bounded here, so that one match takes a tenth of a second at
-most, during which nothing else runs.
+line, and cannot be interrupted; Rust's engine, which is part of pydantic, is linear. It visits each character once for
+each state of an expression. Both numbers are limited here, so that one match takes a tenth of a second at most, during
+which no other thread runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_LISTED = 200  # files
 MAX_MATCHES = 50
 MAX_DEPTH = 100  # levels of directories that are searched
 MAX_PATTERN = 1000  # characters of a pattern or a glob
-# The engine refuses an expression that needs 10 MiB (regex, RegexBuilder::size_limit). An expression that can be
+# The engine refuses an expression that needs 10 MiB (regex, RegexBuilder::size_limit). One that it accepts when it is
 # repeated so often needs less than a tenth of that.
 REPETITIONS = 10
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
@@ -219,7 +219,7 @@ class CodingTools:
     def _search_file(
         self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object]
     ) -> Iterator[str]:
-        """Yield the matches of a file; one that cannot be read as text has none, unless the model named it."""
+        """Yield the matches of a file; one that cannot be read as text has none, but fails if the model named it."""
         check()
         hits: list[str] = []
         try:
@@ -268,7 +268,7 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     if start < 0:
         differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
         raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
-    if text.find(old, start + 1) >= 0:  # also where two overlap, as `aa` in `aaa`
+    if text.find(old, start + 1) >= 0:  # also if two overlap, as `aa` in `aaa`
         count = max(text.count(old), 2)
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
@@ -277,7 +277,7 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
 
 
 def _suggest_match(text: str, old: str) -> str:
-    """Quote the lines that begin like the wanted text except for white space, and one more."""
+    """Quote as many lines as are wanted, and one more, from the first that contains the first wanted line on."""
     wanted = list(iter_lines(old.strip()))
     lines = list(iter_lines(text))
     start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
@@ -391,6 +391,6 @@ def _make_matcher(expression: str) -> Callable[[str], bool]:
 
 
 def clip_line(line: str) -> str:
-    """Cut a line where the search of it ends."""
+    """Cut a line to the characters that are searched."""
     left = len(line) - MAX_LINE
     return line if left <= 0 else f"{line[:MAX_LINE]}... ({left} more characters)"

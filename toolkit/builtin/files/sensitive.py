@@ -24,7 +24,7 @@ DEFAULT_PRIVATE = (
     *(".pgpass", ".my.cnf", ".boto", ".s3cfg", "*.tfstate", "*.tfstate.backup", ".*_history"),
 )
 # Changed only with approval by default: files that a shell, editor, git, interpreter, agent or CI server runs later.
-# Nearly all of them begin with a dot, or are in a directory that does, so all of those are meant, with exceptions.
+# Nearly all of them begin with a dot, or are in a directory that does, so all such paths are guarded, with exceptions.
 DEFAULT_GUARDED = (
     *(".*", "!.gitignore", "!.gitkeep", "!.keep", "!.mailmap", "!.editorconfig", "!.nojekyll"),
     *("!.dockerignore", "!.npmignore", "!.prettierignore", "!.eslintignore"),
@@ -57,7 +57,7 @@ class Patterns:
 
 def _join_patterns(patterns: Iterable[str]) -> str:
     escaped = (re.escape(each).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") for each in patterns)
-    return f"(?:{'|'.join(escaped) or '(?!)'})"  # which matches nothing
+    return f"(?:{'|'.join(escaped) or '(?!)'})"  # (?!) matches nothing
 
 
 NO_PATTERNS = Patterns(())

@@ -1,6 +1,6 @@
 """Reading files and decoding their text, and the errors and names that a model sees.
 
-What is decoded can be encoded again with the same encoding, byte order mark and line ends.
+A decoded text can be encoded again with the same encoding, byte order mark and line ends.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def iter_lines(text: str) -> Iterator[str]:
 
 
 def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
-    """Read the rest of an open file, which may grow meanwhile, or have no size.
+    """Read the rest of an open file, which may grow meanwhile, or report no size.
 
     Raises:
         TooLarge: The file has more bytes.
@@ -115,12 +115,12 @@ def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
 def report_errors(
     label: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = ""
 ) -> Iterator[None]:
-    """Raise errors of the system as errors for the model.
+    """Convert errors of the system to errors for the model.
 
     Args:
         label: Begins the message.
         path: The path that the model gave.
-        outside: Messages for a path that leads out, by the way it does; `{}` is the path.
+        outside: Messages for a path that leads out of the root, by `OutsideError.way`; `{}` is the path.
         missing: Message if the path does not exist; by default the system's reason, as for all other errors.
         large: Added to the message if a file is too large.
     """
@@ -136,7 +136,7 @@ def report_errors(
 
 
 def _describe_error(error: OSError) -> str:
-    """Describe an error without the path, which may reveal the place of the workspace."""
+    """Describe an error without the path, which may reveal where the workspace is."""
     return error.strerror or type(error).__name__
 
 

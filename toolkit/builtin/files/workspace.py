@@ -1,6 +1,6 @@
 """Files beneath one directory, and `file_read`, `file_write`, `file_list`, `file_delete`, `file_stat`.
 
-`Workspace` is what both families of tools share; the other family is in `coding`.
+Both families of tools use a `Workspace`; the other family is in `coding`.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ class WorkspaceTools:
 class Workspace:
     """Files beneath a root.
 
-    Every method raises OSError if a file does not exist, is not allowed, or is outside.
+    Methods that use a file raise OSError if it does not exist, is not allowed, or is outside.
 
     Attributes:
         root: The directory.
         private: Paths that are not read.
         guarded: Paths that are changed only with approval.
-        max_entries: Entries of directories that a walk visits before it fails; so many take about a second.
-        max_hashed: Bytes; a larger file has no hash, so none can be expected of it.
+        max_entries: Entries of directories that a walk visits before it fails; the default takes about a second.
+        max_hashed: Bytes; a larger file has no hash.
     """
 
     root: Root
@@ -258,7 +258,7 @@ class Workspace:
                 kind = "file" if entry.is_file(follow_symlinks=False) else "directory" if is_directory else ""
                 entries.append((f"{directory}/{entry.name}".lstrip("/"), kind))
         except OSError:
-            # A directory further down may have been removed or closed meanwhile, or its path is too long.
+            # A directory further down may have been removed meanwhile, be unreadable, or have too long a path.
             if is_start:
                 raise
         return sorted(entries)

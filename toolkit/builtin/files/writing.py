@@ -1,7 +1,7 @@
-"""Writing a file: all of it or nothing, and only while the call that writes it counts.
+"""Writing a file: all of it or nothing, and nothing once the call is cancelled.
 
-A new file, complete and on the disk, takes the place of the old one, with its mode, owner and attributes. Other hard
-links to the old file keep the old text. A process that is killed while it writes can leave a part of the new file,
+A new file, complete and on the disk, replaces the old one, and has its mode, owner and attributes. Other hard links to
+the old file keep the old text. A process that is killed while it writes can leave a part of the new file,
 whose name has 16 hexadecimal digits between a dot and `.tmp`. A hash of the content that was read prevents overwriting
 a change that another writer made meanwhile.
 """
@@ -34,8 +34,8 @@ LOCKED = "another writer keeps its directory locked (flock); try again later"
 # Seconds that a write waits for other writers, and between two attempts.
 LOCK_TIMEOUT = 2.0
 PAUSE = 0.01
-NO_CONTEXT: ToolContext = ToolContext(deps=None)  # of a tool that is called as a function
-# Described here, since a tool without this parameter must not describe it.
+NO_CONTEXT: ToolContext = ToolContext(deps=None)  # for a tool that is called as a function
+# Described here and not in docstrings, which also describe tools without this parameter.
 ExpectHash = Annotated[str, "The hash that the file had when you read it; empty for a file that is not there yet."]
 # Follow no link, and do not wait for a FIFO.
 _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -52,10 +52,10 @@ def replace_file(
         data: The file's new content.
         cancellation: Prevents the write.
         expected: Hash that the old file must have; empty if there must be none, None for any.
-        max_hashed: Bytes; a larger file is not as expected.
+        max_hashed: Bytes; a larger file never has the expected hash.
 
     Raises:
-        OSError: It cannot be replaced, the old one is not as expected, or the directory stays locked.
+        OSError: The file cannot be replaced, does not have the expected hash, or its directory stays locked.
         Cancelled, TimedOut: The call was cancelled; nothing was changed.
     """
     new = f".{secrets.token_hex(8)}.tmp"
@@ -75,10 +75,10 @@ def replace_file(
 
 
 def _require_hash(directory: int, name: str, expected: str, max_bytes: int) -> None:
-    """Check that a file has the expected hash; that there is none, if it is empty.
+    """Check that a file has the expected hash, or does not exist if that is empty.
 
     Raises:
-        OSError: It is not so, or the file is larger than `max_bytes`.
+        OSError: The file has another hash, exists already, or is larger than `max_bytes`.
     """
     try:
         with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as file:
@@ -188,5 +188,5 @@ def _copy_metadata(new: int, like: int) -> None:
 
 
 def hash_bytes(data: bytes) -> str:
-    """Return the hash of a content."""
+    """Return the hash of a file's content."""
     return hashlib.sha256(data).hexdigest()[:HASH_DIGITS]

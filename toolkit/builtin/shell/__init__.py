@@ -34,11 +34,11 @@ from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolErr
 
 __all__ = ["DEFAULT_HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "default_tools", "shell_tool"]
 
-# Denied by default. It stops accidents, and not those who try: the same command can be written in countless ways.
+# Denied by default. This prevents accidents, not attacks: a command can be written in countless ways.
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
 DEFAULT_BASH_DENY = ("rm -rf /", "rm -rf /*", "mkfs", "dd if=", ":(){:|:&};:")
 DEFAULT_TIMEOUT = 30  # seconds
-MAX_SECONDS = 300  # that a model may ask for
+MAX_SECONDS = 300  # for a command of shell_exec
 BETWEEN = "\n--- stderr ---\n"
 TRUNCATED = "\n... (truncated)"
 OUTPUT_TRUNCATED = "\n... (output truncated)"
@@ -69,26 +69,26 @@ def shell_tool(
 ) -> Tool[..., Any]:
     """Make `shell_exec`, which runs a command with sh in a directory.
 
-    Without a sandbox a command can do whatever this process can: the directory is where it starts, not where it has to
-    stay, and it can read this process's environment. When it ends, times out or is cancelled, all processes that it
-    started are ended: on Linux whatever became of them, elsewhere those in its process group. The environment has a few
+    Without a sandbox a command can do whatever this process can: it starts in the directory, but can leave it, and it
+    can read this process's environment. When it ends, times out or is cancelled, all processes that it started are
+    ended: on Linux also those in other sessions, elsewhere those in its process group. The environment has a few
     variables (`PATH`, `HOME`, `LANG` and the like), and no keys.
 
     Args:
-        root: The directory, which exists already; it is held open.
-        timeout: Seconds for a command if the model does not say, 300 at most; 0 or less is 30. Ending its processes
-            takes a moment more, and up to 10 seconds more if they resist.
+        root: An existing directory; it is held open.
+        timeout: Seconds for a command by default, 300 at most; 0 or less is 30. Ending its processes takes a moment
+            more, and up to 10 seconds more if they resist.
         max_output: Bytes of output that the model gets, half from the beginning and half from the end.
         deny: Texts that a command may not contain, in upper or lower case. It stops accidents; it is not a sandbox.
         confirm: Called with each command that is not denied, on the thread that runs it; only True lets it run.
-        approve: Whether a call needs approval, as for every tool.
+        approve: Whether a call needs approval, as for `@tool`.
         error_on_exit: Whether a command that exits with another code than 0 makes the call fail.
         env: Variables that are added to the environment.
         limits: Resource limits of a command.
-        sandbox: Namespaces of its own, by bubblewrap: True, or their configuration.
+        sandbox: Whether each command runs in namespaces of its own, by bubblewrap: True, or a `Sandbox`.
 
     Raises:
-        DefinitionError: There is no such directory, no sandbox where one is required, or an option is invalid.
+        DefinitionError: There is no such directory, a required sandbox does not work, or an option is invalid.
     """
     seconds = min(check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
     return _make_tool("sh", root, seconds, max_output, deny, options)
@@ -109,7 +109,8 @@ def bash_tool(
         root: The directory.
         timeout: Seconds for a command; ending its processes takes up to 10 more.
         max_output: Bytes of stdout, and of stderr, that the model gets.
-        deny: Texts that a command may not contain, letter for letter. It stops accidents; it is not a sandbox.
+        deny: Texts that a command may not contain; the case of letters matters. It stops accidents; it is not a
+            sandbox.
         **options: As for `shell_tool`.
 
     Raises:
@@ -144,9 +145,9 @@ def _make_tool(
 ) -> Tool[..., Any]:
     root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
-        raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
-    wanted = check_type("sandbox", options.get("sandbox", False), bool, Sandbox)
-    sandbox = Sandbox() if wanted is True else wanted or None
+        raise DefinitionError("confirm= is a plain function of the command; an async one can be passed as approve=.")
+    option = check_type("sandbox", options.get("sandbox", False), bool, Sandbox)
+    sandbox = Sandbox() if option is True else option or None
     runner = CommandRunner(
         root=root,
         interpreter=(interpreter, "-c", "--"),
@@ -158,8 +159,8 @@ def _make_tool(
     error_on_exit = check_type("error_on_exit", options.get("error_on_exit", False), bool)
     commands = _Commands(runner, seconds, check_texts("deny", deny), confirm, error_on_exit)
     command_tool = commands.bash if interpreter == "bash" else commands.shell_exec
-    reach = sandbox.description if sandbox and runner.make_prefix else "There is no sandbox."
-    description = f"{command_tool.description}\n\nA command may take {seconds:g} seconds. {reach}"
+    isolation = sandbox.description if sandbox and runner.make_prefix else "There is no sandbox."
+    description = f"{command_tool.description}\n\nA command may take {seconds:g} seconds. {isolation}"
     return tool(command_tool, description=description, approve=options.get("approve", False))
 
 
@@ -167,7 +168,7 @@ def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
     """Return a copy of variables that are added to an environment.
 
     Raises:
-        DefinitionError: There can be no such variable.
+        DefinitionError: A name or value is invalid.
     """
     if not isinstance(env, (Mapping, type(None))):
         raise DefinitionError(f"env={env!r:.100} is not a mapping, such as env={{'CI': '1'}}.")
@@ -184,9 +185,9 @@ class _Commands:
 
     Attributes:
         runner: Runs the commands.
-        seconds: Seconds for a command.
+        seconds: Seconds for a command by default.
         deny: Texts that a command may not contain.
-        confirm: Called with each command; it runs only if this returns True.
+        confirm: Called with each command; the command runs only if this returns True.
         error_on_exit: Whether a command that fails makes the call fail.
     """
 
@@ -210,8 +211,8 @@ class _Commands:
 
         Args:
             command: Shell command to execute.
-            timeout: Seconds that it may take, 300 at most; 0 for the usual time.
-            context: Ends the command.
+            timeout: Seconds that it may take, 300 at most; 0 for the default.
+            context: Cancels the command.
         """
         return await run_to_end(partial(self._run_sh, command, timeout), context.cancellation)
 
@@ -224,7 +225,7 @@ class _Commands:
 
         Args:
             command: The bash command to execute.
-            context: Ends the command.
+            context: Cancels the command.
         """
         return await run_to_end(partial(self._run_bash, command), context.cancellation)
 
@@ -254,14 +255,14 @@ class _Commands:
         """Run a command once it is confirmed.
 
         Raises:
-            Failed: It was not confirmed.
+            Failed: The command was not confirmed.
         """
         if self.confirm is not None and self.confirm(command) is not True:
             raise Failed("Command was not confirmed by the user.")
         return self.runner.run(command, seconds, cancellation)
 
     def _make_result(self, outcome: CommandOutcome, text: str, late: str) -> ToolResult:
-        """Make the result of a command from its output, and the message for one that took too long."""
+        """Make the result of a command from its output; `late` is the message if it took too long."""
         details = {"exit_code": outcome.exit_code, "success": outcome.exit_code == 0}
         if outcome.status is None:
             error = _make_error(outcome.reason, late)
@@ -281,7 +282,7 @@ def _make_error(reason: str, late: str) -> ToolError:
 
 
 def _join_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
-    """Join stdout and stderr; if that is too long, each gets at least half of the room."""
+    """Join stdout and stderr; if both are too long together, each gets at least half of the room."""
     between = BETWEEN if stdout.size and stderr.size else ""
     room = max_bytes - len(between)
     texts = (
@@ -298,5 +299,5 @@ def _format_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
 
 
 def _append_line(output: str, last: str) -> str:
-    """Append a line to an output, unless it is empty."""
+    """Append a line to an output, unless the line is empty."""
     return f"{output}{'' if output.endswith(chr(10)) or not output else chr(10)}{last}" if last else output

@@ -1,4 +1,4 @@
-"""Runs one command and leaves no process of it behind: the program of a process of its own.
+"""The program of the guard process, which runs one command and leaves no process of it behind.
 
     library -> guard -> command, in a session of its own
 
@@ -8,12 +8,12 @@ or is cancelled, the guard sends its descendants SIGTERM, kills those that are l
 2 s more. It is cancelled by the end of its control socket, by SIGTERM, and by the death of its parent.
 
 When the command kills or stops the guard, the library ends the processes that have the command's mark in their
-environment. Not ended are: processes of another user, processes that cleared their environment and then killed the
-guard, and processes that fork faster than they are killed.
+environment. Some processes are not ended: those of another user, those that cleared their environment and then killed
+the guard, and those that fork faster than they are killed.
 
-Where the system has no subreapers, or no /proc, the guard ends the command's process group.
+If the system has no subreapers, or no /proc, the guard ends the command's process group.
 
-It runs without the package, and imports little, so that it starts fast.
+This file does not import the package, and few modules, so that the guard starts fast.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SET_SUBREAPER = 36
 CLEAN, LEFT = 0, 1
 GRACE = 0.2  # seconds between SIGTERM and SIGKILL
 PERSISTENCE = 2.0  # seconds of killing
-PAUSE = 0.002  # seconds between two looks
-SETTLING = 0.1  # seconds without a process that is recognised by its environment
+PAUSE = 0.002  # seconds between two checks
+SETTLING = 0.1  # seconds in which no process with the mark is found, until none is assumed to be left
 
 
 def serve() -> int:
@@ -95,7 +95,7 @@ def _adopt_orphans() -> bool:
 
 
 def _die_with(parent: int) -> None:
-    """Get SIGTERM when the parent dies; exit if it has died already."""
+    """Ask the system for SIGTERM when the parent dies; exit if it has died already."""
     if sys.platform == "linux":
         _control_process(SET_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:
@@ -136,7 +136,7 @@ def _wait_for_child(child: int, wakeups: int, control: int) -> int | None:
 def _exec_command(
     command: list[bytes], environment: dict[bytes, bytes], limits: list[tuple[int, int]], control: int
 ) -> int:
-    """Replace this process by the command; report why if that fails."""
+    """Replace this process by the command; report the reason if that fails."""
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
@@ -144,7 +144,7 @@ def _exec_command(
         os.umask(os.umask(0) | 0o022)
         for resource, maximum in limits:
             _set_limit(resource, maximum)
-        os.execvpe(command[0], command, environment)  # noqa: S606  what it is for
+        os.execvpe(command[0], command, environment)  # noqa: S606  the guard's purpose
     except OSError as error:
         _report_status(control, error.strerror)
     return LEFT
@@ -159,7 +159,7 @@ def _set_limit(number: int, maximum: int) -> None:
 
 
 def _report_status(control: int, status: int | str | None) -> None:
-    """Send a wait status, or why there is none, to the library."""
+    """Send the library a wait status, or the reason why there is none."""
     with suppress(OSError):
         os.write(control, marshal.dumps(status))
 
@@ -168,7 +168,7 @@ class Descendants:
     """All descendants of this process, which adopts their orphans."""
 
     def is_gone(self) -> bool:
-        """Return whether none is left; those that have ended are reaped."""
+        """Reap the children that have ended, and return whether no descendant is left."""
         return not _has_children()
 
     def send(self, number: int) -> None:
@@ -184,7 +184,7 @@ class Group:
         self._leader = leader
 
     def is_gone(self) -> bool:
-        """Return whether none is left."""
+        """Return whether no process is left."""
         return not _has_children() and not _send_signal(-self._leader, 0)
 
     def send(self, number: int) -> None:
@@ -199,10 +199,10 @@ class Marked:
         self._mark = mark
 
     def is_gone(self) -> bool:
-        """Return whether none is found for `SETTLING`: one that is replacing its program has no environment then."""
-        end = time.monotonic() + SETTLING
+        """Return whether no process is found for `SETTLING` seconds: during execve(2), a process has no environment."""
+        deadline = time.monotonic() + SETTLING
         while not self._list():
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 return True
             time.sleep(PAUSE)
         return False
@@ -241,7 +241,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def _list_descendants(ancestor: int) -> list[int]:
-    """List the running descendants of a process, as /proc has them now."""
+    """List the running descendants of a process that /proc has now."""
     children: dict[int, list[int]] = {}
     for process, parent in _list_parents():
         children.setdefault(parent, []).append(process)
@@ -274,7 +274,7 @@ def _list_processes() -> list[int]:
 
 
 def _read_file(path: str) -> bytes:
-    """Read a file of /proc; empty for a process that is gone, or another user's."""
+    """Read a file of /proc; empty if the process is gone, or is another user's."""
     with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123  pathlib takes long to load
         return file.read()
     return b""

@@ -36,13 +36,13 @@ Sink: TypeAlias = Callable[[bytes], object]
 LATE: Final = "late"
 GUARD_LOST: Final = "lost"
 GUARD_COMMAND = "import os, sys; sys.path.append({directory!r}); import guard; os._exit(guard.serve())"
-# A variable in the environment of every process of a command, with a value of its own.
+# A variable in the environment of every process of a command; no other command has its value.
 MARK_VARIABLE = "TOOLKIT_COMMAND"
 # Variables that a Python may need to find its own libraries.
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH",)
 # Seconds that a guard may take to end the processes of a command.
 GUARD_TIMEOUT = GRACE + PERSISTENCE + 1
-# Seconds between two looks whether a guard still runs.
+# Seconds between two checks that a guard still runs.
 POLL_INTERVAL = 1.0
 CHUNK = 65_536  # bytes; as much as a pipe holds
 # Bytes that a pipe holds at most, unless root has changed it: pipe(7).
@@ -60,9 +60,9 @@ class CommandOutcome:
     """The end of a command.
 
     Attributes:
-        status: Its wait status; None if it was ended.
+        status: Its wait status; None if it did not end by itself.
         reason: Why it was ended: `late`, or the reason of the cancellation; `lost` if it killed the guard, so that its
-            end is unknown.
+            end is unknown. Empty if it ended by itself.
         stdout: Captured stdout.
         stderr: Captured stderr.
     """
@@ -109,19 +109,19 @@ class CommandRunner:
     make_prefix: MakePrefix | None = None
 
     def run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
-        """Run a command for at most `seconds`; then all of its processes are ended, those in the background too.
+        """Run a command for at most `seconds`, then end all of its processes, those in the background too.
 
-        Processes that resist hold the call for up to 10 seconds more.
+        Processes that resist delay the return by up to 10 seconds.
 
         Raises:
             InvalidArguments: The command has a NUL or an unpaired surrogate.
             Failed: It could not be run.
-            KeyboardInterrupt: Like anything else that a signal raises; all processes are ended.
+            KeyboardInterrupt: Like any other exception of a signal handler; all processes are ended first.
         """
         text, mark = _encode_command(command), secrets.token_hex(8)
         try:
             with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
-                # A sandbox finds the directory by its path at this time.
+                # A sandbox finds the directory by its current path.
                 prefix = self.make_prefix(self.root.locate()) if self.make_prefix else []
                 arguments = [*map(os.fsencode, (*prefix, *self.interpreter)), text]
                 variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
@@ -144,12 +144,12 @@ def _encode_command(command: str) -> bytes:
 @contextmanager
 def _start_guard(directory: int, mark: str) -> Iterator[_GuardProcess]:
     """Start a guard process for a `with` block, which ends it and all processes of its command."""
-    control, theirs = socket.socketpair()
+    control, guard_end = socket.socketpair()
     with control:
-        with theirs:
+        with guard_end:
             process = subprocess.Popen(  # noqa: S603  this very Python
                 [sys.executable, "-I", "-S", "-c", GUARD_COMMAND.format(directory=str(Path(__file__).parent))],
-                stdin=theirs.fileno(),
+                stdin=guard_end.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={
@@ -157,7 +157,7 @@ def _start_guard(directory: int, mark: str) -> Iterator[_GuardProcess]:
                     **{name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
                 },
                 pass_fds=(directory,),
-                start_new_session=True,  # Ctrl-C is not for it
+                start_new_session=True,  # Ctrl-C does not reach it
             )
         guard = _GuardProcess(process, control)
         try:
@@ -171,7 +171,7 @@ class _GuardProcess:
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process, self._control = process, control
-        self._reason, self._ends = "", 0.0
+        self._reason, self._deadline = "", 0.0
         self._report = bytearray()
         control.settimeout(GUARD_TIMEOUT)
 
@@ -179,7 +179,7 @@ class _GuardProcess:
         """Run a command, and wait for its end, which comes soon after a timeout or cancellation."""
         stdout, stderr = Capture(max_output), Capture(max_output)
         sinks = self._make_sinks(stdout, stderr)
-        self._ends = time.monotonic() + min(
+        self._deadline = time.monotonic() + min(
             seconds, MAX_SECONDS if cancellation.remaining is None else cancellation.remaining
         )
         with (
@@ -200,13 +200,13 @@ class _GuardProcess:
         return self._make_outcome(stdout, stderr)
 
     def close(self, mark: bytes) -> None:
-        """Cancel it, and wait for its end; processes that it left are ended from here."""
+        """Cancel the guard, wait for its end, and end the processes that it left."""
         self._request_end(CANCELLED)
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, self._ends - time.monotonic()))
+            self._process.wait(max(0.0, self._deadline - time.monotonic()))
         if self._process.returncode != CLEAN:
             end(Marked(mark))
         self._process.kill()
@@ -221,9 +221,9 @@ class _GuardProcess:
         }
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
-        """Read until the guard is done or the time is up."""
-        while not self._is_over(selector) and time.monotonic() < self._ends:
-            for key, _ in selector.select(min(POLL_INTERVAL, self._ends - time.monotonic())):
+        """Read outputs and report until the guard is done or the time is up."""
+        while not self._is_over(selector) and time.monotonic() < self._deadline:
+            for key, _ in selector.select(min(POLL_INTERVAL, self._deadline - time.monotonic())):
                 if not _read_available(key.fd, key.data):
                     selector.unregister(key.fd)
 
@@ -232,13 +232,13 @@ class _GuardProcess:
         return self._control.fileno() not in selector.get_map() or self._process.poll() is not None
 
     def _receive_report(self, report: bytes) -> None:
-        """Take the report of the command's end; the work of the guard does not count as its time."""
+        """Store the report of the command's end; the guard has time of its own to end the other processes."""
         self._report += report
-        self._ends = time.monotonic() + GUARD_TIMEOUT
+        self._deadline = time.monotonic() + GUARD_TIMEOUT
 
     def _request_end(self, reason: str) -> None:
         if not (self._reason or self._report):
-            self._reason, self._ends = reason, time.monotonic() + GUARD_TIMEOUT
+            self._reason, self._deadline = reason, time.monotonic() + GUARD_TIMEOUT
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
@@ -252,7 +252,7 @@ class _GuardProcess:
 
 
 def _read_available(stream: int, sink: Sink) -> bool:
-    """Read the bytes that are there; return whether more may come."""
+    """Read the available bytes, and return whether more may come."""
     try:
         data = os.read(stream, CHUNK)
     except BlockingIOError:
@@ -264,7 +264,7 @@ def _read_available(stream: int, sink: Sink) -> bool:
 
 
 def _drain(stream: int, sink: Sink) -> None:
-    """Read the rest of a pipe, and no more than it can hold: another process may still write to it."""
+    """Read the rest of a pipe, at most as much as it can hold: another process may still write to it."""
     with suppress(OSError):
         for _ in range(MAX_PIPE // CHUNK):
             sink(os.read(stream, CHUNK))
@@ -274,7 +274,7 @@ class Capture:
     """The beginning and the end of a stream.
 
     Args:
-        max_bytes: Bytes of each that are stored.
+        max_bytes: Bytes that are stored of the beginning, and of the end.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -300,13 +300,13 @@ class Capture:
             return _strip_controls(self._head.decode(errors="replace"))
         note = f"\n... ({self.size} bytes, the middle left out)\n"
         half = max(0, max_bytes - len(note)) // 2
-        head = _Decoder("replace").decode(self._head[:half])  # a character cut in two is held back
+        head = _Decoder("replace").decode(self._head[:half])  # an incomplete last character is left out
         return f"{_strip_controls(head)}{note}{_strip_controls(_decode_end(self._head + self._tail, half))}"
 
 
 def _decode_end(data: bytearray, size: int) -> str:
     end = data[len(data) - size :]
-    start = next((place for place, byte in enumerate(end[:4]) if byte & 0xC0 != 0x80), 0)  # skip a half character
+    start = next((i for i, byte in enumerate(end[:4]) if byte & 0xC0 != 0x80), 0)  # skip an incomplete character
     return end[start:].decode(errors="replace")
 
 

@@ -21,7 +21,7 @@ from toolkit._guards.paths import Root
 from toolkit.builtin.files.sensitive import DEFAULT_PRIVATE
 from toolkit.errors import DefinitionError
 
-# Variables of this process that commands get, and those of LC_; keys, tokens and passwords have other names.
+# Variables of this process that commands get, besides LC_...; keys, tokens and passwords have other names.
 PASSED_VARIABLES = frozenset(
     ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 )
@@ -37,7 +37,7 @@ UNATTENDED_VARIABLES: Mapping[str, str] = {
 DEFAULT_HIDDEN = ("~/.config", *(f"~/{path}" for path in DEFAULT_PRIVATE if not path.startswith("!")))
 INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
 TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
-# Mounts that a sandbox has of its own, by the option that makes them.
+# Directories that a sandbox has of its own, each with the option that makes it.
 OWN_MOUNTS: Mapping[str, str] = {"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"}
 TRIAL_TIMEOUT = 10.0  # seconds
 # Returns the arguments that precede a command, for the real path of the directory that can be written to.
@@ -53,8 +53,8 @@ class Sandbox:
 
     Attributes:
         network: Whether the network can be reached, including the machine's own services.
-        required: Whether making a tool fails where there is no sandbox; otherwise commands run without one, as the
-            tool's description says.
+        required: Whether making a tool fails if the sandbox does not work; otherwise commands run without one, and the
+            tool's description says so.
         hidden: Paths that appear empty, except the directory itself; `~` is the user's home, `*` and `?` match within
             names.
 
@@ -102,10 +102,11 @@ class Sandbox:
         ]
 
     def prepare(self, root: Root) -> MakePrefix | None:
-        """Find bubblewrap and try it; return what makes the arguments, None if it does not work and is not required.
+        """Find bubblewrap and try it; return the function that makes its arguments, None if it does not work.
 
         Raises:
-            DefinitionError: It does not work, or the directory is one that a sandbox has of its own.
+            DefinitionError: bubblewrap does not work and is required, or the directory contains one that a sandbox has
+                of its own.
         """
         found = shutil.which("bwrap")
         program = "" if found is None else str(Path(found).absolute())
@@ -129,12 +130,13 @@ class Sandbox:
 def _check_directory(directory: Path) -> Path:
     """Return a directory if there can be a sandbox for it, else raise."""
     if any(Path(path).resolve().is_relative_to(directory) for path in OWN_MOUNTS):
-        raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN_MOUNTS)} of its own.")
+        own = ", ".join(OWN_MOUNTS)
+        raise DefinitionError(f"There can be no sandbox for {directory}: a sandbox has {own} of its own.")
     return directory
 
 
 def _expand(path: str) -> list[str]:
-    """List the real paths that a pattern matches; what cannot be found here cannot be found in the sandbox either."""
+    """List the real paths that a pattern matches; a path that this process cannot find is not in the sandbox either."""
     path = os.path.expanduser(path).replace("[", "[[]")  # noqa: PTH111  it raises nothing
     real_paths: list[str] = []
     for match in glob(path):  # noqa: PTH207  it raises nothing, too
