@@ -1,11 +1,11 @@
-"""Web search: `web_search` reads the pages found and returns the best pieces, `search` returns links alone.
+"""Web search: `web_search` reads the pages found and returns the best pieces, `search` returns only links.
 
     Toolbox([web_search_tool(Brave(), embed=OpenAIEmbeddings("text-embedding-3-small"))])
     Toolbox([search_tool(Serper())])
     Toolbox([web_search_tool(lambda query, count: [{"title": ..., "url": ..., "snippet": ...}])])
 
-A search engine is any function, sync or async, of a query and the number of results. Pages are read through the same
-guard as those of `http_fetch`: a result cannot lead to a private network.
+A search engine is any function, sync or async, of a query and the number of results. Pages are fetched with the same
+guard as by `http_fetch`: a result cannot lead to a private network that is not allowed.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ MAX_QUERY = 400  # characters: Brave takes no longer one
 
 PAGE_DEFAULTS: WebOptions = {"timeout": 8.0, "max_bytes": 512 * 1024}
 MAX_PAGE_TEXT = 8000  # characters
-# Characters of a piece. It has about 125 tokens; a much shorter one says nothing.
+# Characters of a piece, which has about 125 tokens; pieces below the minimum are left out.
 MAX_PIECE = 500
 MIN_PIECE = 50
 
-# Characters of a result's fields. Anyone who gets a page into an engine can write them, so they are short, on one line.
+# Characters of a result's fields. The author of any page can write them, so they are short, on one line.
 MAX_TITLE = 200
 MAX_URL = 2000
 MAX_SNIPPET = 1000
@@ -194,7 +194,7 @@ class _Engine:
         return f"{type(self).__name__}(base_url={self._base_url!r})"
 
     async def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
-        """Search.
+        """Return the results of a query.
 
         Raises:
             Failed: There is no response, or none that can be read.
@@ -256,7 +256,7 @@ class _Searcher:
     client: HttpClient
 
     async def find_pieces(self, query: str) -> list[Piece]:
-        """Return the best pieces; ask for more results if none is near the query."""
+        """Return the best pieces, also of more results if none is near the query."""
         results = await query_engine(self.search, query, RESULTS)
         pieces = await self._read_pieces(results)
         best = await rank(self.embed, query, pieces)
@@ -292,7 +292,7 @@ class _Searcher:
 
 
 async def query_engine(search: Search, query: str, count: int) -> list[Result]:
-    """Ask a search engine, on a thread or in the loop; a task that is cancelled waits for neither.
+    """Ask a search engine, on a thread or in the event loop; cancelling the task does not wait for it.
 
     Results without a URL of the web, and repeated ones, are left out.
 
@@ -301,7 +301,7 @@ async def query_engine(search: Search, query: str, count: int) -> list[Result]:
     """
     backend = AsyncBackend()
     answer = await call_function(search, (query, count), backend)
-    results: list[Result] = await call_function(_parse_results, (answer,), backend)  # a generator may ask further
+    results: list[Result] = await call_function(_parse_results, (answer,), backend)  # a generator may make requests
     return results[:count]
 
 

@@ -11,7 +11,7 @@ in the store and its next time is set, so that of all processes that share a fil
 
 Files, each importing only those below it:
 
-    tools        what a model can do with a schedule
+    tools        tools with which a model reads and changes a schedule
     scheduler    the loop that runs due actions
     store        actions and their firings, in a file or in memory
     recurrence   rules, and their next time

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from toolkit.errors import ToolError
 
-# Characters of an expression in cron's form: longer ones only take time.
+# The most characters of an expression in cron's form.
 MAX_CRON = 100
 CRON_FIELDS = 5
 
@@ -48,7 +48,7 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
     Indonesian ones. In a month that is too short, `monthly(31)` is due on the last day.
 
     A rule is due once for each local day. When the clock is set back and a time comes twice, the first one counts; when
-    the clock skips a time, the rule is due right after the gap; a day that the zone leaves out has no time.
+    the clock skips a time, the rule is due right after the gap; on a day that the zone skips, it is not due.
 
     Args:
         rule: The rule.
@@ -60,10 +60,13 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
         ValueError: The rule is invalid or never due, or the zone does not exist.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
-    recurrence, place = parse_rule(rule), find_zone(zone)
+    recurrence, time_zone = parse_rule(rule), find_zone(zone)
     due = None
     with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, on some machines earlier
-        due = find_next_cron_run(rule, now, place) if recurrence is None else _find_next_run(recurrence, now, place)
+        if recurrence is None:
+            due = find_next_cron_run(rule, now, time_zone)
+        else:
+            due = _find_next_run(recurrence, now, time_zone)
     if due is None:
         raise ValueError(f"this schedule is never due: {rule}")
     return due
@@ -82,7 +85,7 @@ def _has_day(day: date, zone: tzinfo) -> bool:
 
 
 def _to_timestamp(wall: datetime, zone: tzinfo) -> float:
-    """Return the first moment at which clocks show a time, or a later one if they skip it."""
+    """Return the first moment at which clocks show a time, or the moment after the gap if they skip it."""
     moment = wall.replace(tzinfo=zone).timestamp()
     while _to_wall_time(moment, zone) != wall:
         wall += MINUTE
@@ -97,8 +100,8 @@ def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
 def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
     """Return the next time of an expression in cron's form, strictly after now; None if there is none in 50 years.
 
-    When the clock is changed, it behaves like Debian's cron: a fixed time of the day is due once, even if the clock
-    skips it; an expression with a wildcard for minute or hour follows the clock.
+    When the clock is changed, the times are those of Debian's cron: a fixed time of the day is due once, even if the
+    clock skips it; an expression with a wildcard for minute or hour follows the clock.
 
     Raises:
         ImportError: The extra `schedule` is not installed.
@@ -112,7 +115,7 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | Non
         fires = CronSim(expression, datetime.fromtimestamp(now, zone))
     except CronSimError as error:
         raise ValueError(f"invalid schedule format: {expression} ({error})") from None
-    # It counts in wall time, so after the clock was set back its first result can be in the past.
+    # CronSim counts in wall time, so after the clock was set back its first result can be in the past.
     return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
 
 
@@ -157,7 +160,7 @@ def parse_rule(rule: str) -> Recurrence | None:
     """Parse a rule; None for one in cron's form, whose five fields are not checked.
 
     Raises:
-        ValueError: It has none of the forms.
+        ValueError: The rule is invalid.
     """
     if not isinstance(rule, str):
         raise _make_format_error(repr(rule))
@@ -197,7 +200,7 @@ _WEEKDAYS: Mapping[str, int] = {name: number for number, names in enumerate(_NAM
 
 
 def compose_rule(time: str, recurrence: str, day: str) -> str:
-    """Compose a rule; empty parts have their defaults, and an unknown recurrence is daily.
+    """Compose a rule; an empty part gets its default, and an unknown recurrence becomes daily.
 
     Raises:
         ToolError: A day was given for a recurrence that takes none.
@@ -231,10 +234,10 @@ def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> s
 
 
 def validate_rule(schedule: str, fault: str) -> str:
-    """Return a rule after checking that it is valid, and not in cron's form.
+    """Check that a rule is valid and not in cron's form, and return it.
 
     Raises:
-        ToolError: It is not.
+        ToolError: The rule is invalid; the message begins with `fault`.
     """
     with suppress(ValueError):
         if parse_rule(schedule) is not None:
@@ -243,7 +246,7 @@ def validate_rule(schedule: str, fault: str) -> str:
 
 
 def explain_unknown(recurrence: str | None) -> str:
-    """Return a line which says that an unknown recurrence was replaced; empty for a known one."""
+    """Return a line for the model which says that an unknown recurrence was replaced; empty for a known one."""
     if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
         return ""
     return f"\nThe recurrence {recurrence!r} is not one of {', '.join(RECURRENCES)}: daily was taken instead."

@@ -1,4 +1,4 @@
-"""`Scheduler`: runs actions when they are due, and limits such runs to the planned calls."""
+"""`Scheduler`, which runs actions when they are due, and `planned_only`, which limits such runs to planned tools."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class FiringOutcome:
     Attributes:
         status: `done`: the run has ended, though some of its calls may have failed or been denied, see `result`.
             `paused`: calls of a Runner wait for approval; `Scheduler.resume` continues from `result.state`.
-            `failed`: see `error`. The other ones did not run: `refused` by `allow`; `crashed`, as the process that
-            claimed it never recorded its end.
+            `failed`: see `error`. `refused`: `allow` did not allow it, so it did not run. `crashed`: the process that
+            claimed it never recorded its end, and it is not tried again.
         result: Return value of `run`.
     """
 
@@ -166,7 +166,7 @@ class Scheduler:
             except Exception:  # the store may work again at the next pass
                 logger.exception("The scheduler could not use its store.")
             with suppress(Cancelled):
-                await backend.sleep(self._poll, stopping)  # by a clock that cannot be set
+                await backend.sleep(self._poll, stopping)  # not affected when the system's clock is set
         self._stopping = Cancellation()
 
     async def _run_due(self, backend: Backend, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
@@ -188,7 +188,7 @@ class Scheduler:
         return await self._run_firing(firing, backend, (state, decisions))
 
     def _claim_firings(self, started: float) -> Iterator[Firing]:
-        """Claim due firings, each only after the one before has ended."""
+        """Claim and yield crashed and due firings, each only when the next one is asked for."""
         for firing in self._store.find_unfinished(started - self._lease):
             if (retried := self._store.take_over(firing, self._clock())) is not None:
                 yield retried
@@ -206,8 +206,8 @@ class Scheduler:
         Args:
             firing: The firing.
             backend: The backend of the caller.
-            resumed: The paused run of the firing, and the decisions on its calls; until it is done, it can be resumed
-                again.
+            resumed: The paused run of the firing, and the decisions on its calls. The run can be resumed until it is
+                done.
         """
         token = current_firing.set(firing)
         try:
@@ -259,7 +259,7 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
     """
     del arguments, context
     firing = current_firing.get()
-    if firing is None:  # perhaps a scheduled run that was paused: it must not get more rights now
+    if firing is None:  # perhaps a paused scheduled run that its Runner resumed: it must not get more rights
         return Deny("This run was not started or resumed by a Scheduler.")
     if tool.name in firing.action.planned_tools:
         return True
@@ -277,8 +277,8 @@ def _advance(action: Action, now: float) -> Action:
         return replace(action, enabled=False)
 
 
-async def _log_errors(work: Awaitable[object], what: str, firing: Firing) -> None:
+async def _log_errors(work: Awaitable[object], purpose: str, firing: Firing) -> None:
     try:
         await work
     except Exception:  # the remaining actions have to run all the same
-        logger.exception("The scheduler could not %s %s.", what, firing.key)
+        logger.exception("The scheduler could not %s %s.", purpose, firing.key)

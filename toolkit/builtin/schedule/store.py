@@ -27,7 +27,7 @@ class Action:
     Attributes:
         description: Description for the model and for people.
         schedule: Rule as `toolkit.builtin.next_run` reads it.
-        zone: IANA name of the time zone of the rule; hours ahead of UTC become one.
+        zone: IANA name of the time zone of the rule; whole hours ahead of UTC are converted to one.
         next_run: Next time, in seconds since 1970, UTC; by default the first one of the rule after `created_at`.
         tools: The planned calls as JSON: a list of objects with `tool` and `params`.
         synthesis_prompt: Instructions for the results of the calls.
@@ -70,7 +70,7 @@ class Firing:
 
     Attributes:
         due: The due time, in seconds since 1970, UTC.
-        claimed_at: Time of the claim, likewise.
+        claimed_at: Time of the claim, in seconds since 1970, UTC.
         attempt: Number of the claim, counted from 1.
     """
 
@@ -118,7 +118,7 @@ LAYOUT = Layout(
 class SQLiteSchedule(SQLiteStore):
     """A store in a file, for several threads and processes of one machine; or in memory, as long as the object lasts.
 
-    Every method raises StoreError if the file cannot be used, and has changed nothing then.
+    Every method raises StoreError if the file cannot be used; nothing is changed then.
 
     Args:
         path: The file, created if it does not exist; by default memory.
@@ -133,7 +133,7 @@ class SQLiteSchedule(SQLiteStore):
         super().__init__(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Add an action; False, without a change, if its owner has this many already.
+        """Add an action; False, without a change, if its owner already has `most` actions.
 
         Raises:
             ValueError: The schedule has none of the forms of a rule.
@@ -167,7 +167,8 @@ class SQLiteSchedule(SQLiteStore):
     def claim(self, old: Action, new: Action, at: float) -> Firing | None:
         """Replace a due action by its next state, and claim the firing.
 
-        None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
+        None if the action was changed meanwhile, or if this firing was claimed before, such as before the clock was set
+        back.
         """
         with self._database.transaction() as connection:
             if not _replace_action(connection, old, new):
@@ -205,6 +206,7 @@ _ADD = f"INSERT INTO actions ({_NAMES}) VALUES ({_MARKS})"  # noqa: S608  # buil
 _ACTIONS = f"SELECT {_NAMES} FROM actions WHERE :owner IS NULL OR owner = :owner ORDER BY next_run, rowid"  # noqa: S608
 _CHANGE = f"UPDATE actions SET ({_NAMES}) = ({_MARKS}) WHERE ({_NAMES}) = ({_MARKS})"  # noqa: S608
 _INSERT = "INSERT INTO firings VALUES (?, ?, ?, 1, NULL, NULL) ON CONFLICT DO NOTHING"
+# All but the last 100 firings of an action are deleted, once they have finished.
 _FORGET = """
 DELETE FROM firings WHERE action_id = ? AND finished_at IS NOT NULL AND paused_run IS NULL AND due NOT IN
 (SELECT due FROM firings WHERE action_id = ? ORDER BY due DESC LIMIT 100)

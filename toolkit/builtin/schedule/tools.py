@@ -1,4 +1,4 @@
-"""`schedule_create`, `schedule_list`, `schedule_update` and `schedule_delete`: a model's access to a schedule."""
+"""`schedule_create`, `schedule_list`, `schedule_update` and `schedule_delete`, for a model."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def schedule_tools(
 ) -> list[Tool[..., Any]]:
     """Make the tools schedule_create, schedule_list, schedule_update and schedule_delete.
 
-    With them, no action is due more than once a day, and an action whose rule is in cron's form can be paused, resumed
-    and deleted, but its times cannot be changed. Only runs of users schedule or change actions: a scheduled run cannot,
-    so that no action keeps itself alive for ever.
+    They make no action that is due more than once a day. An action whose rule is in cron's form can be paused, resumed
+    and deleted, but its times cannot be changed. A scheduled run can delete actions, but neither schedule nor change
+    one, so that no action keeps itself alive for ever.
 
     Args:
         store: The store of the actions.
