@@ -208,7 +208,7 @@ def test_other_runners(options: dict[str, Any]) -> None:
     [
         ("web", {}, "not one of 'web_search', 'file_search', 'code_interpreter'"),
         ("file_search", {}, "needs vector_store_ids"),
-        ("web_search", {"filters": {1j}}, "no JSON can carry"),
+        ("web_search", {"filters": {1j}}, "is not JSON"),
     ],
 )
 def test_wrong_settings(name: Any, settings: dict[str, Any], why: str) -> None:

@@ -97,7 +97,7 @@ def test_parse_limit() -> None:
         ("[" * 100_000, None, "json parse error: recursion limit exceeded"),
         ('[{"a": ' + "9" * 10_000 + "}]", None, "json parse error: number out of range"),
         ('a\n"' + "x" * 200_000, None, "csv parse error: field larger than field limit"),
-        ("," * 100_000, None, "csv parse error: two columns have one name"),
+        ("," * 100_000, None, "csv parse error: two columns have the same name"),
         ('{"a": 1}\n{"a": NaN}', "jsonl", "json parse error: record 2: "),
         ('{"a": 1}\n\n[2]', "jsonl", "json parse error: record 2 is not an object"),
     ],

@@ -14,17 +14,17 @@ Files, each importing only those below it:
     knowledge        texts for later conversations, found by meaning
     schedule         actions that run later
     files            files of one directory
-    code             a program of the model's that calls tools
-    plan             many calls in one, and what makes calls of other tools
+    code             a program that the model writes and that calls tools
+    plan             many calls in one, and calls that a tool makes of other tools
     ask_user         questions to the user
-    web_search       search engines, and reading what they find
+    web_search       search engines, and the pages that they find
     provider         tools that the model's provider executes
     http             web pages
     samples          small tools for examples and tests
     data             tables: parse, filter, aggregate
     notes            a model's list of tasks, and texts that several agents share
     time_and_random  the current time, random integers
-    services         the weather and Wikipedia, and what asks such services
+    services         the weather and Wikipedia, and the client for such services
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from toolkit.builtin.web_search import search_tool as search_tool
     from toolkit.builtin.web_search import web_search_tool as web_search_tool
 
-# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+# The public names by module. Type checkers read the imports above instead; a test compares the two.
 _HOMES = {
     "toolkit._guards.paths": ("Root",),
     "toolkit.builtin.ask_user": ("Question", "ask_user_tool"),
@@ -119,5 +119,5 @@ _HOMES = {
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
 }
 
-if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
     __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)

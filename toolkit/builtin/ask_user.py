@@ -31,10 +31,10 @@ Option = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A model's question; `str()` of it has the question and then the options, one a line.
+    """A model's question; `str()` of it has the question and then the options, one per line.
 
-    The texts are the model's and may imitate other text: `str()` escapes them, so escape them too where you display
-    the attributes.
+    The model writes the texts, and may imitate other text. `str()` escapes them; escape them, too, if you display the
+    attributes.
 
     Attributes:
         text: The question.
@@ -71,7 +71,7 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
     send the model the reason.
 
     Args:
-        handler: Asks the user, and returns the answer; sync, on a thread of its own, or async. `input` is one. If it
+        handler: Asks the user, and returns the answer, such as `input`; sync, on a thread of its own, or async. If it
             raises EOFError, the model reads that no user is there.
         agent: Name of the agent, for `Question.metadata`.
         timeout: Seconds for an answer, counted from when the handler is called; unlimited by default.
@@ -129,8 +129,8 @@ def _validate_answer(answer: object, question: Question) -> str | list[str]:
     """Check an answer against the question's options, and return it.
 
     Raises:
-        Failed: The user gave none.
-        TypeError: The handler returned something else than text.
+        Failed: The answer is None.
+        TypeError: The answer is not a text or a list of texts.
     """
     if answer is None:
         logger.warning("The handler of ask_user returned None for %r", question)

@@ -1,4 +1,4 @@
-"""`run_code`: a program of the model's that calls tools, in an interpreter that can do nothing else.
+"""`run_code`: a program that the model writes and that calls tools, in an interpreter that can do nothing else.
 
     Toolbox([code_tool([search, get_weather])])
 
@@ -62,18 +62,19 @@ def code_tool(
 ) -> Tool[..., Any]:
     """Make `run_code`, with which a model writes Python that calls some tools.
 
-    The program is type-checked against stubs of the tools before it starts. Each of its calls passes the same line as
-    a call of the model: the run's limits, validation, gates, hooks, middleware and ledger, and the tool's own gates. A
-    call that needs approval is refused, unless an approver decides at once.
+    The program is type-checked against stubs of the tools before it starts. Each of its calls is executed like a call
+    of the model: it counts in the run's limits, and passes validation, the run's gates, hooks, middleware and ledger,
+    and the tool's own gates. A call that needs approval is refused, unless an approver decides at once.
 
     Args:
-        tools: The tools that a program may call: those of a toolbox at this time. Tools that make calls themselves or
-            ask a user are left out.
+        tools: The tools that a program may call: those of a toolbox at this time. Tools that make calls themselves, ask
+            a user, or are executed by the model's provider are left out.
         max_seconds: Seconds of the program's own work, calls not counted.
         max_memory: Bytes of memory of the program.
 
     Raises:
-        DefinitionError: The extra `code` is not installed, or two tools have one name in Python.
+        DefinitionError: `max_seconds` is not above 0, the extra `code` is not installed, or two tools have the same
+            name in Python.
     """
     if not is_number(max_seconds) or max_seconds <= 0:
         raise DefinitionError(f"max_seconds={max_seconds!r} is not a number of seconds above 0.")
@@ -86,7 +87,7 @@ def code_tool(
 
 @dataclass(frozen=True)
 class _Interpreter:
-    """The tools of programs, and their limits."""
+    """The tools that programs can call, and the limits of a program."""
 
     calls: InnerCalls
     max_seconds: float
@@ -184,7 +185,7 @@ class _Program:
 
     @cached_property
     def _turn(self) -> AbstractAsyncContextManager[Any]:
-        """Lets one call run at a time, where some tool runs alone."""
+        """Lets one call run at a time if a tool has to run alone."""
         tools = self.interpreter.calls.tools.values()
         return asyncio.Lock() if any(each.settings.runs_alone for each in tools) else nullcontext()
 
@@ -223,14 +224,14 @@ def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
 
 
 def _list_failures(each: Tool[..., Any]) -> list[str]:
-    """List the exceptions whose messages a program may read, as its author documents them."""
+    """List the exceptions whose messages a program may read: those in the docstring, and relayed ones."""
     known = each.handler.interface.raises
     others = {error.__name__: "" for error in each.relay if error.__name__ not in known}
     return [f"{name}: {text}".removesuffix(": ") for name, text in {**known, **others}.items()]
 
 
 def _explain_failure(error: Any, printed: str) -> ToolError:
-    """Explain to the model why its program failed; what it printed before may be what it needs."""
+    """Explain to the model why its program failed, with the text that it had printed."""
     text = shorten((error.display() if hasattr(error, "display") else str(error)).rstrip(), MAX_ERROR)
     before = f"\nIt had printed: {shorten(json.dumps(printed, ensure_ascii=False), MAX_ERROR)}" if printed else ""
     return Failed(escape_hidden(f"The program failed:\n{text}{before}"))

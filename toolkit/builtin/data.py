@@ -37,12 +37,12 @@ Limit: TypeAlias = Annotated[int, Ge(1), Le(MAX_RECORDS)]
 MAX_OUTPUT = 32 * 1024  # bytes of JSON
 # The key of the note that records were left out.
 CUT = "truncated"
-# Delimiters of cells; the most frequent one of the header is used.
+# Delimiters of cells; the most frequent one in the header is used.
 DELIMITERS = ",;\t|"
 MAX_NUMERAL = 400  # characters of a numeral
-MAX_NUMBER = 1e300  # a thousand of them can be added up
+MAX_NUMBER = 1e300  # the sum of a thousand of them is finite
 MAX_EXACT = 2**53  # floats above it are not exact
-# Python's float() accepts more than tables mean by a number: nan, 1_000, digits of other scripts.
+# Python's float() accepts more than numbers in tables: nan, 1_000, digits of other scripts.
 _NUMERAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # Numerals with leading zeros, such as zip codes: "0123" differs from "123".
@@ -81,7 +81,7 @@ def data_tools() -> list[Tool[..., Any]]:
 @tool(title="Parse Data", effect="read")
 def data_parse(
     content: Annotated[str, MinLen(1)],
-    format: Literal["csv", "json", "jsonl"] | None = None,  # noqa: A002  the model's word for it
+    format: Literal["csv", "json", "jsonl"] | None = None,  # noqa: A002  a name that the model sees
     limit: Limit = MAX_RECORDS,
 ) -> dict[str, Any]:
     """Parse CSV, JSON or JSON Lines into records, which data_filter, data_aggregate and data_transform take.
@@ -101,12 +101,12 @@ def data_parse(
 def data_filter(records: Rows, where: Annotated[list[Condition], MinLen(1), MaxLen(20)]) -> dict[str, Any]:
     """Filter records by conditions.
 
-    Numbers are compared as numbers, also where they are texts; everything else as text. A number with leading zeros,
+    Numbers are compared as numbers, also if they are texts; everything else as text. A number with leading zeros,
     such as a zip code, equals only the same text. `contains` looks for a part of the text, in upper or lower case;
     `in` takes a list of values. Records without the column are left out.
 
     Args:
-        records: Records, as data_parse gives them.
+        records: Records, as data_parse returns them.
         where: Conditions, all of which must hold.
     """
     check_columns("where", [one["column"] for one in where], records)
@@ -124,7 +124,7 @@ def data_aggregate(
     """Compute metrics of records, for each group or for all of them.
 
     Args:
-        records: Records, as data_parse gives them.
+        records: Records, as data_parse returns them.
         metrics: The metrics. Values that are not numbers, or beyond 1e300, are left out; count counts the
             records.
         group_by: Columns whose values make a group; all records are one group by default.
@@ -159,7 +159,7 @@ def data_transform(
     """Sort and limit records, and select and rename their columns.
 
     Args:
-        records: Records, as data_parse gives them.
+        records: Records, as data_parse returns them.
         select: Columns to select, by their old names; all by default.
         rename: New names by old ones.
         sort_by: Column to sort by: numbers first, then texts, then records without a value.
@@ -179,7 +179,7 @@ def data_transform(
     selected = [{name: row[name] for name in (select or row) if name in row} for row in rows]
     renamed = [{rename.get(name, name): value for name, value in row.items()} for row in selected]
     if list(map(len, renamed)) != list(map(len, selected)):
-        raise InvalidArguments("rename: two columns of a record would have one name.")
+        raise InvalidArguments("rename: two columns of a record would have the same name.")
     return limit_rows("records", renamed[:limit])
 
 
@@ -195,7 +195,7 @@ def parse_csv(content: str) -> Iterator[Row]:
     """Parse CSV with a header; cells are texts, missing ones are empty, those without a column are left out.
 
     Raises:
-        Failed: The text is not CSV, or two columns have one name.
+        Failed: The text is not CSV, or two columns have the same name.
     """
     content = content.lstrip("\r\n")
     delimiter = max(DELIMITERS, key=content.partition("\n")[0].count)
@@ -203,7 +203,7 @@ def parse_csv(content: str) -> Iterator[Row]:
     try:
         names = [name.strip() for name in next(reader, [])]
         if len({*names}) < len(names):
-            raise Failed("csv parse error: two columns have one name, or none")
+            raise Failed("csv parse error: two columns have the same name, or none")
         yield from (dict(zip(names, chain(cells, repeat("")))) for cells in reader if cells)
     except csv.Error as error:
         raise Failed(f"csv parse error: {error}") from error
@@ -263,7 +263,7 @@ def check_columns(parameter: str, columns: Iterable[str], rows: Sequence[Row]) -
 
 
 def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
-    """Compute a metric of some rows; None where there is no number."""
+    """Compute a metric of some rows; None if they have no number."""
     op = metric["op"]
     if op == "count":
         return len(group)
@@ -279,12 +279,12 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
 
 
 def to_integer(value: Number) -> Number:
-    """Convert an integral float to an int, where it is exact."""
+    """Convert an integral float to an int, if it is exact."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT else value
 
 
 def limit_rows(name: str, rows: list[Row], total: int | None = None, **more: Any) -> dict[str, Any]:
-    """Make a result of as many rows as fit, with the number of all, and a note where some are left out."""
+    """Make a result of as many rows as fit, with the number of all rows, and a note if some are left out."""
     count = len(rows) if total is None else total
     result = {name: rows, **more, "count": count}
     sizes = [len(write_value(row).encode()) + 1 for row in rows]

@@ -1,11 +1,11 @@
-"""Pages of the web: `http_tool` makes a model's `http_fetch`, and `fetch` is for programs.
+"""Web pages: `http_tool` makes `http_fetch`, for a model, and `fetch` is for programs.
 
     Toolbox([http_tool()])  # public addresses, ports 80 and 443
     Toolbox([http_tool(allow=["10.0.0.0/8"])])  # this network too, at any port
     fetch("https://example.com").text
 
-Neither connects to a private address that is not allowed. Of HTML the text is returned that a reader would see: what a
-page hides by its own attributes is left out; what style sheets and scripts hide is not known. Needs the extra `http`.
+Neither connects to a private address that is not allowed. HTML becomes the text that a reader would see: elements that
+are hidden by their attributes are left out, those that style sheets or scripts hide are not. Needs the extra `http`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-# Media types that are text, besides text/..., ...+json and ...+xml; or that say nothing about the content.
+# Media types that are text, besides text/..., ...+json and ...+xml; and those that say nothing about the content.
 TEXT_TYPES = frozenset(
     (
         *(f"application/{kind}" for kind in ("json", "xml", "javascript", "x-javascript", "ecmascript", "x-ndjson")),
@@ -51,8 +51,8 @@ TEXT_TYPES = frozenset(
         *("", "application/octet-stream", "binary/octet-stream"),
     )
 )
-SAMPLE = 1024  # bytes
-# First bytes of binary formats that may have no zero byte in the sample, whatever the server calls them.
+SAMPLE = 1024  # bytes in which a zero byte is looked for
+# First bytes of binary formats that may have no zero byte in the sample. They count more than the media type.
 BINARY_SIGNATURES = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b")
 # A last character of several bytes in UTF-8, which may be incomplete.
 _LAST_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,3}\Z")
@@ -75,8 +75,8 @@ class WebOptions(TypedDict, total=False):
     Attributes:
         timeout: Seconds for a whole page, lookups and redirects included; 15 by default.
         max_bytes: Bytes that are read, decompressed; 1 MiB by default.
-        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, or host
-            names, whatever their addresses are, at every port or at one (`"127.0.0.1:8080"`).
+        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), at every port; addresses, and host
+            names with any address, at every port or at one (`"127.0.0.1:8080"`).
         ports: Allowed ports of public addresses; 80 and 443 by default.
         user_agent: The value of the header User-Agent.
     """
@@ -99,15 +99,15 @@ DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page of the web.
+    """A web page.
 
     Attributes:
         url: The URL after all redirects.
         status: HTTP status.
         media_type: The media type, such as `text/html`; empty if the server does not send one.
-        text: Its text; of HTML, the main text.
+        text: The text; for HTML, the main text.
         size: Bytes that were read.
-        is_cut: Whether there was more.
+        is_cut: Whether the page has more bytes than that.
     """
 
     url: str
@@ -120,7 +120,7 @@ class Page:
 
 @spell_options(WebOptions, DEFAULTS, {})
 def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
-    """Make `http_fetch`, which reads one page of the web, and of private networks only what is allowed.
+    """Make `http_fetch`, which fetches a web page, from a public address or one that is allowed.
 
     Args:
         options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `user_agent`.
@@ -148,13 +148,13 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
 
 @spell_options(WebOptions, DEFAULTS, {})
 def fetch(url: str, *, cancellation: Cancellation | None = None, **options: Unpack[WebOptions]) -> Page:
-    """Fetch a page with all of its text, guarded as `http_fetch` is.
+    """Fetch a page with all of its text, from the same addresses as `http_fetch`.
 
-    In async code, call it by `asyncio.to_thread`.
+    In async code, call it with `asyncio.to_thread`.
 
     Args:
         url: The page's URL.
-        cancellation: Stops it.
+        cancellation: Cancels the fetch.
         options: See `WebOptions`.
 
     Raises:
@@ -176,31 +176,31 @@ async def fetch_page(client: HttpClient, url: str) -> Page:
     response = await client.get(url)
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     body, is_cut = response.content, response.extensions["is_cut"]
-    extracted = (body, media_type, response.charset_encoding, is_cut)
+    arguments = (body, media_type, response.charset_encoding, is_cut)
     return Page(
         url=str(response.url),
         status=response.status_code,
         media_type=media_type,
-        text=await call_function(_extract_text, extracted, AsyncBackend()),  # long HTML takes a second
+        text=await call_function(_extract_text, arguments, AsyncBackend()),  # long HTML takes a second
         size=len(body),
         is_cut=is_cut,
     )
 
 
 def make_client(**options: Unpack[WebOptions]) -> HttpClient:
-    """Check options, and make a client of them.
+    """Check options, and make a client with them.
 
     Raises:
         DefinitionError: An option is invalid, or the extra `http` is not installed.
     """
     if find_spec("turbohtml") is None:
         raise DefinitionError('Pages of the web need an extra: pip install "function-toolkit[http]".')
-    given = {**DEFAULTS, **options}
+    settings = {**DEFAULTS, **options}
     return HttpClient(
-        GuardedNetwork(given["allow"], given["ports"]),
-        timeout=check_seconds("timeout", given["timeout"]),
-        max_bytes=check_whole("max_bytes", given["max_bytes"]),
-        user_agent=check_header("user_agent", given["user_agent"]),
+        GuardedNetwork(settings["allow"], settings["ports"]),
+        timeout=check_seconds("timeout", settings["timeout"]),
+        max_bytes=check_whole("max_bytes", settings["max_bytes"]),
+        user_agent=check_header("user_agent", settings["user_agent"]),
     )
 
 
@@ -227,7 +227,7 @@ def _is_binary(body: bytes, charset: str | None) -> bool:
 
 
 def decode(data: bytes, charset: str | None) -> str:
-    """Decode a text by its byte order mark, by a charset of the web, or by what its bytes look like.
+    """Decode a text by its byte order mark, else by its charset, else by the charset that is detected.
 
     Bytes that cannot be decoded become U+FFFD.
     """
@@ -235,7 +235,7 @@ def decode(data: bytes, charset: str | None) -> str:
 
     detected = turbohtml.detect.detect(data)
     if charset is not None and not detected.bom:
-        with suppress(LookupError):  # there is no such charset; Python's own search would keep its name for ever
+        with suppress(LookupError):  # there is no such charset; Python's own lookup would cache its name for ever
             return data.decode(f"whatwg-{turbohtml.parse(b'', encoding=charset).encoding}", "replace")
     return data.decode(detected.codec or "utf-8", "replace").removeprefix("\ufeff")
 
@@ -243,7 +243,7 @@ def decode(data: bytes, charset: str | None) -> str:
 def extract_main_text(html: bytes, charset: str | None = None) -> str:
     """Extract the main text of HTML, or all of its text if no part stands out.
 
-    Time and memory are proportional to the length, for broken HTML too: a second and 250 MB at most for a mebibyte, as
+    Time and memory are proportional to the length, for broken HTML too: at most a second and 250 MB for a mebibyte, as
     measured.
     """
     import turbohtml
@@ -262,7 +262,7 @@ def extract_main_text(html: bytes, charset: str | None = None) -> str:
 
 
 def _flatten_tables(page: turbohtml.Document) -> None:
-    """Make a line of each row of a table: laid out as a grid, every row would be as wide as the widest."""
+    """Turn each row of a table into a line: in a grid, every row would be as wide as the widest one."""
     from turbohtml import Text
 
     for cell in page.select(":is(td, th) + :is(td, th)"):

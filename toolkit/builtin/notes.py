@@ -1,4 +1,4 @@
-"""`todo_write` and `shared_state`: what models write down, for themselves and for each other."""
+"""`todo_write` and `shared_state`: a model's list of tasks, and texts that several agents share."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ class SharedState:
         self._texts: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
-        """Return a text; None if there is none of this name."""
+        """Return the text of a name; None if there is none."""
         with self._lock:
             return self._texts.get(key)
 
     def set(self, key: str, value: str) -> None:
-        """Store a text, replacing the one of this name.
+        """Store a text under a name, replacing the old one.
 
         Raises:
             Failed: There is no room; nothing was changed.
@@ -127,7 +127,7 @@ class SharedState:
             self._texts = texts
 
     def remove(self, key: str) -> bool:
-        """Remove a text; False if there was none of this name."""
+        """Remove the text of a name, and return whether there was one."""
         with self._lock:
             return self._texts.pop(key, None) is not None
 

@@ -1,6 +1,6 @@
 """`execute_plan`: many calls in one, for a model that knows all of their arguments in advance.
 
-`InnerCalls` makes a tool's calls of other tools, through the run in which it is called itself.
+`InnerCalls` executes the calls that a tool makes of other tools, in the run that called the tool.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Step(TypedDict):
 def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
     """Make `execute_plan`, which executes up to 50 calls of some tools in one.
 
-    Each step passes the same line as a call of the model: the run's limits, validation, the run's gates, hooks,
-    middleware and ledger, and the tool's own gates. So does the plan itself. A tool of the run that its `allowed_tools`
-    leave out is refused. Tools that only the plan has, which that list cannot name, are allowed with the plan. A step
-    that needs approval is refused, unless an approver decides at once. Reading steps run in parallel, writing ones in
-    order.
+    Each step is executed like a call of the model: it counts in the run's limits, and passes validation, the run's
+    gates, hooks, middleware and ledger, and the tool's own gates. So does the plan itself. A tool of the run that its
+    `allowed_tools` leave out is refused. Tools that only the plan has, which that list cannot name, are allowed with
+    the plan. A step that needs approval is refused, unless an approver decides at once. Steps that only read run in
+    parallel, others in order.
 
     Args:
-        tools: The tools that a step may call: those of a toolbox at this time. Tools that make calls themselves or ask
-            a user are left out, whatever their name.
+        tools: The tools that a step may call: those of a toolbox at this time. Tools that make calls themselves, ask a
+            user, or are executed by the model's provider are left out, whatever their name.
     """
     calls = InnerCalls.of(tools)
     return tool(_PlanTool(calls).execute_plan, effect=calls.effect)
@@ -105,16 +105,16 @@ def _make_entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any
 
 @dataclass(frozen=True)
 class InnerCalls:
-    """The tools that a tool calls; each call passes the same line as one of the model.
+    """The tools that a tool calls; each call is executed like one of the model.
 
-    That is the run's limits, validation, gates, hooks, middleware and ledger, and the tool's own gates. A call that
-    needs approval is refused, unless an approver decides at once. A tool that the run has and may not call is refused,
-    too; tools that only the caller has are allowed with it.
+    It counts in the run's limits, and passes validation, gates, hooks, middleware and ledger of the run, and the tool's
+    own gates. A call that needs approval is refused, unless an approver decides at once. A tool that the run has and
+    may not call is refused, too; tools that only the caller has are allowed with it.
 
     Attributes:
         tools: The tools by name.
-        excluded: Names of tools that cannot be called so: those that make inner calls themselves, and those that ask a
-            user, who should not get many questions from one call.
+        excluded: Names of tools that cannot be called: those that make inner calls themselves, those that a provider
+            executes, and those that ask a user, who should not get many questions from one call.
         checks_output: Whether the value of a result must be of the tool's declared type.
     """
 
@@ -124,7 +124,7 @@ class InnerCalls:
 
     @classmethod
     def of(cls, tools: Toolbox | Iterable[Addable]) -> Self:
-        """Take the tools that a toolbox has at this time."""
+        """Make an object for the tools that a toolbox has at this time."""
         box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         snapshot = box.snapshot()
         known = {name: tool for name, tool in snapshot.items() if not _is_excluded(tool)}
@@ -132,7 +132,7 @@ class InnerCalls:
 
     @property
     def effect(self) -> Effect:
-        """The worst effect of the tools; an unlabelled one may be destructive."""
+        """The strictest effect of the tools; a tool without one counts as destructive."""
         effects = {tool.settings.effect for tool in self.tools.values()}
         if effects <= {"read"}:
             return "read"
@@ -144,7 +144,7 @@ class InnerCalls:
         Args:
             calls: The calls. Those that only read run in parallel, others in order.
             context: The context of the call that makes them.
-            first: How many calls it has made before.
+            first: Number of calls that it has made before.
         """
         dispatcher = self.make_dispatcher()
         counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls, first)]
@@ -158,7 +158,7 @@ class InnerCalls:
         return results
 
     def make_dispatcher(self) -> Dispatcher:
-        """Make the dispatcher of the calls: that of the run, with these tools."""
+        """Make the dispatcher of the calls: a copy of the run's, with these tools."""
         run = find_dispatcher() or Dispatcher(tools=self.tools)
         allowed = None if run.available is None else {*self.tools} - ({*run.tools} - {*run.available})
         checks_output = self.checks_output or run.check_output

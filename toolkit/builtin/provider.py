@@ -2,8 +2,8 @@
 
     Runner([add, provider_tool("web_search")], api="responses")
 
-The provider calls and executes them while it answers, so none of their calls can be refused here. What can be is the
-offer: before a run offers one, its gates are asked, with the tool's settings as the arguments.
+The provider calls and executes them while it answers, so single calls cannot be refused. Instead, the gates of a run
+decide whether it may offer such a tool to the model, with the tool's settings as the arguments.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ DESCRIPTIONS: Mapping[str, str] = {
     "code_interpreter": "Run Python in a container of the provider; executed by the model's provider.",
 }
 EFFECTS: Mapping[str, Effect] = {"web_search": "read", "file_search": "read"}
-# Settings without which the provider refuses them.
-USUAL: Mapping[str, Mapping[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
+# Settings that the provider requires: those with a default, and those that the application has to pass.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
 REQUIRED: Mapping[str, str] = {"file_search": "vector_store_ids"}
-SETTINGS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
+PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
-class _Provider:
-    """Stands for the provider; `provider_form` is what it is sent for the tool."""
+class _ProviderHandler:
+    """The function of a tool that the provider executes; `provider_form` is the tool in a request to the provider."""
 
     def __init__(self, provider_form: Mapping[str, Any]) -> None:
         self.provider_form = provider_form
@@ -45,7 +45,7 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
     """Make a tool that OpenAI executes itself, for Responses; every other API refuses it.
 
     Each use is an event in the run, and stays in the conversation. The gates of a run are asked once, before it offers
-    the tool, with the settings as arguments; where they do not allow it, the run does without.
+    the tool, with the settings as arguments; if they do not allow it, the run does not offer the tool.
 
     Args:
         name: "web_search", "file_search" or "code_interpreter".
@@ -62,13 +62,13 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
     if name not in get_args(ProviderToolName):
         names = ", ".join(map(repr, get_args(ProviderToolName)))
         raise DefinitionError(f"provider_tool({name!r}) is not one of {names}.")
-    given = {**USUAL.get(name, {}), **settings}
-    if (needed := REQUIRED.get(name, "")) and not given.get(needed):
-        raise DefinitionError(f"provider_tool({name!r}) needs {needed}=[...].")
+    settings = {**DEFAULTS.get(name, {}), **settings}
+    if (required := REQUIRED.get(name, "")) and not settings.get(required):
+        raise DefinitionError(f"provider_tool({name!r}) needs {required}=[...].")
     try:
-        json.dumps(given, allow_nan=False)
+        json.dumps(settings, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"provider_tool({name!r}) has a setting that no JSON can carry: {error}") from None
-    function, effect = _Provider({"type": name, **given}), EFFECTS.get(name)
-    tool = Tool.from_schema(name, SETTINGS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
+        raise DefinitionError(f"provider_tool({name!r}) has a setting that is not JSON: {error}") from None
+    function, effect = _ProviderHandler({"type": name, **settings}), EFFECTS.get(name)
+    tool = Tool.from_schema(name, PARAMETERS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
     return with_origin(tool, "a tool of the model's provider")

@@ -13,7 +13,7 @@ from toolkit._tools.decorator import tool
 from toolkit.builtin.data import Number, to_integer
 from toolkit.errors import ToolError
 
-MAX_OPERAND = 10**600  # of which Python can always write the product
+MAX_OPERAND = 10**600  # Python can write the product of two smaller numbers
 TOO_LARGE = "the result is too large"
 
 OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {

@@ -1,4 +1,4 @@
-"""`weather` and `wikipedia`: tools of services that answer in JSON, at addresses that the application knows."""
+"""`weather` and `wikipedia`: tools that ask JSON services whose addresses the application sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JsonService:
-    """A service at one address; redirects are not followed, and the environment is not read.
+    """A JSON service at one address; redirects are not followed, and the environment has no influence.
 
     Attributes:
         name: Its name in errors.
@@ -190,7 +190,7 @@ def weather_tool(*, base_url: str = FORECAST, timeout: float = TIMEOUT) -> Tool[
         timeout: Seconds for each response.
 
     Raises:
-        DefinitionError: The address is not one of HTTP, or the timeout is not above 0.
+        DefinitionError: `base_url` is not an HTTP address, or the timeout is not above 0.
     """
     url = check_base_url("base_url", base_url)
     forecast = JsonService("Open-Meteo", url, timeout=timeout)
@@ -288,7 +288,7 @@ def wikipedia_tool(
         timeout: Seconds for a response.
 
     Raises:
-        DefinitionError: The address is not one of HTTP, the timeout is not above 0, or `user_agent` cannot be sent.
+        DefinitionError: `base_url` is not an HTTP address, the timeout is not above 0, or `user_agent` cannot be sent.
     """
     url = check_base_url("base_url", base_url)
     service = JsonService("Wikipedia", url, user_agent=user_agent, timeout=timeout)
@@ -316,14 +316,14 @@ def _make_article(page: _Article, base_url: str) -> Article:
         title=clean_text(page["title"]),
         key=clean_text(page["key"]),
         excerpt=clean_text(strip_markup(page.get("excerpt"))),
-        url=f"{base_url}/wiki/{quote(page['key'], safe='')}" if page["key"].strip(".") else "",  # "..": a parent path
+        url=f"{base_url}/wiki/{quote(page['key'], safe='')}" if page["key"].strip(".") else "",  # ".." is another path
         description=clean_text(page.get("description")),
         thumbnail=_make_thumbnail(page.get("thumbnail")),
     )
 
 
 def _make_thumbnail(thumbnail: object) -> str:
-    """Return the URL of a picture; "" if it is not one of HTTP."""
+    """Return the URL of a picture; "" if it is not an HTTP address."""
     url = clean_text(thumbnail.get("url")) if isinstance(thumbnail, dict) else ""
     url = f"https:{url}" if url.startswith("//") else url
     return url if url.startswith(("http://", "https://")) else ""

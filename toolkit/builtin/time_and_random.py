@@ -34,8 +34,8 @@ def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
         """Return the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
 
         Args:
-            timezone: IANA name, such as "Asia/Jakarta". UTC by default, and where there is none of this name: the time
-                ends with Z then.
+            timezone: IANA name, such as "Asia/Jakarta". UTC by default, and if there is no such zone: the time ends
+                with Z then.
         """
         now = datetime.fromtimestamp(clock(), _find_zone(timezone))
         return now.isoformat(timespec="seconds").replace("+00:00", "Z")
