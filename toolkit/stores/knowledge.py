@@ -34,9 +34,9 @@ KNOWLEDGE = "knowledge"
 
 # Embeddings that are compared at once.
 BATCH = 1024
-NO_EMBEDDING = "an embedding is a list of finite numbers, one at least"
+NO_EMBEDDING = "an embedding is a list of at least one finite number"
 
-DAMAGED = "The store holds what was not written by this library, or is damaged: put a copy back in its place."
+DAMAGED = "The store is damaged, or has data that this library did not write: put a copy back in its place."
 
 LAYOUT = Layout(
     holds="knowledge",
@@ -69,7 +69,7 @@ class Document:
         source: Origin, such as a path, a URL, or "message".
         collection: Name of the group of documents that are searched together.
         created_at: Time of storage, in seconds since 1970, UTC; set by the store.
-        expires_at: Time of removal, likewise; None for never.
+        expires_at: Time of removal, in seconds since 1970, UTC; None for never.
     """
 
     id: str
@@ -144,7 +144,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def delete(self, *ids: str) -> int:
-        """Remove documents and all expired ones; return how many of the former there were."""
+        """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""
         ...
 
 
@@ -178,7 +178,7 @@ class SQLiteKnowledge(SQLiteStore):
         if not isinstance(owner, str) or not owner:
             raise DefinitionError(f"owner={owner!r} is not a text, or is empty.")
         other = copy(self)
-        vars(other).update(_owner=owner, _close=lambda: None)  # others use the file
+        vars(other).update(_owner=owner, _close=lambda: None)  # the first store closes the file, which they share
         return other
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
@@ -207,7 +207,7 @@ class SQLiteKnowledge(SQLiteStore):
         with self._database.snapshot() as connection:
             _check_model(connection, model, len(query))
             rows = connection.execute(_EMBEDDINGS, (self._owner, collection, self._clock()))
-            try:  # of equally near ones, the one that was stored first comes first
+            try:  # equally near chunks come in the order of storage
                 nearest = heapq.nlargest(limit, compute_cosines(query, rows))
             except ValueError as error:
                 raise StoreError(DAMAGED) from error
@@ -220,7 +220,7 @@ class SQLiteKnowledge(SQLiteStore):
             return [Document(**dict(zip(_FIELDS, row))) for row in rows]
 
     def delete(self, *ids: str) -> int:
-        """Remove documents and all expired ones; return how many of the former there were."""
+        """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""
         with self._database.transaction() as connection:
             _delete_documents(connection, "expires_at <= ?", self._clock())
             return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
@@ -318,5 +318,5 @@ def _make_numpy_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]
 def _make_plain_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]:
     form = struct.Struct(f"<{len(query) // 4}f")
     numbers = form.unpack(query)
-    product: Callable[..., float] = getattr(math, "sumprod", lambda *pair: math.fsum(map(mul, *pair)))  # of Python 3.12
+    product: Callable[..., float] = getattr(math, "sumprod", lambda *pair: math.fsum(map(mul, *pair)))  # Python 3.12
     return lambda batch: [product(numbers, form.unpack(embedding)) for embedding in batch]
