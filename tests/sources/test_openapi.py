@@ -273,14 +273,14 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         ({"openapi": "4.0"}, {}, "3.0, 3.1, 3.2"),
         ("[1]\n", {}, "'paths'"),
         ('{"openapi": ', {}, "is not JSON: EOF .*column 12"),
-        ("openapi: 3.1.0\n", {}, r"is not JSON: .*YAML is loaded by you: openapi_tools\(yaml.safe_load\(text\)\)"),
+        ("openapi: 3.1.0\n", {}, r"is not JSON: .*For YAML, pass the data: openapi_tools\(yaml.safe_load\(text\)\)"),
         ({"openapi": {1, 2}}, {}, "openapi="),
         ({"openapi": "3.1.0", "x-a": object()}, {}, "is not JSON: Unable to serialize"),
         ("https://example.com/openapi.json", {}, r"httpx2.get\(...\).text"),
         (GET, {"include": "x"}, r"include=\['x'\]"),
         (GET, {"include": ["y"]}, r"'y' is not an operation.*'/'\. Available: x"),
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
-        (GET, {"methods": ["POST"]}, "1 operations none is left"),
+        (GET, {"methods": ["POST"]}, "1 operations is left"),
         (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
         (GET, {"client": httpx2.Client}, "is not an httpx2.AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
@@ -306,8 +306,8 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (operation({"parameters": [{"name": "X\r\nX", "in": "header"}]}), {}, "is not a name of a header"),
         (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is not a media type"),
         (operation({"parameters": [{"name": "a", "in": "mind"}]}), {}, "GET /x: parameters.in: Input should be"),
-        (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' lies outside.*bundle"),
-        (operation(body({"$ref": "https://example.com/a.json"})), {}, "lies outside.*bundle"),
+        (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' is outside.*bundle"),
+        (operation(body({"$ref": "https://example.com/a.json"})), {}, "is outside.*bundle"),
         (operation({"parameters": [{"$ref": "#/a"}]}, a={"$ref": "#/a"}), {}, "in a circle"),
         (operation({"requestBody": {}}), {}, "requestBody has no content"),
         (operation({"tags": "pets"}), {}, r"GET /x: operation.tags: .*exclude=\['x'\]"),
@@ -329,7 +329,7 @@ def test_fault_of_several_operations() -> None:
     with pytest.raises(DefinitionError) as refused:
         openapi_tools(document)
     assert 1 == str(refused.value).count("Pass base_url=")
-    assert str(refused.value).startswith("GET /pets and 5 more: The server '/' of the document is no whole address.")
+    assert str(refused.value).startswith("GET /pets and 5 more: The server '/' of the document is not a whole URL.")
     assert "exclude=['listPets', 'createPet', " in str(refused.value)
 
 
@@ -374,8 +374,8 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("/v1", "is no whole address. Pass base_url="),
-        ("https://{r}.example", "is no whole address. Pass base_url="),
+        ("/v1", "is not a whole URL. Pass base_url="),
+        ("https://{r}.example", "is not a whole URL. Pass base_url="),
         ("ftp://a.example", "servers='ftp://a.example' is not an address"),
         ("https://a.example:x", "is not an address"),
         ("https://me:secret@a.example", "servers= has a user"),
@@ -503,7 +503,7 @@ def test_no_proxy_of_the_environment(server: Server, monkeypatch: pytest.MonkeyP
 
 
 CUT = "\n... (cut after 65,536 bytes: ask for less)"
-LATER = "The server failed, not the call: try again later, or go on without it."
+LATER = "The server failed, not the call: try again later, or continue without it."
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, expected
     tool = make_tool(GET, client=httpx2.AsyncClient(transport=httpx2.MockTransport(fail)))
     result = Toolbox([tool]).call("x", {})
 
-    assert (kind, f"GET /x: {expected}. Try again later, or go on without it.") == (result.kind, result.text)
+    assert (kind, f"GET /x: {expected}. Try again later, or continue without it.") == (result.kind, result.text)
 
 
 def test_a_long_address(server: Server) -> None:

@@ -2,8 +2,8 @@
 
     tools = openapi_tools(Path("petstore.json"), methods=("GET",), headers={"X-Key": key})
 
-What must stay true: arguments change neither host, nor method, nor the number of segments of a path. Keys come from the
-caller, go only to the host that is called, and are in no text that is made here. httpx2 logs each URL at level INFO.
+Invariants: arguments change neither host, nor method, nor the number of segments of a path. Keys come from the caller,
+are sent only to the host that is called, and are in no message of this package. httpx2 logs each URL at level INFO.
 
 Files, each importing only those below it:
 
@@ -51,7 +51,7 @@ from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE, check_options
 __all__ = ["openapi_tools"]
 
 TIMEOUT = 30.0  # seconds
-MAX_FAULTS = 10  # that are described; the names of all operations that have one are listed
+MAX_FAULTS = 10  # that a message describes; it names all operations that have one
 
 
 @hide_frames
@@ -75,8 +75,8 @@ def openapi_tools(
     body, and nothing else. The tools have no state but the client's.
 
     Args:
-        document: OpenAPI 3.0 to 3.2: as data, as JSON text, or the path of a JSON file; of YAML `yaml.safe_load(text)`.
-            Neither it nor what it refers to is fetched.
+        document: OpenAPI 3.0 to 3.2: as data, as JSON text, or the path of a JSON file; for YAML, pass
+            `yaml.safe_load(text)`. Neither the document nor a reference in it is fetched.
         base_url: Address that the paths follow, in place of the document's servers.
         include: Operation ids, tags, or paths with everything under them; all by default.
         exclude: Operation ids, tags or paths to leave out.
@@ -85,8 +85,8 @@ def openapi_tools(
         prefix: Put before each name, with two underscores.
         headers: Sent with each request, such as a key; a model cannot set a header of these names.
         client: Sends the requests, and stays open: for proxies, certificates, its own `auth`, or connections that are
-            kept alive. It belongs to one event loop. By default each request has a connection of its own, to the
-            server alone.
+            kept alive. It belongs to one event loop. By default each request has a connection of its own, which
+            reaches only the server.
         max_bytes: Bytes of a response that are read; a longer one is cut, with a note.
         **options: Options of each tool. `effect` and `idempotent` follow the method, `timeout` is 30 seconds.
 
@@ -100,7 +100,7 @@ def openapi_tools(
     if not isinstance(client, (httpx2.AsyncClient, type(None))):
         raise DefinitionError(f"client={client!r} is not an httpx2.AsyncClient; sync calls take that, too.")
     if client is not None and client.params:
-        raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
+        raise DefinitionError("client= has params, which would replace each query. Make it without them.")
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
     sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
@@ -154,10 +154,8 @@ class _Service:
         if faults:
             lines = [f"{_list_labels(unfit)}: {fault}" for fault, unfit in faults.items()][:MAX_FAULTS]
             names = [each.name for unfit in faults.values() for each in unfit]
-            raise DefinitionError(
-                "\n".join(lines) + "\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or "
-                f"leave out: exclude={names}."
-            )
+            remedy = "Correct the document, bundle the files that it refers to (`npx @redocly/cli bundle`), or pass"
+            raise DefinitionError("\n".join([*lines, f"{remedy} exclude={names}."]))
         return tools
 
     def _make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any]:
@@ -194,6 +192,6 @@ def _describe(operation: Operation) -> str:
 
 
 def _list_labels(operations: list[Operation]) -> str:
-    """Write the operations that have one fault: the first, and the number of the others."""
+    """Write the operations that have the same fault: the first, and the number of the others."""
     others = f" and {len(operations) - 1} more" if operations[1:] else ""
     return f"{operations[0].label}{others}"

@@ -36,7 +36,7 @@ EFFECTS: Mapping[str, Effect] = {
     "DELETE": "destructive",
 }
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-# Of what 3.2 adds to 3.1, `querystring` is refused; the method QUERY and `additionalOperations` make no tools.
+# Of the additions in 3.2, `querystring` is refused; the method QUERY and `additionalOperations` make no tools.
 VERSIONS = ("3.0", "3.1", "3.2")
 
 
@@ -53,7 +53,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
         else:
             root = from_json(_read_text(document))
     except (PydanticSerializationError, ValueError, TypeError) as error:
-        remedy = "YAML is loaded by you: openapi_tools(yaml.safe_load(text))."
+        remedy = "For YAML, pass the data: openapi_tools(yaml.safe_load(text))."
         raise DefinitionError(f"The OpenAPI document is not JSON: {error}. {remedy}") from error
     if not isinstance(root, dict):
         raise DefinitionError("An OpenAPI document is an object with the keys 'openapi', 'info' and 'paths'.")
@@ -78,12 +78,12 @@ def _read_text(document: str | os.PathLike[str]) -> str:
 def _check_version(root: Mapping[str, Any]) -> None:
     if "swagger" in root:
         raise DefinitionError(
-            f"This is Swagger {root['swagger']}, and OpenAPI 3.0 and later are understood. Convert it once, with "
+            f"This is Swagger {root['swagger']}, and only OpenAPI 3.0 and later are supported. Convert it once, with "
             f"`npx swagger2openapi` or at https://converter.swagger.io."
         )
     version = str(root.get("openapi", ""))
     if not version.startswith(VERSIONS):
-        raise DefinitionError(f"openapi={version!r}: the versions that are understood are {', '.join(VERSIONS)}.")
+        raise DefinitionError(f"openapi={version!r}: the supported versions are {', '.join(VERSIONS)}.")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Operation:
         return f"{self.method} {self.path}".strip()
 
     def matches(self, word: str) -> bool:
-        """Return whether a word selects it: its name, operation id or tag, or its path or a parent of that."""
+        """Return whether a word selects the operation: its name, operation id, tag, path, or a parent of its path."""
         if word[:1] != "/":
             return word != "" and word in (self.name, self.spec.operation_id, *self.spec.tags)
         return self.path == word or self.path.startswith(f"{word.rstrip('/')}/")
@@ -129,8 +129,8 @@ def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
             methods: Any = source.resolve(part, "path")
             item = source.parse(PathItem, methods, "path")
         except DefinitionError as error:
-            nothing = OperationObject.model_validate({}), PathItem.model_validate({})
-            listed.append(Operation("", path, path, *nothing, str(error)))
+            empty = OperationObject.model_validate({}), PathItem.model_validate({})
+            listed.append(Operation("", path, path, *empty, str(error)))
             continue
         for method in EFFECTS:
             if methods.get(method.lower()) is not None:
@@ -142,7 +142,7 @@ def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
 
 
 def _parse_operation(source: Source, part: Any) -> tuple[OperationObject, str]:
-    """Parse an operation, or else its id, by which it can be excluded, and say what is wrong."""
+    """Return an operation and its fault; one that cannot be parsed has only its id, by which it can be excluded."""
     try:
         return source.parse(OperationObject, part, "operation"), ""
     except DefinitionError as error:
@@ -151,7 +151,7 @@ def _parse_operation(source: Source, part: Any) -> tuple[OperationObject, str]:
 
 
 def choose_name(names: Sequence[str], label: str, taken: set[str]) -> str:
-    """Choose the first name that is free, else the last one with a hash of a label, and add it to those taken."""
+    """Choose the first free name, else the last one with a hash of the label, and add it to the taken names."""
     digest = hashlib.sha256(label.encode()).hexdigest()
     hashed = [f"{names[-1][:55]}_{digest[start : start + 8]}" for start in range(len(digest) - 7)]
     chosen = next(name for name in (*names, *hashed) if name not in taken)
@@ -170,7 +170,7 @@ def select_operations(
     """Select operations.
 
     Raises:
-        DefinitionError: A word selects no operation, or none is left.
+        DefinitionError: A word selects no operation, a method is not supported, or no operation is left.
     """
     for option, selectors in (("include", () if include is None else include), ("exclude", exclude)):
         for word in check_texts(option, selectors):
@@ -181,7 +181,7 @@ def select_operations(
                 )
     wanted = {method.upper() for method in check_texts("methods", methods)}
     if wanted - EFFECTS.keys():
-        raise DefinitionError(f"methods={sorted(wanted)}: those that a tool may use are {', '.join(EFFECTS)}.")
+        raise DefinitionError(f"methods={sorted(wanted)}: a tool may use {', '.join(EFFECTS)}.")
     chosen = [
         operation
         for operation in operations
@@ -192,7 +192,7 @@ def select_operations(
     ]
     if not chosen:
         raise DefinitionError(
-            f"Of the document's {len(operations)} operations none is left: look at include=, exclude=, methods= and "
+            f"None of the document's {len(operations)} operations is left: check include=, exclude=, methods= and "
             f"deprecated=."
         )
     return chosen
@@ -202,9 +202,9 @@ def find_server_url(servers: Sequence[Server]) -> str:
     """Return the URL of the first server.
 
     Raises:
-        DefinitionError: There is none that names a host, or it has variables.
+        DefinitionError: The first server names no host, or has variables.
     """
     url = servers[0].url if servers else "/"
     if "://" not in url or "{" in url:
-        raise DefinitionError(f"The server {url!r} of the document is no whole address. Pass base_url='https://...'.")
+        raise DefinitionError(f"The server {url!r} of the document is not a whole URL. Pass base_url='https://...'.")
     return check_base_url("servers", url)

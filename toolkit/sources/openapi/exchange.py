@@ -1,4 +1,4 @@
-"""One exchange with a server: a request of arguments, and the response as a tool's result.
+"""One exchange with a server: a request made from arguments, and the response as a tool's result.
 
 A request goes to one host, by one method, with the same number of path segments, and follows no redirect. The caller's
 headers override all others; a model neither sees nor chooses them.
@@ -29,11 +29,11 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 # A path outside of its templates: no query, no fragment, and nothing that could be read as a slash.
 LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
-# Characters of it that are not encoded (RFC 3986, section 3.3), besides letters, digits and `-._~`.
+# Characters of a path that are not encoded (RFC 3986, section 3.3), besides letters, digits and `-._~`.
 SAFE = "/%!$&'()*+,;=:@"
 # Characters of an error's body that the model gets: enough to see what went wrong, not a page of HTML.
 MAX_ERROR_BODY = 2_000
-LATER = "Try again later, or go on without it."
+LATER = "Try again later, or continue without it."
 # Advice to the model by status, else by class of status.
 ADVICE: Mapping[int, str] = {
     401: "The application's key was not accepted. Do not repeat the call; tell the user.",
@@ -43,7 +43,7 @@ ADVICE: Mapping[int, str] = {
     429: "There were too many requests: wait before another.",
     3: "It is a redirect, which is not followed. Do not repeat the call; tell the user.",
     4: "Change the arguments before another call.",
-    5: "The server failed, not the call: try again later, or go on without it.",
+    5: "The server failed, not the call: try again later, or continue without it.",
 }
 
 
@@ -131,13 +131,13 @@ def _check_segment(template: str, segment: str) -> None:
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends requests, by the caller's client or by the guarded one.
+    """Sends requests, with the caller's client or a guarded one.
 
     Attributes:
-        client: The caller's client.
+        client: The caller's client; None for guarded ones.
         timeout: Seconds for a request.
         max_bytes: Bytes of a response that are read.
-        transports: For each base URL, the way to this server alone.
+        transports: The transport of a guarded client, which reaches only one server, by base URL.
     """
 
     client: httpx2.AsyncClient | None
@@ -146,7 +146,7 @@ class Sender:
     transports: dict[str, HttpClient] = field(default_factory=dict, repr=False)
 
     def open_transport(self, base_url: str) -> HttpClient:
-        """Return the way to a server."""
+        """Return the transport that reaches only one server."""
         if base_url not in self.transports:
             url = httpx2.URL(base_url)
             self.transports[base_url] = HttpClient.for_server(url, timeout=self.timeout, max_bytes=self.max_bytes)
@@ -174,7 +174,7 @@ class Sender:
         if self.client is not None:
             yield self.client
             return
-        headers = {"Accept-Encoding": "gzip, deflate"}  # which the transport reads
+        headers = {"Accept-Encoding": "gzip, deflate"}  # the transport can decode these
         async with httpx2.AsyncClient(
             transport=transport, headers=headers, timeout=self.timeout, trust_env=False
         ) as client:
@@ -243,7 +243,7 @@ def _translate_error(label: str, error: Exception) -> ToolError:
     """Make the error for a request without a response; it does not quote the URL, which may have a key in it."""
     reason = f"({type(error).__name__})"
     if isinstance(error, httpx2.InvalidURL):
-        return InvalidArguments(f"{label}: they are too long for an address {reason}. Send less.")
+        return InvalidArguments(f"{label}: the arguments are too long for a URL {reason}. Send less.")
     if isinstance(error, httpx2.TimeoutException):
         return TimedOut(f"{label}: the server did not answer in time {reason}. {LATER}")
     return Failed(f"{label}: there was no answer {reason}. {LATER}")

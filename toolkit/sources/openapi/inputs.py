@@ -7,7 +7,7 @@ A body is sent in one of the media types that the document offers:
     application/x-www-form-urlencoded    the same
     any other                            `body`, a text that is sent as it is
 
-Multipart forms are refused: they are for files, and which of this machine's are sent is nothing for a model to choose.
+Multipart forms are refused: they send files, and a model must not choose which files of this machine are sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from toolkit.sources.openapi.styles import (
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/"
 JSON, PATCH = "application/json", "application/json-patch+json"
-# Media types that are sent where the document has a range of them.
+# Media types that are sent if the document has a range of them.
 RANGES: Mapping[str, str] = {"*/*": JSON, "application/*": JSON, "application/*+json": JSON, "text/*": "text/plain"}
 # Keywords that the schema of an object may have, for its members to be arguments of their own.
 _FLAT = frozenset(
@@ -65,8 +65,8 @@ _FLAT = frozenset(
     ]
 )
 # Headers that HTTP itself needs, or that name the caller or the method: with these a model could reach another server,
-# pose as another caller, or use another method than its tool's. Accept, Content-Type and Authorization are no
-# parameters by the specification (3.1.1, section Parameter Object). Cookies name the caller, too.
+# pose as another caller, or use another method than its tool's. Accept, Content-Type and Authorization are not
+# parameters, by the specification (3.1.1, section Parameter Object). Cookies name the caller, too.
 _FORBIDDEN_HEADERS = re.compile(
     "accept|accept-encoding|authorization|connection|content-(encoding|length|type)|cookie|expect|forwarded|host|http2-settings|keep-alive|"
     "proxy-.*|te|trailer|transfer-encoding|upgrade|via|x-forwarded-.*|x-http-method.*|x-method-override|"
@@ -87,7 +87,7 @@ def make_inputs(
         reserved: Places and names, in lower case, that the caller sends.
 
     Raises:
-        DefinitionError: The document is invalid there.
+        DefinitionError: A parameter or the body is invalid.
     """
     taken = set[str]()
     specs = [each for each in _list_parameters(source, operation) if _is_argument(each, operation.path, reserved)]
@@ -100,7 +100,7 @@ def make_inputs(
 
 
 def _list_parameters(source: Source, operation: Operation) -> list[ParameterObject]:
-    """List the parameters of a path and its operation; those of the operation override."""
+    """List the parameters of a path and its operation; those of the operation replace others of the same name."""
     listed = [*operation.path_item.parameters, *operation.spec.parameters]
     parsed = [source.parse(ParameterObject, part, "parameters") for part in listed]
     return list({(each.place, each.name): each for each in parsed}.values())
@@ -145,8 +145,8 @@ class Parameter:
     Attributes:
         argument: The model's name for it.
         spec: The parameter object.
-        used: Places and names, in lower case, of all parameters and keys: no key of an object may be read as another
-            one of them.
+        used: Places and names, in lower case, of all parameters and of the caller's headers: no key of an object may be
+            sent under the name of another one.
     """
 
     argument: str
@@ -189,7 +189,7 @@ class Body:
         whole: The argument that is the body.
         properties: Schemas by argument.
         required: Arguments that the model must not leave out.
-        encoding: How fields of a form are encoded, by name: as parameters of a query are, or in a media type.
+        encoding: Encodings of the fields of a form, by name: a parameter of a query, or a media type.
         is_required: Whether a body is always sent.
     """
 
@@ -202,7 +202,7 @@ class Body:
     is_required: bool = False
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the HTTP client's arguments for the body; empty if the model gave none.
+        """Return the HTTP client's arguments for the body; empty if the model passed none.
 
         Raises:
             InvalidArguments: The value cannot be encoded in this media type.
@@ -291,7 +291,10 @@ def _rank(media_type: str) -> int:
 
 
 def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
-    """Return whether an object's members can be arguments: it is sent if one of them is, and has no other members."""
+    """Return whether an object's members can be arguments of their own.
+
+    It must have no other members. An optional one must have no required members: it is sent only if one of them is.
+    """
     keywords = {keyword for keyword in shape if keyword[:2] != "x-"}
     known = isinstance(shape.get("properties"), Mapping) and shape["properties"]
     is_closed = shape.get("additionalProperties", False) is False

@@ -2,7 +2,7 @@
 
 Names and defaults of the objects are those of the specification. A schema is translated as one for input:
 
-- 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They mean nothing in 3.1, and are read there all the same.
+- 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They have no meaning in 3.1, but are read there, too.
 - `readOnly` properties belong to responses, so they are left out.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
@@ -29,7 +29,7 @@ Place = Literal["path", "query", "header", "cookie"]
 StyleName = Literal["simple", "form", "deepObject"]
 Node = dict[str, Any]
 T = TypeVar("T", bound="SpecObject")
-# References that lead to references; more are a circle.
+# The most references that lead to each other; more count as a circle.
 MAX_STEPS = 100
 # Characters of a default in a description.
 _MAX_DEFAULT = 200
@@ -46,9 +46,9 @@ class SpecObject(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_nulls(cls, given: Any) -> Any:
+    def _drop_nulls(cls, data: Any) -> Any:
         """Treat members that YAML leaves empty as left out."""
-        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class Server(SpecObject):
@@ -108,7 +108,7 @@ class OperationObject(SpecObject):
 
 
 class PathItem(SpecObject):
-    """The operations at one path, and what they share."""
+    """The parameters and servers that all operations at one path share."""
 
     parameters: list[Any] = []
     servers: list[Server] = []
@@ -128,17 +128,17 @@ class Source:
     document: SchemaDocument
 
     def parse(self, kind: type[T], part: Any, place: str) -> T:
-        """Parse an object, or the target of a reference in its place.
+        """Parse an object, or the object that a reference leads to.
 
         Raises:
-            DefinitionError: It is invalid, or the reference leads out of the document.
+            DefinitionError: The object or the reference is invalid.
         """
         try:
             return kind.model_validate(self.resolve(part, place))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, (place, *first["loc"])))
-            raise DefinitionError(f"{where}: {first['msg']}. Mend the document there.") from None
+            raise DefinitionError(f"{where}: {first['msg']}. Correct the document there.") from None
 
     def resolve(self, part: Any, place: str) -> Any:
         """Follow references until there is an object.
@@ -152,14 +152,14 @@ class Source:
             reference = part["$ref"]
             try:
                 part = self.document.look_up(self.document.resolve(reference, ""))
-            except (DefinitionError, ValueError):  # of urljoin
-                lies = "leads to nothing" if reference[:1] == "#" else "lies outside of the document"
-                raise DefinitionError(f"{place}: {reference!r} {lies}.") from None
+            except (DefinitionError, ValueError):  # urljoin raises ValueError
+                fault = "leads to nothing" if reference[:1] == "#" else "is outside of the document"
+                raise DefinitionError(f"{place}: {reference!r} {fault}.") from None
         raise DefinitionError(f"{place}: its $ref leads in a circle.")
 
 
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate a schema whose references all lead into its `$defs`."""
+    """Translate a schema to JSON Schema 2020-12; its references all lead into its `$defs`."""
     read_only = set[str]()
 
     def drop_read_only(node: Node) -> Node:

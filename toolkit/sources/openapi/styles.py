@@ -1,9 +1,9 @@
-"""The text of a value in a path, a query or a header: RFC 6570, and what OpenAPI adds to it.
+"""The text of a value in a path, a query or a header: RFC 6570, with OpenAPI's additions.
 
 An item that contains the delimiter of the items is refused, since the server could not separate them.
-Source of the styles: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
-another is JSON; `deepObject` goes on in brackets. The styles that hardly any service has are refused: `label`, `matrix`
-and those with other delimiters than a comma.
+Source of the styles: OpenAPI 3.1.1, section Style Examples. Nested values are undefined there: a list or an object
+inside of another is written as JSON, but with further brackets in `deepObject`. The styles that hardly any service has
+are refused: `label`, `matrix` and those with other delimiters than a comma.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from toolkit.errors import InvalidArguments
 
 # The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
 HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
-# Separators of exploded parts; that of all others is a comma.
-_SEPARATORS: Mapping[str, str] = {"simple": ",", "form": "&"}
+# Delimiters of exploded parts; that of all others is a comma.
+_DELIMITERS: Mapping[str, str] = {"simple": ",", "form": "&"}
 Encode = Callable[[str], str]
 
 
@@ -44,7 +44,7 @@ def check_header_value(text: str) -> str:
     """Check that a text can be the value of a header, and return it.
 
     Raises:
-        InvalidArguments: It cannot be.
+        InvalidArguments: It cannot be sent in a header.
     """
     if HEADER_VALUE.fullmatch(text) is None:
         raise InvalidArguments(
@@ -84,9 +84,9 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
         parts = [f"{key if explode else ''}{encode(to_text(part))}" for part in value]
     else:
         return key + encode(to_text(value))
-    between = _SEPARATORS[style] if explode else ","
-    _check_separable(parts, between)
-    return ("" if explode else key) + between.join(parts)
+    delimiter = _DELIMITERS[style] if explode else ","
+    _check_separable(parts, delimiter)
+    return ("" if explode else key) + delimiter.join(parts)
 
 
 def flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -106,18 +106,18 @@ def flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def list_nested_keys(name: str, value: Any, style: str, *, explode: bool) -> list[str]:
-    """List the names as which keys inside a value are sent, besides its own: none may be the name of something else."""
+    """List the names under which keys inside a value are sent: none may be the name of another parameter."""
     if style == "deepObject":
         return [key for key, _ in flatten(name, value) if key != name]
     return list(value) if explode and isinstance(value, dict) else []
 
 
-def _check_separable(parts: Iterable[str], between: str) -> None:
+def _check_separable(parts: Iterable[str], delimiter: str) -> None:
     """Check that no part contains the delimiter.
 
     Raises:
         InvalidArguments: One of them does.
     """
-    bad = next((part for part in parts if between in part), None)
+    bad = next((part for part in parts if delimiter in part), None)
     if bad is not None:
-        raise InvalidArguments(f"{bad[:50]!r} must not contain {between!r}: that is what parts are joined by.")
+        raise InvalidArguments(f"{bad[:50]!r} must not contain {delimiter!r}, which separates the parts.")
