@@ -71,7 +71,7 @@ def test_answers(agent: tuple[Agent, A2A]) -> None:
     assert ("hi", "hi", False) == (message.text, message.value, message.is_error)
     assert "slowly done" == ask(agent[1], "slow").text
     assert "echo: both\nbye" == ask(agent[1], "both").text
-    assert "The agent has done the task, and gave no output." == ask(agent[1], "nothing").text
+    assert "The agent has done the task, without output." == ask(agent[1], "nothing").text
 
 
 def test_parts(agent: tuple[Agent, A2A]) -> None:
@@ -314,8 +314,8 @@ CARDS: dict[str, tuple[Any, str]] = {
     "of another scheme": (make_card("https://127.0.0.1/rpc"), "names only 'https://127.0.0.1/rpc'"),
     "with an address that is none": (make_card("http://[::1"), "names only"),
     "without JSON-RPC": (make_card(supportedInterfaces=[]), "its card offers no JSONRPC"),
-    "no card": ([1, 2], "what it gave is not an agent card"),
-    "no JSON": (b"<html>", "what it gave is not an agent card"),
+    "no card": ([1, 2], "its answer is not an agent card"),
+    "no JSON": (b"<html>", "its answer is not an agent card"),
     "of the wrong types": (make_card(skills="count"), "cannot be reached"),
     "huge": (make_card(description="x" * 1_000_001), "it has more than 1,000,000 bytes"),
     "deep": (b'{"a":' * 100_000, "cannot be reached"),

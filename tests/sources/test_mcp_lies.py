@@ -354,7 +354,7 @@ def test_hidden_names_and_values(way: str, caplog: pytest.LogCaptureFixture) -> 
     assert ["mcp_liar_hidden_title"] == [*made]
     assert "".join(HIDDEN_AS_ESCAPES) in made["mcp_liar_hidden_title"].parameters["properties"]["p"]["title"]
     assert VISIBLE == made["mcp_liar_hidden_title"].parameters["properties"]["p"]["description"]
-    assert 4 == caplog.text.count("its schema has characters that nobody sees: \\u0000\\u001b")
+    assert 4 == caplog.text.count("its schema has hidden characters: \\u0000\\u001b")
 
 
 def obey(request: ModelRequest) -> Any:
@@ -473,7 +473,7 @@ def test_pictures_in_an_answer(way: str) -> None:
 def list_tools(server: str, names: list[str]) -> Iterable[Tool[..., Any]]:
     """Return the tools of a server that lists these."""
     source = MCP("no-such-program-here", name=server)
-    source.take_tools([types.Tool(name=name, input_schema={"type": "object"}) for name in names])
+    source.update_tools([types.Tool(name=name, input_schema={"type": "object"}) for name in names])
     return source.tools
 
 
@@ -566,7 +566,7 @@ class TestLock:
             result = Runner([old], model=ScriptedModel([[call("mcp_liar_echo")], "done"])).run("go")
 
         assert () == server.tools
-        assert "denied" == result.calls[0].result.kind and "not what it was" in f"{result.calls[0].result.text}"
+        assert "denied" == result.calls[0].result.kind and "has changed" in f"{result.calls[0].result.text}"
 
     def test_new_and_missing_tools(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         """A new tool is left out; one that is gone is warned of; a change at the end of a long text is shown."""

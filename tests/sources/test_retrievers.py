@@ -151,7 +151,7 @@ def test_no_query() -> None:
 def test_no_passage() -> None:
     """What has no content is not a passage, and the call fails."""
     assert (
-        "search error: the search gave what has no content"
+        "search error: the search returned a passage without content"
         == retriever_tool(lambda query: [5], "x").invoke({"query": "cats"}).text
     )
 
@@ -161,7 +161,7 @@ def test_no_list_of_passages(found: Any) -> None:
     """What a search gives in place of a list is named."""
     text = retriever_tool(lambda query: found, "x").invoke({"query": "cats"}).text
 
-    assert f"search error: the search gave a {type(found).__name__} in place of a list of passages" == text
+    assert f"search error: the search returned a {type(found).__name__}, not a list of passages" == text
 
 
 @pytest.mark.parametrize("make", [lambda s, **o: retriever_tool(s, "docs", **o), Prefetch])

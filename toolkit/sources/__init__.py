@@ -1,4 +1,4 @@
-"""Tools from elsewhere; each source is imported from its own module, such as `toolkit.sources.openapi`.
+"""Tools of servers, agents, APIs and searches; each source has its own module, such as `toolkit.sources.openapi`.
 
 Files, each importing only those below it:
 
@@ -7,7 +7,7 @@ Files, each importing only those below it:
     openapi       the operations of an API that OpenAPI describes
     retrievers    passages that a search finds, for a call or before a prompt
     search        tools of a large toolbox that a model finds when it needs them
-    remote        what the sources of another program share
+    remote        the base of sources in another program
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The base of sources in another program: connecting and closing, the choice and names of tools, and their results.
 
-What must stay true: whatever the other program says is data. It changes no name but those of its own tools, waives no
-gate, and makes nothing be fetched. What it says is bounded, and each wait for it has an end.
+Invariants: whatever the other program sends is data. It sets no names but those of its own tools, waives no gate, and
+causes no request to another address. Its answers are limited in size, and each wait for it in time.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from toolkit.errors import DefinitionError, Failed, ToolkitError
 logger: logging.Logger = logging.getLogger("toolkit")
 
 TRIES = 3
-PAUSE = 0.5  # seconds before the second try, and twice as many before the third
+PAUSE = 0.5  # seconds before the second try; before the third twice as many
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
 MAX_PATTERNS = 20  # of one schema that are checked: each may take 0.1 s to compile
-MAX_SHOWN = 10  # tools that are left out, in one warning
+MAX_SHOWN = 10  # tools that one warning names
 TEXTS = ("title", "description")  # keywords of a schema
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
@@ -54,8 +54,8 @@ class Unreachable(Failed):
     """Another program cannot be reached.
 
     Attributes:
-        brief: The message for a model, which has no address.
-        cause: The exception of the transport, which is not part of the traceback; lost in a pickle.
+        brief: The message without the address, for a model.
+        cause: The exception of the transport, which is neither part of the traceback nor pickled.
     """
 
     def __init__(self, message: str, brief: str = "", cause: BaseException | None = None) -> None:
@@ -65,17 +65,17 @@ class Unreachable(Failed):
 
 
 class RemoteSource:
-    """Tools of another program, which a Toolbox or a Runner takes: the base of MCP and A2A.
+    """Tools of another program, for a Toolbox or a Runner: the base of MCP and A2A.
 
     Attributes:
         name: The name of the program here.
     """
 
-    _kind: ClassVar[str]  # what it is, in messages
-    _what: ClassVar[str]  # what its tools are called there
+    _kind: ClassVar[str]  # the kind of program, in messages
+    _item: ClassVar[str]  # the word for one of its tools, in messages
     _prefix: ClassVar[str]  # of the names of its tools
-    _both_lists: ClassVar[str]  # the error for two lists
-    # Exceptions of a connection that is not tried again.
+    _both_lists: ClassVar[str]  # the error if there are both allow= and block=
+    # Exceptions after which no further try is made to connect.
     _final: ClassVar[tuple[type[BaseException], ...]] = ()
 
     def __init__(
@@ -98,44 +98,44 @@ class RemoteSource:
         self._timeout: float = check_type("timeout", options["timeout"], int, float)
         self._connect_timeout = min(self._timeout, longest_connect)
         self._tools: tuple[AnyTool, ...] | None = None
-        self._left_out = list[str]()  # of the listing that is being read
+        self._left_out = list[str]()  # the faults of the listing that is being read
         self._is_closed = False
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """The tools that it last listed; connects first.
+        """The tools of its last listing; connects first.
 
         Raises:
-            Failed: It cannot be reached, and is not optional.
+            Failed: The program cannot be reached, and is not optional.
         """
         if self._tools is None:
             self.connect()
         return self._tools or ()
 
     def current_tools(self) -> tuple[AnyTool, ...]:
-        """Return `tools`: a toolbox asks for them at each run."""
+        """Return `tools`; a toolbox calls this at the start of each run."""
         return self.tools
 
     @hide_frames
     def connect(self) -> Self:
-        """Connect and list the tools, unless that is done.
+        """Connect and list the tools, unless that was done.
 
         Raises:
-            Failed: It cannot be reached, and is not optional.
+            Failed: The program cannot be reached, and is not optional.
         """
         return private_loop.run(self._connect)
 
     @hide_frames
     async def aconnect(self) -> Self:
-        """Do what `connect` does, in the running event loop."""
+        """Async version of `connect`."""
         return await private_loop.arun(self._connect)
 
     def close(self) -> None:
-        """End the connection, and what it has started; calls of the tools fail from now on."""
+        """Close the connection, and end a process that was started for it; later calls of the tools fail."""
         private_loop.run(self._close)
 
     async def aclose(self) -> None:
-        """Do what `close` does, in the running event loop."""
+        """Async version of `close`."""
         await private_loop.arun(self._close)
 
     def __enter__(self) -> Self:
@@ -162,10 +162,10 @@ class RemoteSource:
         return self
 
     async def _open(self) -> None:
-        """Connect, and pass the tools to `_take`, unless that is done.
+        """Connect, and pass the listing to `_update_tools`, unless that was done.
 
         Raises:
-            Failed: It cannot be reached.
+            Failed: The program cannot be reached.
         """
         raise NotImplementedError
 
@@ -177,19 +177,19 @@ class RemoteSource:
             raise Failed(f"The {self._kind} {self.name!r} was closed.")
 
     def _describe(self, error: BaseException) -> str:
-        """Describe an error without what may be a secret, such as an address."""
+        """Describe an error without parts that may be secret, such as an address."""
         return str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}{find_reason(error)}."
 
     @property
-    def _place(self) -> str:
-        """A sentence about where it is, for the application: without what may be a secret."""
+    def _location(self) -> str:
+        """A sentence with the address, for the application, without parts that may be secret."""
         return ""
 
     async def _try(self, connect: Callable[[], Awaitable[T]]) -> T:
         """Connect, in several tries within the time limit.
 
         Raises:
-            Unreachable: It cannot be reached.
+            Unreachable: The program cannot be reached.
         """
         fault: BaseException = TimeoutError()
         with anyio.move_on_after(self._connect_timeout):
@@ -204,23 +204,24 @@ class RemoteSource:
         is_late = isinstance(fault, TimeoutError)
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
         text = f"The {self._kind} {self.name!r} cannot be reached: {reason.rstrip('.')}."
-        raise Unreachable(f"{text} {self._place}".rstrip(), text, fault) from None
+        raise Unreachable(f"{text} {self._location}".rstrip(), text, fault) from None
 
-    def _take(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
-        """Take over what is listed by name; what cannot be a tool is left out, with a warning."""
+    def _update_tools(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
+        """Make the tools of a listing of names and specs; those that cannot be made are left out, with a warning."""
         known = {name for name, _ in listed}
         for option, names in (("allow", self._allow), ("block", self._block)):
             for name in sorted((names or frozenset()) - known):
-                there = suggest(name, [repr(each)[1:-1] for each, _ in listed])
+                hint = suggest(name, [repr(each)[1:-1] for each, _ in listed])
                 logger.warning(
-                    "%r: %s= names the %s %r, which it does not have%s", self, option, self._what, name, there
+                    "%r: %s= names the %s %r, which it does not have%s", self, option, self._item, name, hint
                 )
         tools: dict[str, AnyTool] = {}
-        late, end = time.monotonic() + self._timeout, time.thread_time() + self._timeout
+        deadline, cpu_deadline = time.monotonic() + self._timeout, time.thread_time() + self._timeout
         for name, spec in listed:
             if (self._allow is not None and name not in self._allow) or name in self._block:
                 continue
-            if time.monotonic() > late and time.thread_time() > end:  # a machine that is busy is not the server's fault
+            # A busy machine is not the server's fault, so the time of this thread counts, too.
+            if time.monotonic() > deadline and time.thread_time() > cpu_deadline:
                 self.leave_out(name, f"the schemas before it took {self._timeout:g} s to check, which timeout= sets.")
                 continue
             try:
@@ -230,16 +231,16 @@ class RemoteSource:
             else:
                 if tools.setdefault(tool.name, tool) is not tool:
                     self.leave_out(name, "another one has that name.")
-        self._tools = self._vet(tuple(tools.values()))
+        self._tools = self._select_usable(tuple(tools.values()))
         self._warn_of_left_out()
 
-    def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
+    def _select_usable(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
         """Return the tools that may be used."""
         return tools
 
     def leave_out(self, name: object, reason: object) -> None:
-        """Note why what is listed under a name is not a tool here, for the warning about the listing."""
-        self._left_out.append(f"the {self._what} {shorten(repr(name), MAX_TITLE)} is left out: {reason}")
+        """Record why a listed tool is left out, for the warning about the listing."""
+        self._left_out.append(f"the {self._item} {shorten(repr(name), MAX_TITLE)} is left out: {reason}")
 
     def _warn_of_left_out(self) -> None:
         shown, more = self._left_out[:MAX_SHOWN], len(self._left_out) - MAX_SHOWN
@@ -249,29 +250,29 @@ class RemoteSource:
         self._left_out.clear()
 
     def _name_tool(self, name: str) -> str:
-        return f"the {self._what} {name!r} of the {self._kind} {self.name!r}"
+        return f"the {self._item} {name!r} of the {self._kind} {self.name!r}"
 
     def _declare(
         self,
         name: str,
         accepts: Any,
-        gives: Any,
+        returns: Any,
         call: Callable[[AnyTool, dict[str, Any], ToolContext[Any]], Coroutine[Any, Any, ToolResult]],
         declaration: Mapping[str, Any],
     ) -> AnyTool:
-        """Make a tool; the options of the source replace what it says itself.
+        """Make a tool; the options of the source replace those of the declaration.
 
         Raises:
             DefinitionError: It cannot be a tool.
         """
 
-        async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins so
+        async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins with "_"
             return await call(tool, _arguments, _context)
 
-        execute.__annotations__ = {"_context": ToolContext}  # a text would be looked up for each of thousands of tools
+        execute.__annotations__ = {"_context": ToolContext}  # as text, it would be resolved for thousands of tools
 
         title, description = (escape_hidden(declaration[name]) for name in TEXTS)
-        given = {
+        settings = {
             "effect": declaration.get("effect"),
             "trust": "foreign",
             "title": title[:MAX_TITLE],
@@ -279,8 +280,8 @@ class RemoteSource:
             **self._options,
         }
         is_hint = self._options.get("effect") is None
-        interface = parse_types(self._name_tool(name), _adapt(accepts), _adapt(gives), is_hint=is_hint)
-        tool: AnyTool = Tool._declare(safe_name(f"{self._prefix}_{self.name}_{name}"), interface, execute, given)
+        interface = parse_types(self._name_tool(name), _adapt(accepts), _adapt(returns), is_hint=is_hint)
+        tool: AnyTool = Tool._declare(safe_name(f"{self._prefix}_{self.name}_{name}"), interface, execute, settings)
         return tool
 
 
@@ -290,10 +291,10 @@ def check_options(caller: str, own: Collection[str], options: Mapping[str, Any])
     Args:
         caller: Name of the source, for errors.
         own: Options of the source itself.
-        options: Those of its tools.
+        options: Options of its tools.
 
     Raises:
-        DefinitionError: One has a wrong value.
+        DefinitionError: An option has an invalid value.
         TypeError: There is no such option.
     """
     refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], HINTS)
@@ -301,7 +302,7 @@ def check_options(caller: str, own: Collection[str], options: Mapping[str, Any])
 
 
 def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:
-    """Make a function that reports progress of a call, up to a number of times."""
+    """Make a function that reports progress of a call, at most `MAX_UPDATES` times."""
     numbers = itertools.count(1)
 
     def report(text: str) -> None:
@@ -312,26 +313,26 @@ def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:
 
 
 class BoundedStream:
-    """The bytes of an answer, up to a number: to be mixed into the streams of httpx or of httpx2.
+    """A mixin for streams of httpx or httpx2 that limits the bytes of an answer.
 
     Attributes:
-        error: The exception of an answer that is longer, or compressed, although that was not asked for: it may grow a
+        error: Raised for an answer that is longer, or compressed, although that was not asked for: it may grow a
             thousandfold.
     """
 
     error: ClassVar[type[Exception]]
 
-    def __init__(self, response: Any, most: int) -> None:
+    def __init__(self, response: Any, max_bytes: int) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise self.error("it is compressed, although that was not asked for")
-        self._stream, self._most = response.stream, most
+        self._stream, self._max_bytes = response.stream, max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._most
+        left = self._max_bytes
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:
-                raise self.error(f"it has more than {self._most:,} bytes")
+                raise self.error(f"it has more than {self._max_bytes:,} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -340,7 +341,7 @@ class BoundedStream:
 
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
-    """Make an image or a file of bytes, or of base64; a text that names it where it cannot be one."""
+    """Make an image or a file from bytes or base64; a text with its name if these are invalid."""
     name = escape_hidden(name)
     try:
         content = base64.b64decode(data, validate=True) if isinstance(data, str) else data
@@ -350,12 +351,12 @@ def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
 
 
 def join_parts(parts: Iterable[Part]) -> str:
-    """Write parts for a model, which sees the images and files beside the text; what is hidden is escaped."""
+    """Join parts to a text, in which images and files are only named, and hidden characters are escaped."""
     return "\n".join(map(_write_part, parts))
 
 
 def attach_parts(parts: Collection[Part]) -> dict[str, Any]:
-    """Return the images and the files among parts, as a result takes them."""
+    """Return the images and files among parts, as keyword arguments of `ToolResult`."""
     return {
         "images": tuple(part for part in parts if isinstance(part, Image)),
         "files": tuple(part for part in parts if isinstance(part, File)),
@@ -369,12 +370,14 @@ def _write_part(part: Part) -> str:
 
 
 def _adapt(schema: Any) -> Any:
-    """Copy a schema, which a model reads: what is hidden in titles and descriptions is escaped.
+    """Copy a schema for a model: hidden characters in titles and descriptions are escaped.
 
-    What the other program checks, and cannot be checked here, is left out: patterns, of which each may take long.
+    Patterns that may take long to check here, and those beyond `MAX_PATTERNS`, are left out; the other program checks
+    them.
 
     Raises:
-        DefinitionError: Something is hidden in another text, such as a name, or too many patterns stand for names.
+        DefinitionError: Another text, such as a name, has hidden characters; or there are too many patterns, and some
+            are `patternProperties`, which cannot be left out.
     """
     count = 0
 
@@ -391,7 +394,7 @@ def _adapt(schema: Any) -> Any:
 
 
 def _update_tuple(node: dict[str, Any]) -> dict[str, Any]:
-    """Write a tuple as JSON Schema 2020-12 does: until then, and by zod, `items` is a list."""
+    """Write a tuple as in JSON Schema 2020-12; in earlier versions, and in those of zod, `items` is a list."""
     if not isinstance(node.get("items"), list):
         return node
     rest = {keyword: value for keyword, value in node.items() if keyword != "additionalItems"}
@@ -400,7 +403,7 @@ def _update_tuple(node: dict[str, Any]) -> dict[str, Any]:
 
 def _escape_texts(schema: Any) -> Any:
     if isinstance(schema, str) and (shown := escape_hidden(schema)) != schema:
-        raise DefinitionError(f"its schema has characters that nobody sees: {shown[:MAX_TITLE]}.")
+        raise DefinitionError(f"its schema has hidden characters: {shown[:MAX_TITLE]}.")
     if isinstance(schema, list):
         return [*map(_escape_texts, schema)]
     if not isinstance(schema, dict):
@@ -412,21 +415,21 @@ def _escape_texts(schema: Any) -> Any:
 
 
 def find_reason(error: BaseException | None) -> str:
-    """Find the operating system's reason for a failed connection, after a colon; "" if there is none."""
+    """Return the operating system's reason for a failed connection, after a colon; "" if there is none."""
     reason = ""
     for _ in range(10):
         if error is None:
             break
         error = find_leaf(error)
         if isinstance(error, OSError) and error.errno:
-            is_own = type(error).__module__ == "builtins"  # the texts of asyncio's hold the address
+            is_own = type(error).__module__ == "builtins"  # messages of asyncio have the address in them
             reason = os.strerror(error.errno) if is_own else str(error.strerror or reason)
         error = error.__cause__ or error.__context__
     return f": {reason}" if reason else ""
 
 
 def find_leaf(error: BaseException) -> BaseException:
-    """Return the first exception inside groups."""
+    """Return the first exception of nested exception groups; any other exception as it is."""
     while getattr(error, "exceptions", ()):
         error = error.exceptions[0]  # type: ignore[attr-defined]  # no builtin in Python 3.10
     return error

@@ -1,4 +1,4 @@
-"""Tool search: of a large toolbox, a model is sent a few tools, and finds the others when it needs them.
+"""Tool search: a model is sent a few tools of a large toolbox, and finds the others when it needs them.
 
     search = ToolSearch(box)
     Runner([*box, search], hooks=[search])
@@ -32,21 +32,21 @@ __all__ = ["ToolSearch"]
 
 FIND_TOOLS = "find_tools"
 REMEDY = (
-    "Write Runner([*box, search], hooks=[search]); of tools with a prefix, make the search of those: prefixed first."
+    "Write Runner([*box, search], hooks=[search]). If the run has prefixed tools, make the ToolSearch of these, too."
 )
 TOP_K = 5
-MAX_DESCRIPTION = 200  # characters of a tool's description in the list of what was found
+MAX_DESCRIPTION = 200  # characters of a tool's description in the result of a search
 # Weights of a word in a tool's name, title, description, and in the names and texts of its parameters.
 WEIGHTS = (5.0, 3.0, 2.0, 1.0)
 # The least score of a hit, as a part of the best score; below it only words such as "the" are in common.
 MIN_SHARE = 0.2
-# The least similarity of a misspelt word, which no tool has, to the word that it counts as.
+# The least similarity between a misspelt word, which no tool has, and the word that is searched for, too.
 MIN_LIKENESS = 0.8
-MAX_CORRECTED = 20  # of a query's words, the first
+MAX_CORRECTED = 20  # words of a query, the first ones
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
 
 _WORD = re.compile(r"[^\W_]+")
-# Where a name in camel case has a new word: getWeather, HTTPClient.
+# The positions between words in camel case: getWeather, HTTPClient.
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SELECT = f"""
     SELECT id, bm25(tools, 0, {", ".join(map(str, WEIGHTS))}) AS score FROM tools
@@ -56,19 +56,19 @@ _FOUND = re.compile(r"^- (\S+?):", re.MULTILINE)
 
 
 class ToolSearch:
-    """A tool `find_tools`, and the hook that shows a model no more tools than it has found.
+    """A tool `find_tools`, and the hook that hides the tools which the model has not found.
 
-    What was found is read off the conversation, so that a resumed run goes on with it. Tools are ordered by BM25 over
-    names, titles, descriptions and parameters (SQLite's FTS5); misspelt words are corrected. A tool that was not found
-    cannot be called.
+    The tools found are read from the conversation, so a resumed run keeps them. Tools are ordered by BM25 over names,
+    titles, descriptions and parameters (SQLite's FTS5); misspelt words are corrected. A tool that was not found cannot
+    be called.
 
     Args:
-        tools: The tools that are shown once they are found; a Toolbox as it is now.
-        always: Names of those that are always shown.
-        top_k: How many tools one search finds, at most.
+        tools: The tools that are shown once they are found; those of a Toolbox at this time.
+        always: Names of tools that are always shown.
+        top_k: Maximum number of tools that one search finds.
 
     Raises:
-        DefinitionError: `always` names a tool that is not there, or an option is invalid.
+        DefinitionError: `always` has a name that no tool has, or an option is invalid.
 
     Examples:
         >>> from toolkit import Runner
@@ -114,7 +114,7 @@ class ToolSearch:
     def find_tools(self, query: Query) -> str:
         """Find further tools by what they do.
 
-        Use it where none of your tools fits. What it finds can be called from then on.
+        Use it if none of your tools fits. The tools that it finds can be called from then on.
 
         Args:
             query: What is to be done, in a few words.
@@ -130,7 +130,7 @@ class ToolSearch:
         """Leave out the tools that the model has not found; those that were found come last, in that order.
 
         Raises:
-            DefinitionError: The run has no `find_tools`, or none of the tools: nothing could be found.
+            DefinitionError: The run has no `find_tools`, or none of the tools, so nothing could be found.
         """
         specs = {spec.name: spec for spec in request.tools}
         hidden = self._tools.keys() - self._always
@@ -172,7 +172,7 @@ def _make_row(entry: Tool[..., Any]) -> tuple[str, ...]:
 
 
 def _collect_texts(schema: Any) -> Iterator[str]:
-    """Give the names and descriptions of the parameters of a schema, those of their parts included."""
+    """Yield the names and descriptions of the parameters of a schema, nested ones included."""
     if isinstance(schema, list):
         for part in schema:
             yield from _collect_texts(part)
@@ -192,7 +192,7 @@ def _split_words(text: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", text))
 
 
-def _list_found(messages: Iterable[Message], searches: Collection[str]) -> Iterator[str]:
-    """Give the names in the results of searches, in order, each once."""
+def _list_found(messages: Iterable[Message], searches: Collection[str]) -> list[str]:
+    """List the names in the results of searches, in order, each once."""
     results = (message.text for message in messages if isinstance(message, ToolMessage) and message.name in searches)
-    return iter(dict.fromkeys(name for text in results for name in _FOUND.findall(text)))
+    return list(dict.fromkeys(name for text in results for name in _FOUND.findall(text)))

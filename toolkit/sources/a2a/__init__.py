@@ -2,13 +2,13 @@
 
     runner = Runner([add, A2A("http://localhost:9000"), A2A("https://agents.example.com/travel", token=token)])
 
-What must stay true: whatever an agent says is data. It changes no name but those of its own tools, waives no gate, gets
-its own token and no other address does, and makes nothing be fetched. Each wait for it has an end.
+Invariants: whatever an agent sends is data. It sets no names but those of its own tools, waives no gate, and causes no
+request to another address. Its token is sent to its own address only. Each wait for it has an end.
 
 Files, each importing only those below it:
 
     exchange    one message, its task until that ends or waits, and the result
-    agent       where an agent is, its card, and clients for it
+    agent       the address of an agent, its card, and clients for it
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from toolkit.sources.remote import RemoteSource, check_options, make_reporter
 
 __all__ = ["A2A"]
 
-TIMEOUT = 300.0  # seconds: an agent takes its time
+TIMEOUT = 300.0  # seconds: agents are slow
 LONGEST_CONNECT = 30.0  # seconds
 CANCEL = 2.0  # seconds for an agent to cancel a task
 MAX_SKILLS = 1_000
@@ -72,17 +72,17 @@ PARAMETERS: Mapping[str, Any] = {
 
 
 class A2A(RemoteSource):
-    """An agent of the Agent2Agent protocol, whose skills are tools that a Toolbox or a Runner takes.
+    """An agent of the Agent2Agent protocol, whose skills are tools for a Toolbox or a Runner.
 
-    Its card is fetched when its tools are first needed. Each skill is a tool that takes a message; one without skills
-    has a tool `ask`. The names of its tools begin with `a2a_` and its own name. A call follows the agent's task to its
-    end. Each call is a conversation of its own, except answers to a question of the agent.
+    Its card is fetched when its tools are first needed. Each skill is a tool that takes a message; an agent without
+    skills has a tool `ask`. The names of its tools begin with `a2a_` and its own name. A call waits until the agent's
+    task ends or needs an answer. Each call is a conversation of its own, except answers to a question of the agent.
 
     Args:
         url: Address of the agent: its card is beneath it at `.well-known/agent-card.json`.
         token: Sent as a bearer token, to this address alone.
-        headers: Of each request.
-        name: Name of the agent here; by default made of its host, never of what it says.
+        headers: Headers of each request.
+        name: Name of the agent here; by default its host, never a name from its card.
         allow: Ids of its skills that are used.
         block: Ids of its skills that are not used. Either `allow` or `block`.
         optional: Whether an agent that cannot be reached is left out, with a warning.
@@ -93,7 +93,7 @@ class A2A(RemoteSource):
         name: The name of the agent here.
 
     Raises:
-        DefinitionError: An option is wrong.
+        DefinitionError: An option is invalid.
         TypeError: There is no such option.
 
     Examples:
@@ -101,7 +101,7 @@ class A2A(RemoteSource):
         ...     Toolbox([agent]).call("a2a_birds_count", {"message": "How many birds are on the pond?"})
     """
 
-    _kind, _what, _prefix = "A2A agent", "skill", "a2a"
+    _kind, _item, _prefix = "A2A agent", "skill", "a2a"
     _both_lists = "set either AllowSkills or BlockSkills, not both"
     _final = (AgentError,)
 
@@ -139,7 +139,7 @@ class A2A(RemoteSource):
         skills = [*self._card.skills[:MAX_SKILLS]]
         if not skills:
             skills = [AgentSkill(id="ask", name=self._card.name, description=self._card.description)]
-        self._take([(skill.id, skill) for skill in skills], self._make_tool)
+        self._update_tools([(skill.id, skill) for skill in skills], self._make_tool)
 
     async def _close(self) -> None:
         await super()._close()
@@ -160,7 +160,7 @@ class A2A(RemoteSource):
 
         Raises:
             Failed: The agent cannot be reached, was lost, or refused the message.
-            TimedOut: Its task has not ended in time.
+            TimedOut: The agent's task has not ended in time.
         """
         self._check_open()
         card = self._card
@@ -172,7 +172,7 @@ class A2A(RemoteSource):
                     exchange = Exchange(client, make_reporter(context))
                     try:
                         answer = await exchange.send(arguments["message"], skill, arguments.get("task_id", ""))
-                        return await asyncio.to_thread(make_result, tool, answer)  # which takes long if it is large
+                        return await asyncio.to_thread(make_result, tool, answer)  # a large answer takes long
                     finally:
                         if exchange.is_open and exchange.task is not None:
                             await self._cancel(card, exchange.task.id)
@@ -194,7 +194,7 @@ class A2A(RemoteSource):
         return f"The A2A agent {self.name!r} gave an invalid answer: {reason}."
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         return f"Its URL is {self._address.url}."
 
     def _describe(self, error: BaseException) -> str:

@@ -22,25 +22,25 @@ from toolkit.sources.remote import BoundedStream, find_reason
 MAX_CARD = 1_000_000  # bytes
 MAX_ANSWER = 10_000_000  # bytes of one answer, or of all that one stream brings
 MAX_MARKS = 200_000  # commas and opening brackets of one answer or event: each costs time to parse, whatever its size
-CONNECT = 10.0  # seconds; for all else there is the deadline of the call
+CONNECT = 10.0  # seconds; all else is limited by the deadline of the call
 BINDING = "JSONRPC"
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
-# Names of this machine; cards use one for the other.
+# Names of this machine, of which a card may have another one than the URL.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  nothing is bound
 PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 
 
 class AgentError(ValueError):
-    """A card or an answer that cannot be used; the text has nothing of the agent's but addresses, and no full stop."""
+    """A card or an answer that cannot be used; the message quotes only addresses from it, and has no full stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of an agent, and what it is sent with each request.
+    """The address of an agent, and the headers of requests to it.
 
     Attributes:
-        url: Without a slash at its end; the card is beneath it.
-        headers: Of each request.
+        url: The URL without a slash at its end; the card is beneath it.
+        headers: Headers of each request.
     """
 
     url: str
@@ -51,17 +51,17 @@ class Address:
         """Check an address, which may be that of the card itself, and the token for it.
 
         Raises:
-            DefinitionError: It is not an HTTP address, or the token is not a word, or there are two.
+            DefinitionError: `url` is not an HTTP address, the token is invalid, or `headers` has one, too.
         """
-        given = dict(check_named_texts("headers", headers or {}))
+        all_headers = dict(check_named_texts("headers", headers or {}))
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
                 raise DefinitionError("token= must be visible ASCII characters.")
-            if "authorization" in map(str.lower, given):
+            if "authorization" in map(str.lower, all_headers):
                 raise DefinitionError("Set either token= or the header Authorization, not both.")
-            given["Authorization"] = f"Bearer {token}"
+            all_headers["Authorization"] = f"Bearer {token}"
         base = check_base_url("url", url)
-        return cls(url=base.removesuffix(AGENT_CARD_WELL_KNOWN_PATH), headers=given)
+        return cls(url=base.removesuffix(AGENT_CARD_WELL_KNOWN_PATH), headers=all_headers)
 
     @property
     def short_name(self) -> str:
@@ -73,25 +73,25 @@ class Address:
         return httpx.create_ssl_context() if self.url.startswith("https:") else False
 
     @asynccontextmanager
-    async def _open_http(self, most: int) -> AsyncIterator[httpx.AsyncClient]:
-        """Open a client that follows no redirect, and reads no more than so many bytes of an answer."""
+    async def _open_http(self, max_bytes: int) -> AsyncIterator[httpx.AsyncClient]:
+        """Open a client that follows no redirect, and limits the bytes of an answer."""
 
-        async def bound(response: httpx.Response) -> None:
-            response.stream = _AnswerStream(response, most)
+        async def limit_answer(response: httpx.Response) -> None:
+            response.stream = _AnswerStream(response, max_bytes)
 
         async with httpx.AsyncClient(
             headers={**self.headers, "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(None, connect=CONNECT),
             verify=self._ssl_context,
-            event_hooks={"response": [bound]},
+            event_hooks={"response": [limit_answer]},
         ) as http:
             yield http
 
     async def fetch_card(self) -> AgentCard:
-        """Fetch the agent's card; of its addresses those remain that this one may be, with this one's host.
+        """Fetch the agent's card; only its interfaces at this address remain.
 
         Raises:
-            AgentError: It cannot be used, or is too long, or all of its addresses are elsewhere.
+            AgentError: The card is invalid or too long, or has no interface at this address.
             AgentCardResolutionError: There is no answer.
         """
         async with self._open_http(MAX_CARD) as http:
@@ -100,7 +100,7 @@ class Address:
             except AgentCardResolutionError as error:
                 if isinstance(error.__cause__, httpx.RequestError) or (error.status_code or 0) >= 500:
                     raise
-                raise AgentError(describe(error)) from error  # no second try changes that
+                raise AgentError(describe(error)) from error  # a second try would not help
             self._keep_own(card)
             try:
                 _make_client(http, card)
@@ -149,19 +149,19 @@ def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
     Raises:
         ValueError: The card names no version of the protocol that is known.
     """
-    # Without streaming the agent is asked to answer at once, and then for the state of the task.
+    # Without streaming, the agent is asked to answer at once, and its task is polled.
     polling = not card.capabilities.streaming
     config = ClientConfig(httpx_client=http, supported_protocol_bindings=[BINDING], polling=polling)
     return ClientFactory(config).create(card)
 
 
 class _AnswerStream(BoundedStream, httpx.AsyncByteStream):
-    """The bytes of an answer, up to a number, and up to a number of values in one event: they block the event loop."""
+    """Limits the bytes of an answer, and the values in one event, since parsing them blocks the event loop."""
 
     error = AgentError
 
-    def __init__(self, response: httpx.Response, most: int) -> None:
-        super().__init__(response, most)
+    def __init__(self, response: httpx.Response, max_bytes: int) -> None:
+        super().__init__(response, max_bytes)
         kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
         self._has_events = all("text/event-stream" in kind for kind in kinds)
 
@@ -176,19 +176,19 @@ class _AnswerStream(BoundedStream, httpx.AsyncByteStream):
 
 
 def describe(error: BaseException) -> str:
-    """Describe what went wrong on the way, without a word of the agent's, or an address, and without a full stop."""
+    """Describe an error of the transport, without text from the agent, an address or a full stop."""
     cause = error.__cause__ or error
     if isinstance(error, AgentError):
         return str(error)
     if isinstance(cause, httpx.HTTPStatusError):
         return describe_status(cause.response.status_code)
     if isinstance(error, AgentCardResolutionError) and not isinstance(cause, httpx.HTTPError):
-        return "what it gave is not an agent card"
+        return "its answer is not an agent card"
     return f"{type(cause).__name__}{find_reason(cause)}"
 
 
 def describe_status(status: int) -> str:
-    """Say what an HTTP status means here, and what to do."""
+    """Describe an HTTP status, with the remedy for it."""
     advice = ""
     if status in (401, 403):
         advice = ": it does not accept the token. Pass token= or headers="

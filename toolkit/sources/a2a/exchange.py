@@ -34,10 +34,11 @@ from toolkit._messages import ToolResult
 from toolkit.sources.a2a.agent import AgentError
 from toolkit.sources.remote import TRIES, Part, attach_parts, decode_file, join_parts
 
-FIRST_PAUSE = 0.2  # seconds between two looks at a task
+FIRST_PAUSE = 0.2  # seconds before a task is polled
 LONGEST_PAUSE = 5.0  # the same, at most
-GROWTH = 1.5  # of the pause, from one look to the next
-ID = re.compile(r"[!-;=?-{}~]{1,200}")  # of a task: the model reads it, so it makes no mark of a chat template
+GROWTH = 1.5  # of the pause, from one poll to the next
+# Id of a task. The model reads it, so it has no character with which a mark of a chat template could be made.
+ID = re.compile(r"[!-;=?-{}~]{1,200}")
 
 ENDED = frozenset(
     {
@@ -55,32 +56,32 @@ SIGN_IN = (
 )
 # The outcome of a task that has no result, and what a model can do.
 FAILURES: Mapping[int, str] = {
-    TaskState.TASK_STATE_FAILED: "The agent failed at the task. Change the message, or go on without it.",
-    TaskState.TASK_STATE_REJECTED: "The agent rejected the task. Ask for something else, or go on without it.",
+    TaskState.TASK_STATE_FAILED: "The agent failed at the task. Change the message, or continue without it.",
+    TaskState.TASK_STATE_REJECTED: "The agent rejected the task. Ask for something else, or continue without it.",
     TaskState.TASK_STATE_CANCELED: "The agent cancelled the task, without a result.",
 }
-EXACT = 2**53  # beyond, floats are not exact whole numbers
-NOTHING = "The agent has done the task, and gave no output."
+EXACT = 2**53  # above, floats are not exact whole numbers
+NOTHING = "The agent has done the task, without output."
 
 
 @dataclass(eq=False)
 class Exchange:
-    """A message to an agent, and what it answers.
+    """A message to an agent, and the agent's answer.
 
     Attributes:
         client: A client for the agent.
-        report: Receives what the agent reports.
+        report: Receives the progress that the agent reports.
         task: The task, as far as it is known.
     """
 
     client: Client
     report: Callable[[str], None]
     task: Task | None = None
-    _pieces: dict[str, list[Artifact]] = field(default_factory=dict)  # of each artifact
+    _pieces: dict[str, list[Artifact]] = field(default_factory=dict)  # by id of the artifact
 
     @property
     def is_open(self) -> bool:
-        """True if the agent has a task that it still works on."""
+        """True if the agent still works on the task."""
         return self.task is not None and self.task.status.state not in ENDED | WAITING
 
     async def send(self, text: str, skill: str, task_id: str) -> Task | Message:
@@ -93,18 +94,18 @@ class Exchange:
 
         Raises:
             A2AError: The agent refused the message, or cannot be reached.
-            ValueError: Its answer is invalid.
+            ValueError: The agent's answer is invalid.
         """
         message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[WirePart(text=text)])
         message.metadata.update({"skillId": skill})
         if task_id:
-            self._take_task(task := await self._get(task_id))
+            self._set_task(task := await self._get(task_id))
             message.task_id, message.context_id = task.id, task.context_id
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(history_length=0))
         try:
             async with aclosing(self.client.send_message(request)) as events:  # type: ignore[type-var]  # it is a generator
                 async for event in events:
-                    answer = self._take(event)
+                    answer = self._process(event)
                     if answer is not None:
                         return answer
         except A2AClientError as error:
@@ -139,23 +140,23 @@ class Exchange:
             raise AgentError("it is about another task")
         return task
 
-    def _take(self, event: StreamResponse) -> Task | Message | None:
-        """Take what the agent says; returns its answer once it is whole."""
+    def _process(self, event: StreamResponse) -> Task | Message | None:
+        """Process an event of the agent, and return its answer once that is complete."""
         kind = event.WhichOneof("payload")
         if kind == "message" and (self.task is None or event.message.task_id in ("", self.task.id)):
             return event.message
         if kind == "task":
             self._check_id(event.task.id)
-            self._take_task(event.task)
+            self._set_task(event.task)
         elif kind == "status_update":
-            self._know(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
+            self._ensure_task(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
                 event.status_update.status
             )
             if self.is_open:
                 self._report(event.status_update.status)
         elif kind == "artifact_update":
             update = event.artifact_update
-            self._know(update.task_id, update.context_id)
+            self._ensure_task(update.task_id, update.context_id)
             known = self._pieces.get(update.artifact.artifact_id, []) if update.append else []
             self._pieces[update.artifact.artifact_id] = known
             known.append(update.artifact)
@@ -163,11 +164,11 @@ class Exchange:
             raise AgentError("it is neither a message nor a task")
         return None if self.is_open else self._finish()
 
-    def _take_task(self, task: Task) -> None:
+    def _set_task(self, task: Task) -> None:
         self.task = task
         self._pieces = {each.artifact_id: [each] for each in task.artifacts}
 
-    def _know(self, task_id: str, context_id: str) -> Task:
+    def _ensure_task(self, task_id: str, context_id: str) -> Task:
         self._check_id(task_id)
         if self.task is None:
             self.task = Task(id=task_id, context_id=context_id)
@@ -180,11 +181,11 @@ class Exchange:
             raise AgentError("it is about another task")
 
     def _finish(self) -> Task | None:
-        """Put the artifacts together."""
+        """Return the task, with its complete artifacts."""
         if self.task is not None:
-            whole = [*map(_join_pieces, self._pieces.values())]
+            artifacts = [*map(_join_pieces, self._pieces.values())]
             del self.task.artifacts[:]
-            self.task.artifacts.extend(whole)
+            self.task.artifacts.extend(artifacts)
         return self.task
 
     def _report(self, status: TaskStatus) -> None:
@@ -193,15 +194,15 @@ class Exchange:
 
 
 def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
-    """Put an artifact together; a text that goes on in the next piece is one text."""
-    joined, rests = pieces[0], defaultdict[int, list[str]](list)  # the rests of texts, by place of the part
+    """Join the pieces of an artifact; a text at the start of a piece continues a text at the end of the last one."""
+    joined, rests = pieces[0], defaultdict[int, list[str]](list)  # the rests of texts, by position of the part
     for piece in pieces[1:]:
         parts = [*piece.parts]
         if joined.parts and parts and joined.parts[-1].HasField("text") and parts[0].HasField("text"):
             rests[len(joined.parts) - 1].append(parts.pop(0).text)
         joined.parts.extend(parts)
-    for place, texts in rests.items():
-        joined.parts[place].text += "".join(texts)
+    for position, texts in rests.items():
+        joined.parts[position].text += "".join(texts)
     return joined
 
 
@@ -210,10 +211,10 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
 
     Args:
         tool: Name of the tool, for a model that has to call it again.
-        answer: What the agent gave.
+        answer: The agent's answer.
 
     Raises:
-        ValueError: A number in it is not one that JSON has.
+        ValueError: The answer has a number that JSON does not have.
     """
     if isinstance(answer, Message):
         parts = read_parts(answer.parts)
@@ -221,7 +222,7 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
         return ToolResult(text, text, **attach_parts(parts))
     parts = read_parts([part for artifact in answer.artifacts for part in artifact.parts])
     parts += read_parts(answer.status.message.parts)
-    answer.ClearField("history")  # what was said on the way; some agents send it unasked
+    answer.ClearField("history")  # earlier messages, which some agents send unasked
     value = _make_plain(answer)
     note, is_error = _find_note(tool, answer)
     text = "\n".join(filter(None, (join_parts(parts), note)))
@@ -231,7 +232,11 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
 
 
 def _make_plain(message: ProtoMessage) -> Any:
-    """Make JSON of a message, whose free objects have no order, and whose free numbers are floats, even whole ones."""
+    """Convert a message to JSON data.
+
+    Protobuf keeps no order of free objects, so keys are sorted; and has free numbers as floats, so whole ones become
+    integers again.
+    """
 
     def restore(value: Any) -> Any:
         if isinstance(value, dict):
@@ -244,7 +249,7 @@ def _make_plain(message: ProtoMessage) -> Any:
 
 
 def _find_note(tool: str, task: Task) -> tuple[str, bool]:
-    """Return what a model has to know about the state of a task, and whether it is an error."""
+    """Return a note for the model about the state of a task, and whether it is an error."""
     state = task.status.state
     if state == TaskState.TASK_STATE_INPUT_REQUIRED:
         return GO_ON.format(tool=tool, id=task.id), False

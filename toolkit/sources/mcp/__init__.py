@@ -2,15 +2,15 @@
 
     runner = Runner([add, MCP("uvx some-server"), MCP("http://localhost:8000/mcp", headers={"Authorization": key})])
 
-What must stay true: whatever a server says is data. It changes no name but those of its own tools, waives no gate, sees
-no other server's keys, and makes nothing be fetched. Each wait for it has an end.
+Invariants: whatever a server sends is data. It sets no names but those of its own tools, waives no gate, sees no other
+server's keys, and causes no request to another address. Each wait for it has an end.
 
 Files, each importing only those below it:
 
     session     one connection: opened, held and closed by one task
     requests    requests of a server for an answer of the run's model, or of its approver
     transport   the address of a server, and bounded streams to it
-    results     what a server's tool returns, as the result of a call
+    results     answers of a server as results, messages and contents
 """
 
 from __future__ import annotations
@@ -62,37 +62,37 @@ T = TypeVar("T")
 TIMEOUT = 30.0  # seconds
 NO_DESCRIPTION = "MCP tool (no description)"
 LOST = "The connection to the MCP server {name!r} was lost{reason}. Whether it has executed the call is unknown."
-CHANGED = "{name} is not what it was when it was locked. It was not called."
+CHANGED = "{name} has changed since it was locked. It was not called."
 RESOURCES = ("resources", "resource_templates")
-MAX_ERROR = 500  # characters of what a server says about a call
+MAX_ERROR = 500  # characters of a server's error message
 
 
 class MCP(RemoteSource):
-    """A server of the Model Context Protocol, whose tools a Toolbox or a Runner takes.
+    """A server of the Model Context Protocol, with tools for a Toolbox or a Runner.
 
     It connects when its tools are first needed, stays connected until `close` or the end of the program, and connects
     again at the next call after the connection was lost. The names of its tools begin with `mcp_` and its own name. Its
-    hints set their effects: "read" or "destructive", where `effect=` does not.
+    hints set their effects, "read" or "destructive", unless there is `effect=`.
 
     Args:
         server: A command, as text or as a list, whose standard input and output are the connection; a URL
             (streamable HTTP); or a server object of the `mcp` package, which runs in this process, in a loop of its
             own. Nothing passes through a shell.
-        name: Name of the server here; by default made of its host or its command, never of what it says.
-        allow: Names of its tools, as it calls them, that are used.
-        block: Names of its tools that are not used. Either `allow` or `block`.
-        headers: Of each request to a URL, such as a bearer token.
+        name: Name of the server here; by default made of its host or its command, never of a name that it sends.
+        allow: The server's names of its tools that are used.
+        block: The server's names of its tools that are not used. Either `allow` or `block`.
+        headers: Headers of each request to a URL, such as a bearer token.
         auth: Signs each request to a URL, such as the OAuth providers of `mcp.client.auth`.
         env: Environment variables of a command. By default it has only PATH, HOME and a few more.
         cwd: The directory of a command.
         optional: Whether a server that cannot be reached is left out, with a warning.
-        lock: A file with the definitions of this server's tools, such as "files.lock.json". It is written where there
-            is none. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
-        elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. True
-            puts each question to the run's approver, as a call of `elicitation_` and the server's name, whose argument
-            `answer` it changes. By default a server cannot ask.
-        sample: Whether a server may ask the run's model for an answer (sampling). Each request is a call of
-            `sampling_` and the server's name, which needs approval, and counts in the limits and the usage of the run.
+        lock: A file with the definitions of this server's tools, such as "files.lock.json". It is written if it does
+            not exist. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
+        elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. With
+            True, the run's approver answers each question: it is a call of a tool `elicitation_NAME`, and the approver
+            changes its argument `answer`. By default a server cannot ask.
+        sample: Whether a server may ask the run's model for an answer (sampling). Each request is a call of a tool
+            `sampling_NAME`, which needs approval, and counts in the limits and the usage of the run.
         **options: Options of each tool, as for `tool`, such as `approve=True`. `timeout`, 30 seconds by default, is
             also the time to connect, in up to three tries.
 
@@ -100,7 +100,7 @@ class MCP(RemoteSource):
         name: The name of the server here.
 
     Raises:
-        DefinitionError: An option is wrong.
+        DefinitionError: An option is invalid.
         TypeError: There is no such option.
 
     Examples:
@@ -108,7 +108,7 @@ class MCP(RemoteSource):
         ...     Toolbox([server]).call("mcp_server_add", '{"a": 1, "b": 2}')
     """
 
-    _kind, _what, _prefix = "MCP server", "tool", "mcp"
+    _kind, _item, _prefix = "MCP server", "tool", "mcp"
     _both_lists = "set either AllowTools or BlockTools, not both"
     _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
 
@@ -147,8 +147,8 @@ class MCP(RemoteSource):
             make_question_tool(self.name) if elicit is True else None,
         )
         self._lock_file = None if lock is None else Path(check_type("lock", lock, str, Path))
-        self._listed: tuple[AnyTool, ...] = ()  # before the lock
-        # In the private loop: another one after a fork, or after it was closed.
+        self._listed: tuple[AnyTool, ...] = ()  # those that differ from the lock, too
+        # They belong to the private loop, which is another one after a fork or after it was closed.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: Session | None = None
         self._lock: asyncio.Lock | None = None
@@ -182,14 +182,14 @@ class MCP(RemoteSource):
             return self._session
 
     async def _start_session(self) -> Session:
-        me = weakref.ref(self)  # the connection of an MCP that is no longer referenced is closed
+        reference = weakref.ref(self)  # the connection of an MCP that is no longer referenced is closed
 
         def on_tools(listed: list[types.Tool]) -> None:
-            if (server := me()) is not None:
-                server.take_tools(listed)
+            if (server := reference()) is not None:
+                server.update_tools(listed)
 
         def on_fault(name: object, fault: str) -> None:
-            if (server := me()) is not None:
+            if (server := reference()) is not None:
                 server.leave_out(name, fault)
 
         session = Session(
@@ -209,21 +209,21 @@ class MCP(RemoteSource):
         weakref.finalize(self, session.close_soon).atexit = False
         return session
 
-    def take_tools(self, listed: Sequence[types.Tool]) -> None:
-        """Take over what the server lists; what cannot be a tool is left out, with a warning."""
-        self._take([(spec.name, spec) for spec in listed], self._make_tool)
+    def update_tools(self, listed: Sequence[types.Tool]) -> None:
+        """Make the tools that the server lists; those that cannot be made are left out, with a warning."""
+        self._update_tools([(spec.name, spec) for spec in listed], self._make_tool)
 
     def write_lock(self) -> None:
-        """Write the tools as the server lists them now to its lock, and use all of them; connects first.
+        """Write the tools of the last listing to the lock, and use all of them; connects first.
 
         Raises:
-            DefinitionError: It has no lock, or that cannot be written.
+            DefinitionError: There is no `lock=`, or it cannot be written.
             Failed: The server cannot be reached.
         """
         if self._lock_file is None:
             raise DefinitionError(f"{self!r} has no lock. Pass lock=, such as lock='{self.name}.lock.json'.")
         self.connect()
-        private_loop.run(self._get_session)  # not of an optional server that is not there
+        private_loop.run(self._get_session)  # fails if an optional server cannot be reached
         self._write(self._lock_file, self._listed)
         self._tools = self._listed
 
@@ -237,13 +237,13 @@ class MCP(RemoteSource):
         """List the prompts of the server, as the mcp package has them; connects first.
 
         Raises:
-            Failed: It cannot be reached, or gave an invalid answer.
+            Failed: The server cannot be reached, or its answer is invalid.
             TimedOut: It did not answer in time.
         """
         return private_loop.run(self.alist_prompts)
 
     async def alist_prompts(self) -> list[types.Prompt]:
-        """Do what `list_prompts` does, in the running event loop."""
+        """Async version of `list_prompts`."""
         return await self._ask(lambda session: session.list_all("prompts"))
 
     def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
@@ -256,12 +256,12 @@ class MCP(RemoteSource):
         return private_loop.run(partial(self.aget_prompt, name, **arguments))
 
     async def aget_prompt(self, name: str, /, **arguments: str) -> list[Message]:
-        """Do what `get_prompt` does, in the running event loop."""
+        """Async version of `get_prompt`."""
         result = await self._ask(lambda session: session.client.get_prompt(name, arguments))
         return make_messages(result.messages)
 
     def list_resources(self) -> list[types.Resource | types.ResourceTemplate]:
-        """List the resources of the server and its templates, as the mcp package has them; connects first.
+        """List the resources and the resource templates of the server, as the mcp package has them; connects first.
 
         Raises:
             Failed: As for `list_prompts`.
@@ -270,7 +270,7 @@ class MCP(RemoteSource):
         return private_loop.run(self.alist_resources)
 
     async def alist_resources(self) -> list[types.Resource | types.ResourceTemplate]:
-        """Do what `list_resources` does, in the running event loop."""
+        """Async version of `list_resources`."""
         return await self._ask(lambda session: session.list_all(*RESOURCES))
 
     def read_resource(self, uri: str) -> list[str | Image | File]:
@@ -283,15 +283,15 @@ class MCP(RemoteSource):
         return private_loop.run(partial(self.aread_resource, uri))
 
     async def aread_resource(self, uri: str) -> list[str | Image | File]:
-        """Do what `read_resource` does, in the running event loop."""
+        """Async version of `read_resource`."""
         result = await self._ask(lambda session: session.client.read_resource(uri))
         return [*map(read_contents, result.contents)]
 
     async def _ask(self, request: Callable[[Session], Awaitable[T]]) -> T:
-        """Make a request of the application's own.
+        """Make a request of the application, which is not a call of a tool.
 
         Raises:
-            Failed: The server cannot be reached, was lost, refused, or gave an invalid answer.
+            Failed: The server cannot be reached, was lost or refused the request, or its answer is invalid.
             TimedOut: It did not answer in time.
         """
 
@@ -321,11 +321,11 @@ class MCP(RemoteSource):
             return Failed(LOST.format(name=self.name, reason=f": {session.fault}" if session.fault else ""))
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
 
-    def _vet(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
-        """Leave out the tools that differ from the lock.
+    def _select_usable(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
+        """Leave out the tools that differ from the lock; write the lock if it does not exist.
 
         Raises:
-            DefinitionError: It is damaged, or cannot be read or written.
+            DefinitionError: The lock is damaged, or cannot be read or written.
         """
         path, self._listed = self._lock_file, tools
         if path is None:
@@ -344,7 +344,7 @@ class MCP(RemoteSource):
         return tuple(tool for tool in tools if tool.name not in differences)
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
-        name = spec.name  # the tool keeps no more of what was listed
+        name = spec.name  # so that the tool does not hold the whole spec
 
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
             requests = ServerRequests.start(self._request_tools, context)
@@ -360,12 +360,12 @@ class MCP(RemoteSource):
         return self._declare(name, spec.input_schema, spec.output_schema or Any, call, declaration)
 
     @property
-    def _place(self) -> str:
-        """A sentence about its URL; the name of a command is enough."""
+    def _location(self) -> str:
+        """A sentence with the URL; "" for a command, whose name is enough."""
         return f"Its URL is {self._address}." if self._address.is_url else ""
 
     def _describe(self, error: BaseException) -> str:
-        """Describe an error of a transport: its class, and only such messages as have no address in them."""
+        """Describe an error of a transport: by its message if that has no address, else by its class."""
         if isinstance(error, FileNotFoundError):
             return f"there is no {str(error.filename)!r}."  # the program, or cwd=
         if isinstance(error, MCPError):
@@ -379,7 +379,7 @@ class MCP(RemoteSource):
 
         Raises:
             Failed: The server cannot be reached, was lost, or refused the call.
-            Denied: The tool is no longer that of the lock.
+            Denied: The tool differs from the lock by now.
             TimedOut: It did not answer in time.
         """
 

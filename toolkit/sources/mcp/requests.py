@@ -1,7 +1,7 @@
 """A server's requests to a run: for an answer of its model (sampling), or of a person (elicitation).
 
-Each is a call, with the gates and limits of the run. Its model and its approver may belong to its event loop, so the
-call is made there, not in the loop of the connection.
+Each is executed as a call, with the gates and limits of the run. The run's model and approver may belong to the run's
+event loop, so the call is executed there, not in the loop of the connection.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SampledMessage(TypedDict):
 
 
 def make_sampling_tool(server: str) -> AnyTool:
-    """Make the tool as whose calls a server's requests are executed.
+    """Make the tool that answers a server's requests for sampling; each request is a call of it.
 
     Args:
         server: The server's name here.
@@ -49,7 +49,7 @@ def make_sampling_tool(server: str) -> AnyTool:
 
     @tool(name=safe_name(f"sampling_{server}"), title=f"Answer for {server}", approve=True)
     async def sample(messages: list[SampledMessage], context: ToolContext[Any], instructions: str = "") -> ToolResult:
-        """Answer a request of an MCP server by the model of the run."""
+        """Answer a request of an MCP server with the model of the run."""
         parent = parent_call.get()
         if parent is None:
             raise Failed(NO_MODEL)
@@ -65,21 +65,21 @@ def make_sampling_tool(server: str) -> AnyTool:
 
 
 def make_question_tool(server: str) -> AnyTool:
-    """Make the tool as whose calls a server's questions are put to the run's approver, who changes the answer.
+    """Make the tool for a server's questions; the run's approver changes the argument `answer` of each call.
 
     Args:
         server: The server's name here.
     """
 
     @tool(name=safe_name(f"elicitation_{server}"), title=f"Answer {server}", approve=True)
-    def give(question: str, form: dict[str, Any], answer: dict[str, Any]) -> Any:  # noqa: ARG001  for the approver
+    def answer_question(question: str, form: dict[str, Any], answer: dict[str, Any]) -> Any:  # noqa: ARG001  for the approver
         """Answer a question of an MCP server, by values that match a JSON Schema."""
         try:
             return ReturnDocument(form).check(answer)
         except (ValueError, InvalidArguments, DefinitionError) as error:
             raise Failed(f"The answer does not match the form: {error}") from None
 
-    return with_origin(give, f"the MCP server {server!r}")
+    return with_origin(answer_question, f"the MCP server {server!r}")
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class ServerRequests:
     """Answers the requests that a server makes during one call of its tools; made in the run's event loop.
 
     Attributes:
-        tools: The tools as whose calls they are executed: for an answer of a model, and of a person.
+        tools: The tools that answer them, for sampling and for elicitation.
         context: The context of the server's call.
         stopped: The result of the request at which an approver ended the run.
     """
@@ -101,11 +101,11 @@ class ServerRequests:
 
     @classmethod
     def start(cls, tools: tuple[AnyTool | None, AnyTool | None], context: ToolContext[Any]) -> Self | None:
-        """Prepare for requests during a call; None where they are refused."""
+        """Prepare for requests during a call; None if they are refused."""
         return cls(tools, context) if any(tools) and parent_call.get() else None
 
     async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:
-        """Wait for the server's call; where an approver ended the run meanwhile, that is its result."""
+        """Wait for the server's call; if an approver ended the run meanwhile, return the result of that request."""
         try:
             result = await work
         except Failed:
@@ -115,48 +115,48 @@ class ServerRequests:
         return self.stopped or result
 
     async def sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        """Answer by the run's model; in any event loop.
+        """Answer a request with the run's model; in any event loop.
 
         Raises:
-            Failed: It is refused, or cannot be answered.
+            Failed: The request is refused, or cannot be answered.
         """
         messages = [{"role": each.role, "text": _read_text(each)} for each in params.messages]
         result = await self._call(
             self.tools[0], messages=messages, instructions=escape_hidden(params.system_prompt or "")
         )
-        most = params.max_tokens * CHARACTERS_PER_TOKEN
+        text, max_characters = f"{result.value}", params.max_tokens * CHARACTERS_PER_TOKEN
         return types.CreateMessageResult(
             role="assistant",
-            content=types.TextContent(text=f"{result.value}"[:most]),
+            content=types.TextContent(text=text[:max_characters]),
             model=result.details.model,
-            stop_reason="endTurn" if len(f"{result.value}") <= most else "maxTokens",
+            stop_reason="endTurn" if len(text) <= max_characters else "maxTokens",
         )
 
     async def ask(self, params: types.ElicitRequestFormParams) -> Mapping[str, Any]:
-        """Answer by the run's approver; in any event loop.
+        """Answer a question with the run's approver; in any event loop.
 
         Raises:
-            Failed: It is refused.
+            Failed: The question is refused.
         """
         result = await self._call(self.tools[1], question=params.message, form=params.requested_schema, answer={})
         answer: Mapping[str, Any] = result.value
         return answer
 
-    async def _call(self, answerer: AnyTool | None, **arguments: Any) -> ToolResult:
-        """Execute a request as a call of the run, in its event loop."""
-        call = self._scope.run(asyncio.run_coroutine_threadsafe, self._dispatch(answerer, arguments), self._loop)
+    async def _call(self, answer_tool: AnyTool | None, **arguments: Any) -> ToolResult:
+        """Execute a request as a call of the run, in the run's event loop."""
+        call = self._scope.run(asyncio.run_coroutine_threadsafe, self._dispatch(answer_tool, arguments), self._loop)
         return await asyncio.wrap_future(call)
 
-    async def _dispatch(self, answerer: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _dispatch(self, answer_tool: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
         number, run = self._count, find_dispatcher()
         self._count += 1
-        if answerer is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
+        if answer_tool is None or run is None or number >= MAX_REQUESTS or self.stopped is not None:
             raise Failed(REFUSED)
         call = ToolCall(
-            name=answerer.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}"
+            name=answer_tool.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}"
         )
-        dispatcher = replace(run, tools={answerer.name: answerer}, available=None)
-        if dispatcher.count(answerer.name, number):
+        dispatcher = replace(run, tools={answer_tool.name: answer_tool}, available=None)
+        if dispatcher.count(answer_tool.name, number):
             raise Failed(REFUSED)
         result = await dispatcher.dispatch(call, self.context, AsyncBackend())
         if result.kind == "stopped":
@@ -167,10 +167,10 @@ class ServerRequests:
 
 
 def _read_text(message: types.SamplingMessage) -> str:
-    """Return the text of a message; what is hidden in it is escaped.
+    """Return the text of a message, with hidden characters escaped.
 
     Raises:
-        Failed: It holds something else.
+        Failed: The message has more than text.
     """
     parts = [each.text if isinstance(each, types.TextContent) else None for each in message.content_as_list]
     if None in parts:

@@ -1,4 +1,4 @@
-"""Replies of a server: the result of a call, the contents of a resource, the messages of a prompt."""
+"""Answers of a server: the result of a call, the contents of a resource, the messages of a prompt."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _read_block(block: types.ContentBlock) -> Part:
 
 
 def read_contents(contents: types.TextResourceContents | types.BlobResourceContents) -> Part:
-    """Read the contents of a resource; what is hidden in a text is escaped."""
+    """Read the contents of a resource; hidden characters in a text are escaped."""
     if isinstance(contents, types.TextResourceContents):
         return escape_hidden(contents.text)
     name = PurePosixPath(unquote(urlsplit(str(contents.uri)).path)).name

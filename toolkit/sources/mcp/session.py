@@ -35,7 +35,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
 MAX_ROUNDS = 10  # of questions in one call
-DEBOUNCE = 0.2  # seconds: many changes are one
+DEBOUNCE = 0.2  # seconds in which several changes of the tools count as one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
 GRACE = 8.0
 
@@ -50,7 +50,7 @@ STREAM_CLOSED = "SSE stream "
 class Session:
     """A connection to a server; it is made and used in the private loop.
 
-    A task owns it from the beginning to the end, since cancel scopes belong to one task.
+    One task opens, holds and closes it, since cancel scopes belong to one task.
 
     Args:
         address: Where the server is.
@@ -58,7 +58,7 @@ class Session:
         elicit: Answers the server's questions, or True for the run's approver; without it they are refused.
         may_sample: Whether the server may ask for answers of a model.
         on_tools: Receives the server's tools, at the start and whenever they have changed.
-        on_fault: Receives the name of each tool that is not listed as the protocol says, and why.
+        on_fault: Receives the name and the fault of each malformed tool in a listing.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Session:
     ) -> None:
         self._address, self._timeout, self._elicit = address, timeout, elicit
         self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
-        self._calls: dict[Callable[[str], None], ServerRequests | None] = {}  # by what reports their progress
+        self._calls: dict[Callable[[str], None], ServerRequests | None] = {}  # by the function that reports progress
         self._questions = 0  # of a server of an older version of the protocol, since the last call began
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
@@ -101,14 +101,14 @@ class Session:
 
     @property
     def fault(self) -> str:
-        """Why the connection was ended here; empty where it was not."""
+        """Why this side ended the connection; empty if it did not."""
         return self._streams.fault if self._streams else ""
 
     async def start(self) -> None:
         """Connect and list the tools.
 
         Raises:
-            Exception: It failed; there may be several in a group.
+            Exception: The server cannot be reached; there may be several exceptions in a group.
         """
         self._owner = contextvars.Context().run(self._loop.create_task, self._own())  # not in one call's context
         atexit.register(self._close_at_exit)
@@ -148,7 +148,7 @@ class Session:
             atexit.unregister(self._close_at_exit)
 
     def _explain(self, error: Exception) -> BaseException:
-        """Return the error of a connection that failed; where the streams know more of it, with that."""
+        """Return the error of a connection that failed, with details from the streams if they have some."""
         leaf, streams = find_leaf(error), self._streams
         if not isinstance(leaf, MCPError) or streams is None:
             return leaf
@@ -170,16 +170,16 @@ class Session:
         except ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
                 if "tools" in each["loc"]:
-                    place = ".".join(map(str, each["loc"][each["loc"].index("tools") + 2 :]))
+                    location = ".".join(map(str, each["loc"][each["loc"].index("tools") + 2 :]))
                     name = listed.get("name") if isinstance(listed, dict) else listed
-                    self._on_fault(name, f"{place or 'the tool'}: {each['msg']}.")
+                    self._on_fault(name, f"{location or 'the tool'}: {each['msg']}.")
                     return True
         return False
 
     async def list_all(self, *kinds: str) -> list[Any]:
-        """List the "tools", "prompts", "resources" or "resource_templates" of the server, up to a sensible number.
+        """List the "tools", "prompts", "resources" or "resource_templates" of the server, at most `MAX_TOOLS` of each.
 
-        A server that has none of a kind may not know the method.
+        A server that has none of a kind may not know the method; the list is empty then.
         """
         return [each for kind in kinds for each in await self._list(kind)]
 
@@ -205,12 +205,12 @@ class Session:
     ) -> types.CallToolResult:
         """Call a tool; its updates and log messages become progress of the call.
 
-        Not `Client.call_tool`, which validates what comes back without any bound.
+        `Client.call_tool` is not used, since it validates results without a limit.
 
         Raises:
-            MCPError: The server refused, did not answer in time, or is gone.
+            MCPError: The server refused the call, did not answer in time, or is gone.
             ValueError: Its answer is not a result.
-            Failed: It asks for something that it does not get, or without end.
+            Failed: It asks for something that is refused, or too often.
         """
         session, report = self.client.session, make_reporter(context)
 

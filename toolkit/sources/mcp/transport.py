@@ -1,4 +1,4 @@
-"""The address of a server, and the streams to it: bounded, which the mcp package leaves to its users."""
+"""The address of a server, and the streams to it, with limits that the mcp package does not set."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream
 
 MAX_MESSAGE = 16 * 2**20  # bytes
-# The encoding of a command's output: UTF-8, up to MAX_MESSAGE bytes of a line.
+# Name of the encoding of a command's output: UTF-8, with at most MAX_MESSAGE bytes in a line.
 LINES = "toolkit_lines"
 # Replaces a line that is too long; it is not a message.
 TOO_LONG = "TOO LONG FOR TOOLKIT"
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
-_SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value besides what is launched
+_SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value but the program to launch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Address:
 
     Attributes:
         server: A URL, a command as a list, or a server object of the mcp package.
-        headers: Of each request to a URL.
+        headers: Headers of each request to a URL.
         auth: Signs each request to a URL.
         env: Variables of a command's process, besides those that every process gets.
         cwd: The directory of a command's process.
@@ -62,10 +62,10 @@ class Address:
 
     @classmethod
     def parse(cls, server: Any, **options: Any) -> Address:
-        """Make an address of a URL, a command or a server object.
+        """Make an address from a URL, a command or a server object.
 
         Raises:
-            DefinitionError: It is none of them, or an option belongs to another kind.
+            DefinitionError: `server` is none of them, or an option belongs to another kind or is invalid.
         """
         is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
         if isinstance(server, str) and not is_url:
@@ -87,7 +87,7 @@ class Address:
         return address
 
     def __str__(self) -> str:
-        """Return what may be shown: of a command the program, since arguments may be keys."""
+        """Return the address without secrets: of a command only the program, since arguments may be keys."""
         if self.is_command:
             return str(self.server[0])
         if self.is_url:
@@ -96,10 +96,10 @@ class Address:
 
     @property
     def short_name(self) -> str:
-        """A name for the server, from its address alone: a host, a program, or what a launcher starts.
+        """A name for the server, from its address alone: a host, a program, or the program that a launcher starts.
 
         Raises:
-            DefinitionError: It cannot be distinguished from an argument that may be a key.
+            DefinitionError: The argument of a launcher may be a key, and not a program.
         """
         if self.is_url:
             return httpx2.URL(self.server).host
@@ -115,7 +115,7 @@ class Address:
 
     @asynccontextmanager
     async def open(self, seconds: float) -> AsyncIterator[Any]:
-        """Open what a client of the mcp package takes: Streams, or the server object."""
+        """Open the server for a client of the mcp package: as Streams, or as the server object itself."""
         if self.is_url:
             options: dict[str, Any] = {
                 "timeout": httpx2.Timeout(seconds, read=None),  # a stream may be silent; each request has its deadline
@@ -135,7 +135,7 @@ class Address:
                 env=None if self.env is None else dict(self.env),
                 cwd=self.cwd,
                 encoding=LINES,
-                encoding_error_handler="replace",  # by "strict" one byte that is not UTF-8 ends all reading
+                encoding_error_handler="replace",  # with "strict", one byte that is not UTF-8 would end all reading
             )
             inherited: Any = None  # its standard error is that of this process
             yield Streams(stdio_client(command, errlog=inherited))
@@ -148,8 +148,8 @@ class Streams(AbstractAsyncContextManager[Any]):
 
     Attributes:
         has_ended: Whether the server has ended the connection.
-        status: The last HTTP status of a URL that is an error, such as "401 Unauthorized".
-        fault: Why the connection was ended here; empty where it was not.
+        status: The last HTTP status that is an error, such as "401 Unauthorized"; None for a command.
+        fault: Why this side ended the connection; empty if it did not.
         on_result: Receives each result of the server before the mcp package does, and may change it.
     """
 
@@ -168,15 +168,15 @@ class Streams(AbstractAsyncContextManager[Any]):
         return await self._streams.__aexit__(*error)
 
     async def on_response(self, response: httpx2.Response) -> None:
-        """Bound an answer, and notice errors, and that the session is gone: by status 404, whatever the body says.
+        """Limit the size of an answer, and record an error, and the end of the session: status 404, with any body.
 
         Raises:
-            httpx2.StreamError: It is compressed.
+            httpx2.StreamError: The answer is compressed.
         """
         request = response.request
-        bounded = _AnswerStream(response, MAX_MESSAGE)
+        limited = _AnswerStream(response, MAX_MESSAGE)
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = bounded
+            response.stream = limited
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
         if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST":
@@ -188,9 +188,9 @@ class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
 
 
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
-    """Decodes UTF-8; in place of a line that is too long stands one that says so."""
+    """Decodes UTF-8, and replaces a line that is too long by one that says so."""
 
-    length = 0  # bytes of the line that has not ended
+    length = 0  # bytes so far of the last line
 
     def _buffer_decode(self, input: Any, errors: str, final: bool) -> tuple[str, int]:  # noqa: A002, FBT001  the names of the base class
         return codecs.utf_8_decode(input, errors, final)
