@@ -2,20 +2,21 @@
 
     from toolkit.durable import DurableRunner, Worker
 
-The workflow of a run does what the run's conversation says. Each call of the model, the gates of a call, and each call
-of a tool are activities. It needs the extra `temporal`; a ledger in PostgreSQL needs the extra `postgres`.
+The workflow of a run executes the steps that the run's conversation decides. Each call of the model, the gates of a
+call, and each call of a tool are activities. Needs the extra `temporal`; a ledger in PostgreSQL needs the extra
+`postgres`.
 
 Files, each importing only those below it:
 
     client       starts, follows, steers and cancels runs; decides on their calls
-    worker       does the steps of runs
-    activities   one step of a run, as the runner does it
+    worker       executes the steps of runs
+    activities   one step of a run, as the runner executes it
     calls        a call's gates, its ledger, and the run of a sub-agent
-    workflow     what comes next, in the engine's sandbox
+    workflow     decides the next step, in the engine's sandbox
     ledger       a ledger in PostgreSQL, for workers on several machines
-    claims       large payloads are stored elsewhere
+    claims       a store for large payloads
     server       a development server on this machine
-    wire         what these send to each other
+    wire         the messages between client, workflow and activities
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from toolkit.durable.server import DevServer as DevServer
     from toolkit.durable.worker import Worker as Worker
 
-# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+# The public names by module. Type checkers read the imports above instead; a test compares the two.
 _HOMES = {
     "toolkit.durable.claims": ("ClaimCheck", "PayloadDirectory", "PayloadStore"),
     "toolkit.durable.client": ("DurableRun", "DurableRunner", "RunStatus"),
@@ -44,6 +45,6 @@ _HOMES = {
     "toolkit.durable.worker": ("Worker",),
 }
 
-if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
     _EXTRAS = {"temporalio": "temporal", "psycopg": "postgres", "psycopg_pool": "postgres"}
     __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES, _EXTRAS)

@@ -1,7 +1,7 @@
 """The steps of a run as activities: each is one step of the runner's own loop, with its hooks, gates and middleware.
 
-A state comes in, the step is done as `Runner.run` does it, and what has changed goes back. While it runs, heartbeats
-report to the server that the worker lives, and to the step that it is cancelled.
+An activity gets a state, does the step as `Runner.run` does it, and returns the changes. While it runs, heartbeats tell
+the server that the worker is alive, and the activity that it was cancelled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SLACK = 30.0
 # Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
 STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
 TOO_LARGE_TO_ASK = "Not run: the arguments are too large to be asked about: {size:,} bytes, and {most:,} are allowed."
-TOO_LARGE = "The call has run, but its result is too large to be kept: {size:,} bytes, and {most:,} are allowed."
+TOO_LARGE = "The call has run, but its result is too large: {size:,} bytes, and {most:,} are allowed."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +64,15 @@ class Activities:
 
     Attributes:
         runner: Does the steps.
-        deps: Passed to the tools, as `Runner.run` does.
+        deps: Passed to the tools, as by `Runner.run`.
         heartbeat: Seconds without a heartbeat after which the worker counts as dead.
         attempts: How often a step is tried.
-        max_bytes: The largest state, and the largest result.
+        max_bytes: Bytes of the largest state, and of the largest result.
         tool_queues: Names of the task queues of tools that have one of their own.
         checks: Whether the fingerprints of client, run and worker have to be equal.
         streams: Whether clients see the text of a response while it arrives.
-        sessions: Opens the session of a name; None where runs have none.
-        known: The last fingerprint, with the tools that it is of.
+        sessions: Opens the session of a name; None if runs have none.
+        known: The last fingerprint, with the tools that it was made of.
     """
 
     runner: Runner
@@ -109,9 +109,9 @@ class Activities:
         return wire.Opened(plan=plan, state=text, earlier=len(earlier), first=own_messages)
 
     @activity.defn(name=wire.MODEL)
-    async def call_model(self, given: Any) -> Mapping[str, Any]:
+    async def call_model(self, fields: Any) -> Mapping[str, Any]:
         """Call the model once."""
-        return vars(await self._call_model(wire.ModelStep(**given)))
+        return vars(await self._call_model(wire.ModelStep(**fields)))
 
     async def _call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
         with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
@@ -119,7 +119,7 @@ class Activities:
             state = RunState.from_json(step.state)
             options = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
             run = await self._restore_run(factory, state, options)
-            usual = run.caller.available
+            allowed = run.caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
         offered = run.caller.dispatcher.available
@@ -130,19 +130,19 @@ class Activities:
         return wire.ModelOutcome(
             response=message,
             usage=subtract(run.conversation.state.usage, state.usage),
-            available=None if offered is None or offered is usual else sorted(offered),
+            available=None if offered is None or offered is allowed else sorted(offered),
             halt=halt,
         )
 
     @activity.defn(name=wire.AUTHORIZE)
-    async def authorize(self, given: Any) -> Mapping[str, Any]:
-        """Ask the gates about one call, which does not run; the history has what they have passed."""
-        return vars(await self._call_tool(wire.CallStep(**given), Hold()))
+    async def authorize(self, fields: Any) -> Mapping[str, Any]:
+        """Ask the gates about one call without running it, so that the history has the call that has passed."""
+        return vars(await self._call_tool(wire.CallStep(**fields), Hold()))
 
     @activity.defn(name=wire.CALL)
-    async def call_tool(self, given: Any) -> Mapping[str, Any]:
-        """Run one call; one that another attempt has started is not repeated if its tool may not be."""
-        return vars(await self._call_tool(wire.CallStep(**given)))
+    async def call_tool(self, fields: Any) -> Mapping[str, Any]:
+        """Run one call; if another attempt has started it, only if its tool may be repeated."""
+        return vars(await self._call_tool(wire.CallStep(**fields)))
 
     async def _call_tool(self, step: wire.CallStep, hold: Hold | None = None) -> wire.CallOutcome:
         """Run one call, or hold it once it has passed its gates."""
@@ -179,7 +179,7 @@ class Activities:
 
     @activity.defn(name=wire.CHECK)
     async def check_answer(self, step: wire.CheckStep) -> Sequence[str]:
-        """Return why an answer is not of its type, and what the model is to do; nothing if it is."""
+        """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
         with _translated(), self._inside(step.path, schema=step.schema) as (_, output_type):
             output = build_output(output_type)
             try:
@@ -190,7 +190,7 @@ class Activities:
 
     @activity.defn(name=wire.UNDO)
     async def undo(self, step: wire.UndoStep) -> Sequence[Mapping[str, Any]]:
-        """Undo the calls of a run; another attempt goes on where this one ends."""
+        """Undo the calls of a run; a further attempt continues from the end of this one."""
         async with self._beating():
             with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
                 run = self._create_run(factory, wire.UNDO)
@@ -208,7 +208,7 @@ class Activities:
 
     @activity.defn(name=wire.REMEMBER)
     async def remember(self, step: wire.RememberStep) -> None:
-        """Add the messages of a run to its session; not those that another attempt has added."""
+        """Add the messages of a run to its session, unless another attempt has added them."""
         messages = tuple(map(message_from_dict, step.messages))
 
         def add() -> None:
@@ -227,11 +227,11 @@ class Activities:
 
     def _open_session(self, name: str) -> Session:
         if self.sessions is None:
-            raise DefinitionError(f"The run has the session {name!r}, and its worker none: write Worker(sessions=...).")
+            raise DefinitionError(f"The run has the session {name!r}: its worker needs Worker(sessions=...), too.")
         return self.sessions(name)
 
     async def _restore_run(self, factory: RunFactory, state: RunState, options: Mapping[str, Any]) -> Run[Any]:
-        """Create the run of a state; on a thread where that reads a ledger."""
+        """Create the run of a state; on a thread if that reads a ledger."""
         create = partial(self._create_run, factory, state, **options)
         return create() if factory.options.get("ledger") is None else await self._run_in_thread(create)
 
@@ -242,7 +242,7 @@ class Activities:
     def _inside(
         self, path: Sequence[str], run_ids: Sequence[str] = (), schema: str = ""
     ) -> Iterator[tuple[RunFactory, Any]]:
-        """Give what creates the runs of a sub-agent, bound by the gates of all runs above, and the answer's type."""
+        """Yield the run factory of a sub-agent and its output type; its runs are inside the gates of all runs above."""
         factory = self.runner._factory
         output_type: Any = json.loads(schema) if schema else str
         with ExitStack() as above:
@@ -281,7 +281,8 @@ class Activities:
         if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
             seconds = (settings.retries + 1) * settings.timeout + pauses + SLACK
-        if dispatcher.approval_timeout is not None:  # each is asked, and its tool's own rules; arguments may change
+        # Each gate is asked, and the tool's own rules; and all of them again if one changes the arguments.
+        if dispatcher.approval_timeout is not None:
             count = len(dispatcher.authorizers) + len(dispatcher.approvers) + 2
             gate_seconds = 2 * count * dispatcher.approval_timeout + SLACK
         return wire.ToolPlan(
@@ -294,7 +295,7 @@ class Activities:
         )
 
     def _check(self, digest: str) -> None:
-        """Refuse a step of a run that began with other tools; it has not been tried, and waits for another worker."""
+        """Refuse a step of a run that started with other tools; the step waits for another worker."""
         if digest and self.checks and digest != (own := self._fingerprint()).digest:
             text = f"The run {activity.info().workflow_id!r} has other tools or settings, and waits for another worker."
             logger.warning(text)
@@ -302,18 +303,18 @@ class Activities:
             raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True, category=kind)
 
     def _fingerprint(self) -> Fingerprint:
-        """Return the runner's fingerprint; it is made again where tools have changed."""
+        """Return the runner's fingerprint; it is made again if tools have changed."""
         tools = [*walk_tools(self.runner.toolbox.snapshot().values())]
         if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
             self.known[:] = [(tools, self.runner.fingerprint())]
         return self.known[0][1]
 
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
-        """Do one step of a run; if the server cancels it, it ends with what it has.
+        """Do one step of a run; if the server cancels the step, its results so far count.
 
         Args:
             run: The run.
-            shown: Gets the text of a response while it arrives.
+            shown: Receives the text of a response while it arrives.
 
         Returns:
             The events of the step, and the answer of a hook that has ended the run.
@@ -346,7 +347,7 @@ class Activities:
             return task.result()
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run what may wait for a database."""
+        """Call a function that may wait for a database, on a thread."""
 
         async def job() -> T:
             return work()
@@ -356,21 +357,21 @@ class Activities:
 
     @asynccontextmanager
     async def _beating(self, shown: _Shown | None = None) -> AsyncIterator[None]:
-        """Send heartbeats: so many that the worker counts as alive, and further ones for text that has arrived."""
+        """Send heartbeats: often enough that the worker counts as alive, and also when text has arrived."""
         loop = asyncio.get_running_loop()
         pause = min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
-        look = min(STREAM_SECONDS, pause) if shown else pause
+        interval = min(STREAM_SECONDS, pause) if shown else pause
         due = loop.time() + pause
         timer: asyncio.TimerHandle
 
         def beat() -> None:
             nonlocal timer, due
-            timer = loop.call_later(look, beat)
+            timer = loop.call_later(interval, beat)
             if loop.time() >= due or (shown and shown.is_new):
                 due = loop.time() + pause
                 activity.heartbeat(*(shown.take() if shown else ()))
 
-        timer = loop.call_later(look, beat)  # a short step sends none
+        timer = loop.call_later(interval, beat)  # a short step sends none
         try:
             yield
         except asyncio.CancelledError:
@@ -383,17 +384,17 @@ class Activities:
 
 
 class _Shown:
-    """The text of a response while it arrives, for the details of heartbeats, which the server keeps in no history.
+    """The text of a response while it arrives, for the details of heartbeats, which are not in the history.
 
     Attributes:
-        is_new: Whether there is text that no heartbeat has had.
+        is_new: Whether there is text that was in no heartbeat.
     """
 
     def __init__(self, count: int) -> None:
         self._count, self._text, self.is_new = count, "", False
 
     def add(self, text: str) -> None:
-        """Add a piece, up to a length that the server takes."""
+        """Add a piece, unless the text has `MAX_STREAMED` characters already."""
         if len(self._text) < MAX_STREAMED:
             self._text, self.is_new = self._text + text, True
 
@@ -411,7 +412,7 @@ def _is_requested() -> bool:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn exceptions into failures of an activity: all are final, but those of a store or server that may recover."""
+    """Convert exceptions to failures of an activity; only those of a store or server that may recover are not final."""
     try:
         yield
     except ApplicationError:
@@ -422,7 +423,7 @@ def _translated() -> Iterator[None]:
         )
         if isinstance(error, ToolkitError):
             text = str(error)
-        else:  # what the application's own exceptions say is not for the server's history
+        else:  # messages of the application's own exceptions must not be in the server's history
             logger.exception("A step of a durable run failed.")
             text = f"{type(error).__name__} was raised; the worker's log has it."
         raise ApplicationError(text, type=_name_error(error), non_retryable=not is_transient) from None

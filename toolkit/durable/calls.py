@@ -1,4 +1,4 @@
-"""One call of a durable run: its gates, its ledger, the run of a sub-agent, and what the workflow gets of it."""
+"""One call of a durable run: its gates, its ledger, the run of a sub-agent, and its outcome for the workflow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolkit.events import Event, ToolCallFinished, ToolCallStarted
 
 
 def _apply_decision(approver: Approver, call_id: str) -> Approver:
-    """Wrap an approver of a run above: a call that the client has approved is approved where it would defer."""
+    """Wrap an approver of a run above: for a call that the client has approved, it approves instead of deferring."""
 
     async def approve(request: ApprovalRequest) -> Verdict:
         verdict: Verdict = await call_function(approver, (request,), AsyncBackend())
@@ -43,23 +43,23 @@ class Hold:
     """Holds a call that has passed its gates, so that it does not run.
 
     Attributes:
-        request: The call as it has passed; None before.
+        request: The call that has passed; None before.
     """
 
     request: ApprovalRequest | None = None
 
     def __call__(self, request: ApprovalRequest) -> None:
-        """Take the call."""
+        """Hold the call of a request."""
         self.request = request
 
     @property
     def task(self) -> str | None:
-        """The task, where the call is that of a sub-agent."""
+        """The task if the call is that of a sub-agent, else None."""
         agent = self.request and find_agent(self.request.tool)
         return agent.get_task(self.request.arguments) if agent and self.request else None
 
     def select(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return what hooks see of the step: a call that has passed starts later, but for that of a sub-agent."""
+        """Return the events of the step for hooks: of a call that has passed only its start, if it is a sub-agent's."""
         if self.request is None:
             return events
         return [event for event in events if self.task is not None and isinstance(event, ToolCallStarted)]
@@ -75,7 +75,7 @@ def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) ->
     """Return the answer of a sub-agent that ran as a workflow of its own.
 
     Raises:
-        Failed: It has failed.
+        Failed: The sub-agent's run has failed.
     """
     if answer.error:
         raise Failed(FAILED.format(answer.error))
@@ -95,14 +95,14 @@ def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) ->
 def make_dispatcher(
     caller: ToolCaller, call: ToolCall, step: wire.CallStep, hold: Hold | None, *, has_ledger: bool
 ) -> Dispatcher:
-    """Make what stands before the call of a step.
+    """Make the dispatcher for the call of a step.
 
     Args:
         caller: Executes the calls of the run.
         call: The call.
         step: The step.
         hold: Holds the call, so that it does not run.
-        has_ledger: Whether the run's own runner has a ledger; else the one above may have one, for `undo`.
+        has_ledger: Whether the run's own runner has a ledger; if not, that of a run above may have one, for `undo`.
     """
     dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
@@ -124,14 +124,14 @@ def make_dispatcher(
         runs_above=(*recorder.dispatcher.runs_above, recorder.conversation.run_id) if parent else (),
         suspects=(call.id,) if is_suspect else (),
         available=caller.available if step.available is None else frozenset(step.available),
-        overflow=None,  # what is cut from a result is lost: another worker may be asked for it
+        overflow=None,  # the rest of a result that was cut cannot be read: another worker may get that call
         hold=hold,
         passed=step.passed,
     )
 
 
 def make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wire.CallOutcome:
-    """Make the outcome of a step, by what the run was before."""
+    """Make the outcome of a step, from the states of the run before and after it."""
     state = run.conversation.state
     usage = subtract(state.usage, before.usage)
     if state.pending:
@@ -154,7 +154,7 @@ def make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wi
 
 @dataclass
 class StepLedger:
-    """The ledger of one step; one that is broken off, as its worker is shut down, has no result and may run again."""
+    """The ledger of one step; a step that is broken off since its worker is shut down gets no result in it."""
 
     ledger: Ledger
     is_broken_off: bool = False
@@ -169,11 +169,11 @@ class StepLedger:
 
 
 def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
-    """Return the ledger of a run for one step; None where it is in the memory of this worker alone."""
+    """Return the ledger of a run for one step; None if it is in the memory of this worker alone."""
     ledger = dispatcher.undo_ledger
     return None if ledger is None or isinstance(ledger, MemoryLedger) else StepLedger(ledger)
 
 
 def subtract(after: Usage, before: Usage) -> dict[str, int]:
-    """Return what was used between two times."""
+    """Return the usage between two times."""
     return {name: count - vars(before)[name] for name, count in vars(after).items()}

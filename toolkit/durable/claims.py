@@ -18,7 +18,7 @@ from toolkit._guards.options import check_whole
 from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
-# Bytes above which a payload goes to the store.
+# Bytes of the largest payload that is sent to the server.
 MIN_BYTES = 256 * 1024
 ENCODING = b"toolkit/claim"
 
@@ -27,28 +27,28 @@ class PayloadStore(Protocol):
     """A store of payloads that all workers and clients reach; its methods are called in threads."""
 
     def save(self, data: bytes, /) -> str:
-        """Keep data, and return its key. The same data may come again."""
+        """Store data, and return its key. The same data may be stored again."""
         ...
 
     def load(self, key: str, /) -> bytes:
         """Return the data of a key.
 
         Raises:
-            Exception: There is none, or it cannot be read. The step is then tried again.
+            Exception: There is no such data, or it cannot be read. The step is then tried again.
         """
         ...
 
 
 class ClaimCheck(PayloadCodec):
-    """Keeps payloads above `min_bytes` in a store; the server gets their keys.
+    """Stores payloads above `min_bytes` elsewhere; the server gets their keys.
 
-    Give it to the data converter of clients and workers:
+    Pass it to the data converter of clients and workers:
     `Client.connect(address, data_converter=DataConverter(payload_codec=ClaimCheck("/shared/payloads")))`.
 
     Args:
         store: A directory that all of them reach, or an object with `save(data) -> key` and `load(key) -> data`.
-        codec: Applied before, such as one that encrypts: the store then has what it made.
-        min_bytes: The largest payload that the server still gets.
+        codec: Applied first, such as one that encrypts: the store then has the encrypted payloads.
+        min_bytes: Bytes of the largest payload that is sent to the server itself.
 
     Raises:
         DefinitionError: `min_bytes` is not a positive whole number.
@@ -83,7 +83,7 @@ class ClaimCheck(PayloadCodec):
 
 
 class PayloadDirectory:
-    """Payloads as files of one directory, named after the SHA-256 of what they hold.
+    """Payloads as files of one directory, named by the SHA-256 of their content.
 
     Only the user who writes the files may read them.
 
@@ -95,7 +95,7 @@ class PayloadDirectory:
         self._path = Path(path)
 
     def save(self, data: bytes, /) -> str:
-        """Write a file, unless there is one of the same data.
+        """Write a file, and return its key; if there is one of the same data, only its time is updated.
 
         Raises:
             StoreError: It could not be written.
@@ -113,29 +113,29 @@ class PayloadDirectory:
                 opened.write(data)
             draft.replace(file)  # whole or not at all
         except OSError as error:
-            raise StoreError(f"The payload could not be kept: {error}") from error
+            raise StoreError(f"The payload could not be stored: {error}") from error
         return key
 
     def load(self, key: str, /) -> bytes:
         """Read a file.
 
         Raises:
-            StoreError: There is none, it cannot be read, or it holds something else.
+            StoreError: There is no such file, it cannot be read, or it has other content.
         """
         if not (key.isalnum() and key.isascii()):
-            raise StoreError(f"{key!r:.100} is no key of a payload.")
+            raise StoreError(f"{key!r:.100} is not the key of a payload.")
         try:
             data = (self._path / key[:2] / key).read_bytes()
         except OSError as error:
             raise StoreError(f"The payload could not be read: {error}") from error
         if sha256(data).hexdigest() != key:
-            raise StoreError(f"The file of the payload {key} holds something else.")
+            raise StoreError(f"The file of the payload {key} has other content.")
         return data
 
     def prune(self, seconds: float) -> int:
-        """Delete the payloads that were last written longer ago than `seconds`; returns how many.
+        """Delete the payloads that were last saved more than `seconds` ago, and return their number.
 
-        Give a time that is longer than runs take, and their histories stay.
+        The time must be longer than runs take, and than the server keeps their histories.
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.

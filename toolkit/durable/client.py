@@ -74,12 +74,11 @@ from toolkit.events import (
     TurnFinished,
 )
 
-# Seconds between two looks at a run that is followed, and the longest time of one.
-LOOK = 0.3
-LOOK_TIMEOUT = timedelta(seconds=10)
-# Errors in place of an answer: while the server is away or has too much to do, when a connection breaks, and while
-# another worker takes over.
-AWAY = frozenset(
+# Seconds between two queries of a run, and the longest time of one query.
+POLL_INTERVAL = 0.3
+QUERY_TIMEOUT = timedelta(seconds=10)
+# Statuses of errors that pass: the server is down or overloaded, a connection broke, or another worker takes over.
+UNREACHABLE = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.UNKNOWN,
@@ -90,12 +89,12 @@ AWAY = frozenset(
         RPCStatusCode.RESOURCE_EXHAUSTED,
     }
 )
-AWAY_TEXT = "no worker answers, or no server"
-# Ends of a run in which no worker takes part, also between two steps.
+UNREACHABLE_TEXT = "no worker answers, or no server"
+# Ends of a run that the server makes without a worker.
 CUT_OFF = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
-# Words of the server's error for a request that is too large.
+# Parts of the server's error message for a request that is too large.
 TOO_LARGE = ("data size exceeds limit", "larger than max")
-# Decisions on one run that the server takes at the same time; bytes of the messages that are sent to it together.
+# Decisions on one run that are sent at the same time, and bytes of messages that are sent together, at most.
 MAX_DECISIONS, MAX_SENT = 10, 1_000_000
 
 logger: logging.Logger = logging.getLogger("toolkit")
@@ -114,10 +113,10 @@ class RunStatus:
         messages: Number of messages so far, the first ones included.
         pending: The calls that wait for approval, those of sub-agents included.
         usage: Tokens and requests so far.
-        finish_reason: Why the run ended, `error` where `result` raises; else empty.
-        note: Why no worker takes the next step, where that is known, or why the run failed; else empty.
-        run_id: Id of the run in the ledger, for `Runner.undo`: that of the result's state. It differs from an own
-            `run_id=`.
+        finish_reason: Why the run ended, `error` if `result` raises; empty while it runs.
+        note: Why no worker takes the next step, if that is known, or why the run failed; else empty.
+        run_id: Id of the run in the ledger and in the result's state, for `Runner.undo`. It differs from `run_id=` of
+            `DurableRunner.start`, unless that is 32 hexadecimal digits in lower case.
     """
 
     phase: Phase | Literal["opening"]
@@ -141,7 +140,7 @@ class DurableRunner:
 
     Raises:
         DefinitionError: `client` is not a client, or `runner` is not a Runner.
-        ValueError: `task_queue` is no name.
+        ValueError: `task_queue` is not a text, or is empty.
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
@@ -166,11 +165,11 @@ class DurableRunner:
         Args:
             prompt: The user's message.
             messages: The conversation so far, as for `Runner.run`.
-            session: Name of the session to go on from, which the worker opens: see its `sessions=`. The run adds its
+            session: Name of the session to continue, which the worker opens: see its `sessions=`. The run adds its
                 messages when it ends, as `Runner.run` does.
             allowed_tools: As for `Runner.run`.
-            output_type: As for `Runner.run`. Workers know its JSON Schema alone: what only Python can check is checked
-                by `result`.
+            output_type: As for `Runner.run`. Workers know only its JSON Schema; `result` checks the rules that only
+                Python can check.
             run_id: Your own id, such as the number of an order. A second run of the same id is not started. By default
                 a new id.
 
@@ -180,8 +179,8 @@ class DurableRunner:
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
             TypeError: There are `messages` and a `session`, or the prompt is not a text.
-            ValueError: There is neither a prompt nor a message, `session` or `run_id` is no name, or `allowed_tools`
-                has what is no tool of the runner.
+            ValueError: There is neither a prompt nor a message, `session` or `run_id` is empty or not a text, or
+                `allowed_tools` has a name that no tool of the runner has.
         """
         _check_text(prompt)
         if run_id is not None:
@@ -191,7 +190,7 @@ class DurableRunner:
         if allowed_tools is not None:
             names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
             allowed_tools = check_choice(None, allowed_tools, names)[1]
-        own = run_id or uuid.uuid4().hex
+        workflow_id = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if session and history:
             raise TypeError("messages= and session= are both the conversation so far: give one of them.")
@@ -205,30 +204,31 @@ class DurableRunner:
             session=session or "",
             schema=write_schema(output_type),
         )
-        # The ids of calls begin with 8 characters of the run's.
-        inner = own if re.fullmatch(r"[0-9a-f]{32}", own) else sha256(f"{own} {uuid.uuid4()}".encode()).hexdigest()[:32]
-        with _translated(own):
+        ledger_id = workflow_id
+        if not re.fullmatch(r"[0-9a-f]{32}", workflow_id):  # the ids of calls begin with 8 characters of it
+            ledger_id = sha256(f"{workflow_id} {uuid.uuid4()}".encode()).hexdigest()[:32]
+        with _translated(workflow_id):
             await self._client.start_workflow(
                 wire.WORKFLOW,
-                wire.RunInput(question=question, run_id=inner),
-                id=own,
+                wire.RunInput(question=question, run_id=ledger_id),
+                id=workflow_id,
                 task_queue=self._task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 result_type=wire.RunOutcome,
                 task_timeout=timedelta(seconds=wire.TASK_SECONDS),
             )
-        return DurableRun(self._client, own, output_type)
+        return DurableRun(self._client, workflow_id, output_type)
 
     async def attach(self, run_id: str, *, output_type: Any = str) -> DurableRun:
         """Return a run that was started before, in this or another process. It may have ended.
 
         Args:
-            run_id: Its id.
+            run_id: The run's id.
             output_type: As for `start`; without it, the answer is a text.
 
         Raises:
             RunNotFoundError: The server knows no such run.
-            ValueError: `run_id` is no id.
+            ValueError: `run_id` is not a text, or is empty.
         """
         wire.check_name("run_id", run_id)
         with _translated(run_id):
@@ -262,12 +262,12 @@ class DurableRun:
 
         Raises:
             FingerprintError: Client and worker have other tools or settings.
-            RunError: The run failed, by whatever `Runner.run` raises: ModelError, LimitError, FatalError. Or the answer
-                fits the schema of its `output_type`, and not the type.
+            RunError: The run failed, with the exceptions of `Runner.run`: ModelError, LimitError, FatalError. Or the
+                answer matches the schema of its `output_type`, but not the type.
             RunNotFoundError: The server has deleted the run.
         """
         try:
-            outcome = await _insist(self._wait)
+            outcome = await _wait_until_reachable(self._wait)
         except WorkflowFailureError as failure:
             raise _make_error(failure.cause) from failure
         state = RunState.from_json(outcome.state)
@@ -294,11 +294,11 @@ class DurableRun:
         Raises:
             RunUnreachableError: No worker has answered within 10 seconds, or no server.
             RunNotFoundError: The server has deleted the run.
-            RunError: The run was terminated at the server, and no worker can tell its state.
+            RunError: The run was terminated at the server, and no worker knows its state.
         """
         description = await self._describe()
-        away = f"no worker of the task queue {description.task_queue!r} answers; start one, or see why in its log"
-        data = await self._query(wire.STATUS, away=away)
+        reason = f"no worker of the task queue {description.task_queue!r} answers; start one, or see why in its log"
+        data = await self._query(wire.STATUS, unreachable=reason)
         if description.close_time is not None and data["phase"] != "finished":
             data |= {"phase": "finished", "finish_reason": "error", "pending": [], "children": []}
             try:
@@ -307,31 +307,31 @@ class DurableRun:
                 data["note"] = str(error)
         pending = [load_pending(each) for each in data["pending"]]
         for child in data.pop("children"):
-            with suppress(RunNotFoundError):  # it starts now
+            with suppress(RunNotFoundError):  # it is being started
                 pending += (await DurableRun(self._client, child).status()).pending
         return RunStatus(**{**data, "pending": tuple(pending), "usage": Usage(**data["usage"])})
 
     async def events(self, offset: int = 0) -> AsyncIterator[Event]:
-        """Give what happens in the run, to its end; any number of readers may do so.
+        """Yield the events of the run, to its end; any number of readers may do so.
 
         These are whole messages, as `MessageAdded`, `TurnFinished` and `ResultsAdded`; `ApprovalNeeded` and
         `RunFinished`; and, from a worker with `streams=True`, `TextDelta` for a response that arrives. Deltas may be
-        lost, with a worker or by a reader that comes later: the response is whole in its `TurnFinished`.
+        lost if a worker dies or a reader starts late; the whole response is in its `TurnFinished`.
 
         While no worker answers, or no server, it waits.
 
         Args:
-            offset: How many of the first messages are left out: those that were read before.
+            offset: Number of messages to skip, such as those that were read before.
 
         Raises:
             RunError: The run failed, as in `result`.
-            ValueError: The run has fewer messages than that, or it is no number.
+            ValueError: The run has fewer messages than `offset`, or that is not a whole number from 0 on.
         """
         earlier = (await self._read(0))[:offset] if is_whole(offset, 1) else ()
         turn, shown, asked = sum(isinstance(each, ModelResponse) for each in earlier), "", set[str]()
         async for status, messages in self._follow(offset):
             for message in messages:
-                for event in _tell(message, turn, shown):
+                for event in _make_events(message, turn, shown):
                     yield event
                 if isinstance(message, ModelResponse):
                     turn, shown = turn + 1, ""
@@ -341,7 +341,7 @@ class DurableRun:
             asked |= {waiting.digest for waiting in status.pending}
             offset += len(messages)
             if status.phase != "finished":
-                for delta in _continue(shown, text := await self._peek(offset)):
+                for delta in _make_deltas(shown, text := await self._read_partial_text(offset)):
                     yield delta
                     shown = text
         result = await self.result()
@@ -350,13 +350,13 @@ class DurableRun:
     async def approve(self, call_id: str, decision: Verdict = True) -> None:  # noqa: FBT002  as in `decisions=`
         """Decide on a call that waits for approval, also of a sub-agent. Return when a worker has the decision.
 
-        The same decision may be given again. It holds for the call, its arguments and its tool's definition. If these
+        The same decision may be sent again. It holds for the call, its arguments and its tool's definition. If these
         have changed, the call is asked about again.
 
         Raises:
             ApprovalError: The call does not wait, or has another decision already.
             RunEndedError: The run has ended.
-            ValueError: `call_id` is no id, or `decision` is no decision.
+            ValueError: `call_id` is not a text or is empty, or `decision` is invalid.
         """
         wire.check_name("call_id", call_id)
         full = decision if isinstance(decision, Decision) else Decision(approved=decision)
@@ -401,13 +401,13 @@ class DurableRun:
             await self._handle.cancel()
 
     async def _send(self, name: str, message: str) -> None:
-        """Send a message; those that come while others are on their way go together, in their order."""
+        """Send a message; the messages that wait for the end of an earlier delivery are sent together, in order."""
         _check_text(message)
         if name not in self._outbox:
             self._outbox[name] = [], asyncio.create_task(self._deliver(name))
         messages, delivery = self._outbox[name]
         messages.append(message)
-        await asyncio.shield(delivery)  # which is also that of others
+        await asyncio.shield(delivery)  # it delivers messages of other tasks, too
 
     async def _deliver(self, name: str) -> None:
         async with self._sending:
@@ -418,9 +418,9 @@ class DurableRun:
                     await self._handle.signal(name, part)
 
     async def _follow(self, offset: int) -> AsyncIterator[tuple[RunStatus, Sequence[Message]]]:
-        """Look at the run again and again until it has ended: where it is, and its new messages."""
+        """Yield the status of the run and its new messages, again and again until it has ended."""
         while True:
-            status = await _insist(self.status)
+            status = await _wait_until_reachable(self.status)
             if not is_whole(offset, 0) or status.messages < offset:
                 raise ValueError(f"offset={offset!r}: the run {self.id!r} has {status.messages} messages.")
             messages = await self._read(offset)
@@ -428,7 +428,7 @@ class DurableRun:
             if status.phase == "finished":
                 return
             offset += len(messages)
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_INTERVAL)
 
     async def _wait(self) -> wire.RunOutcome:
         with _translated(self.id):
@@ -436,29 +436,31 @@ class DurableRun:
         return outcome
 
     async def _read(self, offset: int) -> list[Message]:
-        return [message_from_dict(data) for data in await _insist(partial(self._query, wire.MESSAGES, offset))]
+        query = partial(self._query, wire.MESSAGES, offset)
+        return [message_from_dict(data) for data in await _wait_until_reachable(query)]
 
-    async def _peek(self, offset: int) -> str:
-        """Return the text of the response that arrives after so many messages; empty where none is known."""
-        for pending in (await _insist(self._describe)).raw_description.pending_activities:
+    async def _read_partial_text(self, offset: int) -> str:
+        """Return the text so far of the response that arrives after so many messages; empty if none is known."""
+        description = await _wait_until_reachable(self._describe)
+        for pending in description.raw_description.pending_activities:
             if pending.activity_type.name == wire.MODEL and pending.HasField("heartbeat_details"):
                 details = await self._client.data_converter.decode(pending.heartbeat_details.payloads)
                 if details[:1] == [offset]:
                     return str(details[1])
         return ""
 
-    async def _query(self, name: str, *arguments: Any, away: str = AWAY_TEXT) -> Any:
-        deadline = time.monotonic() + LOOK_TIMEOUT.total_seconds()
-        with _translated(self.id, away):
+    async def _query(self, name: str, *arguments: Any, unreachable: str = UNREACHABLE_TEXT) -> Any:
+        deadline = time.monotonic() + QUERY_TIMEOUT.total_seconds()
+        with _translated(self.id, unreachable):
             while True:
                 try:
-                    return await self._handle.query(name, args=arguments, rpc_timeout=LOOK_TIMEOUT)
-                except WorkflowQueryFailedError:  # as while a worker takes the run over
+                    return await self._handle.query(name, args=arguments, rpc_timeout=QUERY_TIMEOUT)
+                except WorkflowQueryFailedError:  # such as while a worker takes the run over
                     if (await self._describe()).status in CUT_OFF:
-                        await self.result()  # says why
+                        await self.result()  # raises the reason
                     if time.monotonic() >= deadline:
                         raise
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL_INTERVAL)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         with _translated(self.id):
@@ -468,43 +470,43 @@ class DurableRun:
         return f"<DurableRun {self.id}>"
 
 
-def _check_text(given: object) -> None:
-    if not isinstance(given, str):
+def _check_text(value: object) -> None:
+    if not isinstance(value, str):
         raise TypeError(
-            f"A durable run takes text, not {given!r:.100}. Results of its tools may have images and files."
+            f"A durable run takes text, not {value!r:.100}. Results of its tools may have images and files."
         )
 
 
-def _tell(message: Message, turn: int, shown: str) -> Sequence[Event]:
-    """Return the events of a message in a turn, of whose response some text was shown."""
+def _make_events(message: Message, turn: int, shown: str) -> Sequence[Event]:
+    """Return the events of a message; `shown` is the text of it that deltas have had already."""
     if isinstance(message, ModelResponse):
-        return (*_continue(shown, message.text), TurnFinished(turn=turn, response=message))
+        return (*_make_deltas(shown, message.text), TurnFinished(turn=turn, response=message))
     if isinstance(message, ToolMessage):
         return (ResultsAdded(turn=turn - 1, messages=(message,)),)
     return (MessageAdded(message),) if isinstance(message, UserMessage) else ()
 
 
-def _continue(shown: str, text: str) -> Sequence[TextDelta]:
-    """Return what has joined the text that was shown; nothing where it began anew."""
+def _make_deltas(shown: str, text: str) -> Sequence[TextDelta]:
+    """Return the text that was added to the shown text; nothing if the response was started again."""
     return [TextDelta(text[len(shown) :])] if text.startswith(shown) and text != shown else []
 
 
-async def _insist(look: Callable[[], Awaitable[T]]) -> T:
-    """Look again and again, while no worker answers, or no server; the first time, the log says so."""
+async def _wait_until_reachable(request: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a request while no worker answers, or no server; the first time, the log says so."""
     is_first = True
     while True:
         try:
-            return await look()
+            return await request()
         except RunUnreachableError as error:
             if is_first:
                 logger.warning("%s Waiting.", error)
             is_first = False
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_INTERVAL)
 
 
 @contextmanager
-def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
-    """Turn the server's errors about one run into those of this library."""
+def _translated(run_id: str, unreachable: str = UNREACHABLE_TEXT) -> Iterator[None]:
+    """Convert the server's errors about one run to errors of this library."""
     try:
         yield
     except WorkflowAlreadyStartedError:
@@ -515,9 +517,9 @@ def _translated(run_id: str, away: str = AWAY_TEXT) -> Iterator[None]:
         if any(words in str(error) for words in TOO_LARGE):
             text = "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker"
             raise RunError(f"{text} a ClaimCheck.") from error
-        if error.status in AWAY:
-            why = error.message if error.status is RPCStatusCode.RESOURCE_EXHAUSTED else away
-            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {why}.") from None
+        if error.status in UNREACHABLE:
+            reason = error.message if error.status is RPCStatusCode.RESOURCE_EXHAUSTED else unreachable
+            raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {reason}.") from None
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise RunError(f"The server of the run {run_id!r} failed: {error}") from error
         if "completed" in str(error):

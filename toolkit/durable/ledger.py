@@ -15,7 +15,7 @@ from toolkit._execution.ledger import LedgerEntry
 from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
-# Any number: workers that start at the same time create the table one after the other.
+# The key of a lock, so that workers that start at the same time create the table one after the other.
 _CREATION_LOCK = int.from_bytes(b"tkLG", "big")
 _CREATE = """
 CREATE TABLE IF NOT EXISTS toolkit_entries (
@@ -41,12 +41,13 @@ WHERE run_id IN (SELECT run_id FROM toolkit_entries GROUP BY run_id HAVING max(a
 class PostgresLedger:
     """A ledger in a table of a PostgreSQL database, for any number of processes and machines.
 
-    The table `toolkit_entries` is created if it does not exist. Connections are opened when they are needed, so make a
-    ledger of its own in a process that was forked.
+    The table `toolkit_entries` is created if it does not exist. Connections are opened when they are needed. A forked
+    process must make a ledger of its own.
 
     Args:
-        address: Of the database, such as "postgresql://user:password@host/name", or a connection string of libpq.
-        connections: How many connections this process has at most.
+        address: Address of the database, such as "postgresql://user:password@host/name", or a connection string of
+            libpq.
+        connections: Maximum number of connections of this process.
         timeout: Longest wait for a connection, in seconds.
 
     Raises:
@@ -61,7 +62,7 @@ class PostgresLedger:
             timeout=timeout,
             open=True,
             name="toolkit",
-            check=psycopg_pool.ConnectionPool.check_connection,  # one that was idle while the server restarted is dead
+            check=psycopg_pool.ConnectionPool.check_connection,  # a restart of the server breaks idle connections
         )
         try:
             with self._connect() as connection:
@@ -91,7 +92,9 @@ class PostgresLedger:
         return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:
-        """Delete the entries of runs whose last one is older than `seconds`; returns how many. Do not resume these.
+        """Delete the entries of runs whose last entry is older than `seconds`, and return their number.
+
+        These runs must not be resumed.
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.

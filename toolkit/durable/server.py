@@ -33,12 +33,12 @@ class DevServer:
     It listens on this machine alone, without a password: it is for development.
 
     Args:
-        path: The file; created if it does not exist. The same file has the same runs again.
-        port: Its port.
+        path: The file; created if it does not exist. With the same file, the server has the same runs again.
+        port: The server's port.
         options: Further options of `temporal server start-dev`.
 
     Attributes:
-        address: Where `temporalio.client.Client.connect` finds it.
+        address: The server's address, for `temporalio.client.Client.connect`.
 
     Raises:
         DefinitionError: The server's program is not installed.
@@ -76,7 +76,7 @@ class DevServer:
             try:
                 client = await Client.connect(self.address)
                 await client.count_workflows("")
-            except Exception:  # noqa: BLE001, PERF203  it is not there, or not ready yet
+            except Exception:  # noqa: BLE001, PERF203  it does not listen yet, or is not ready
                 await asyncio.sleep(PAUSE)
             else:
                 return client

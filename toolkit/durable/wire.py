@@ -1,8 +1,8 @@
 """The messages between client, workflow and activities: plain data, written as JSON by the engine's converter.
 
-States, responses and approvals stand in it as this library's own JSON, so that they are read as strictly as anywhere.
-The steps that a run has many of, and their outcomes, are sent as the dicts of their fields: of a data class the engine
-resolves the annotations for each payload, and looks at each value in it. So these are no texts here.
+States, responses and approvals are sent as this library's own JSON, so that they are validated as everywhere else. The
+frequent steps and their outcomes are sent as dicts of their fields: for a dataclass, the engine resolves the
+annotations for each payload, and visits each value in it. To make that faster, annotations are not texts in this file.
 """
 
 import json
@@ -17,17 +17,17 @@ from toolkit._runner.state import RunState
 from toolkit.errors import RunError
 from toolkit.events import FinishReason, PendingApproval
 
-# Names by which the server knows them. A change would leave running runs without a worker.
+# Names at the server. If one changed, running runs would have no worker.
 WORKFLOW = "toolkit.run"
 OPEN, MODEL, AUTHORIZE, CALL = "toolkit.open", "toolkit.model", "toolkit.authorize", "toolkit.call"
 CHECK, UNDO, REMEMBER = "toolkit.check", "toolkit.undo", "toolkit.remember"
 DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
 
-# Seconds until another worker takes over from one that died while it thought about the next step.
+# Seconds until another worker takes over from one that died while it decided the next step.
 TASK_SECONDS = 5.0
 # Seconds without a heartbeat after which the worker of the first step counts as dead: its own setting is not known yet.
 OPEN_HEARTBEAT = 5.0
-# Type of the failure of a step that a worker with other tools did not take.
+# Type of the failure of a step that a worker with other tools has refused.
 MISMATCH = "FingerprintError"
 
 
@@ -38,10 +38,10 @@ class Question:
     Attributes:
         prompt: The user's message.
         messages: The conversation so far, as plain data.
-        fingerprint: That of the client's runner; empty where it has none.
+        fingerprint: Fingerprint of the client's runner; empty if the client has none.
         allowed_tools: As for `Runner.run`.
-        session: Name of the session that it goes on from; empty without one.
-        schema: JSON Schema of the answer, as a text that keeps its order; empty where any text is an answer.
+        session: Name of the session that the run continues; empty without one.
+        schema: JSON Schema of the answer, as a text that keeps its order; empty if any text is an answer.
     """
 
     prompt: str
@@ -67,7 +67,7 @@ class ToolPlan:
 
     Attributes:
         runs_alone: Whether no other call runs at the same time.
-        is_gated: Whether the gates come first, in a step of their own; that of a sub-agent has its task, too.
+        is_gated: Whether the gates are asked first, in a step of their own; so is the task of a sub-agent.
         gate_seconds: The longest time of that step; None without a limit.
         seconds: The longest time of a call with its retries; None without a limit.
         timeout: The longest time of the run of a sub-agent; None without a limit.
@@ -84,22 +84,22 @@ class ToolPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that the workflow knows of the worker's runner; it is recorded, so that a replay finds the same.
+    """All that the workflow knows of the worker's runner; it is recorded, so that a replay has the same plan.
 
     Attributes:
-        fingerprint: That of the worker's runner; empty where it is not checked.
-        digest: That of the fingerprint, which every later activity checks.
+        fingerprint: Fingerprint of the worker's runner; empty if it is not checked.
+        digest: Digest of the fingerprint, which every later activity checks.
         model: The model's name.
         limits: The limits of a run, by name.
         order: "parallel", "sequential" or the size of a batch.
         max_parallel: Calls at the same time.
         queue: How many messages are read at a time.
         heartbeat: Seconds without a heartbeat after which a worker counts as dead.
-        attempts: How often a step is tried, where its worker dies or its model's server fails.
+        attempts: How often a step is tried if its worker dies, or a model's server or a store fails temporarily.
         max_bytes: The largest state that is sent to an activity.
         is_typed: Whether the answer has a type, and is checked.
         undoes: Whether a run that fails, is cancelled or stopped is undone.
-        tools: By name.
+        tools: The plans for the tools, by name.
     """
 
     fingerprint: str
@@ -122,8 +122,8 @@ class Opened:
     """The plan and the first state.
 
     Attributes:
-        earlier: How many messages the session has.
-        first: Place of the first message of the run's own in the state.
+        earlier: Number of messages that the session has.
+        first: Position in the state of the first message that the run adds.
     """
 
     plan: Plan
@@ -164,7 +164,7 @@ class ModelStep:
     """One call of the model.
 
     Attributes:
-        digest: Of the plan's fingerprint.
+        digest: Digest of the plan's fingerprint.
         state: The conversation.
         path: Names of the tools that lead to the sub-agent that asks; empty for the run itself.
         spent: Seconds that the run has taken.
@@ -180,11 +180,11 @@ class ModelStep:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOutcome:
-    """A response of the model; None where the time of the run was up before.
+    """A response of the model; None if the time of the run was up before.
 
     Attributes:
-        usage: What the activity used, hooks and runs of their own included.
-        available: Names of the tools that may be called in this turn, where hooks have taken some out of the request.
+        usage: Usage of the activity, with that of hooks and of runs that they started.
+        available: Names of the tools that may be called in this turn, if hooks have taken some out of the request.
         halt: The answer of a hook that has ended the run.
     """
 
@@ -199,7 +199,7 @@ class ChildAnswer:
     """The end of a sub-agent's run.
 
     Attributes:
-        error: Why it failed; empty where it did not.
+        error: Why the run failed; empty if it did not.
     """
 
     output: str = ""
@@ -212,14 +212,14 @@ class CallStep:
     """One call of a tool, or its gates.
 
     Attributes:
-        digest: Of the plan's fingerprint.
-        state: A state that has this call alone, open or with the approval that it waits for.
+        digest: Digest of the plan's fingerprint.
+        state: A state with only this call, open or with the approval that it waits for.
         path: Names of the tools that lead to the sub-agent whose call it is; empty for the run's own.
         foreign: Names of the tools with `trust="foreign"` that the run has called, or one above it.
         available: As the model's activity returned it.
         decision: The decision on the approval.
-        passed: Digest of the call, where its gates have passed it.
-        answer: Where the tool is a sub-agent: what its run, a workflow of its own, came to, as a `ChildAnswer`.
+        passed: Digest of the call, if it has passed its gates.
+        answer: If the tool is a sub-agent that ran as a workflow of its own: its answer, the fields of a `ChildAnswer`.
         runs_above: Ids of the runs above, from the outermost; one for each name of `path`.
         spent: Seconds that the run has taken.
     """
@@ -238,17 +238,17 @@ class CallStep:
 
 @dataclass(frozen=True, kw_only=True)
 class CallOutcome:
-    """The outcome of a call: a result, an approval that it waits for, or the call as its gates have passed it.
+    """The outcome of a call: a result, an approval that it waits for, or the call that has passed its gates.
 
     Attributes:
         message: The result as a message.
         pending: The approval, or the call that has passed.
         has_passed: Whether the call has passed its gates, and is to run.
-        task: Where the tool is a sub-agent, and the call has passed: its task.
+        task: If the tool is a sub-agent, and the call has passed: its task.
         is_stopped: Whether an approver ended the run.
-        output: The answer, where the result is one.
-        usage: What the call used by runs of its own.
-        calls_by_tool: Calls that the call made.
+        output: The answer of the run, if the result is one.
+        usage: Usage of runs that the call started.
+        calls_by_tool: Numbers of calls that the call made, by tool.
         halt: The answer of a hook that has ended the run.
     """
 
@@ -273,7 +273,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInput:
-    """The input of the workflow: a question, or the state with which a long run goes on under a new history.
+    """The input of the workflow: a question, or the state with which a long run continues under a new history.
 
     Attributes:
         earlier: As in `Opened`, and so is `first`.
@@ -307,10 +307,10 @@ class RunInput:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """The output of the workflow, with the decisions on its calls: that of a sub-agent is read by the run above.
+    """The output of the workflow; for a sub-agent also the decisions on its calls, for the run above.
 
     Attributes:
-        undos: What became of the calls that were undone, as `Undo` without its exception.
+        undos: The undone calls, each as the fields of an `Undo` without its exception.
     """
 
     state: str
@@ -321,55 +321,55 @@ class RunOutcome:
 
 
 def read_end(state: RunState) -> Finished:
-    """Return the answer of a run that has ended, and why it has."""
+    """Return the answer of a run that has ended, and the reason for the end."""
     return cast("Finished", Conversation(state).next())
 
 
 def check_name(option: str, name: object) -> None:
-    """Check what the server or a worker finds something by, such as a queue or a run.
+    """Check the name or id of a queue, a run, a session or a call.
 
     Args:
         option: Name of the option, for the message.
-        name: What is given as the name.
+        name: Value of the option.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a text, or is empty.
     """
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{option}={name!r:.100} must be a text that is not empty.")
 
 
 def measure(data: Any) -> int:
-    """Return the bytes of plain data as the server gets it: in ASCII, and a text with its quotes escaped."""
+    """Return the size in bytes of plain data as JSON for the server: in ASCII, and with the quotes of texts escaped."""
     return len(json.dumps(data))
 
 
-def dump_state(state: RunState, max_bytes: int, beside: Sequence[Any] = ()) -> str:
+def dump_state(state: RunState, max_bytes: int, extra: Sequence[Any] = ()) -> str:
     """Write a state as JSON.
 
     Args:
         state: The state.
-        max_bytes: How long it may be, with what is sent beside it.
-        beside: The unread messages and the decisions, as plain data, where they are sent, too.
+        max_bytes: Maximum size of the state and `extra` together.
+        extra: Unread messages and decisions that are sent in the same payload, as plain data.
 
     Raises:
-        RunError: It is longer than that.
+        RunError: They are larger than that.
     """
     text = state.to_json()
-    if (size := measure(text) + measure(beside)) > max_bytes:
-        what = "The conversation, with the unread messages and the decisions," if beside else "The conversation"
+    if (size := measure(text) + measure(extra)) > max_bytes:
+        subject = "The conversation, with the unread messages and the decisions," if extra else "The conversation"
         raise RunError(
-            f"{what} has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
+            f"{subject} has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
             "toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=."
         )
     return text
 
 
 def make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | None, max_bytes: int) -> str:
-    """Write a state that has one call alone, open or with the approval that is given.
+    """Write a state with only one call, open or with the approval that it waits for.
 
     Raises:
-        RunError: It is longer than a step may be.
+        RunError: It is larger than `max_bytes`.
     """
     own = state.replace(
         messages=(UserMessage(""), ModelResponse(calls=(call,))),

@@ -1,4 +1,4 @@
-"""A worker: does the steps of runs that a server hands out."""
+"""A worker: executes the steps of runs that a server assigns."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from toolkit.durable.claims import ClaimCheck
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.errors import DefinitionError
 
-# The server takes 2 MB for one payload, of which the frame around a state takes some.
+# The server takes 2 MB for one payload, which has more in it than the state.
 MAX_BYTES = 1_800_000
-# Where larger payloads go to a store, what one step may read and write. The SDK gives a workflow 2 seconds to read one,
-# of which this takes 0.25 on an idle machine; later the run would begin this step again and again.
+# The same if a ClaimCheck stores larger payloads. The SDK gives a workflow 2 seconds to read one, and this one takes
+# 0.25 on an idle machine; a run that needed more time would begin the same step again and again.
 MAX_STORED_BYTES = 20_000_000
-# Seconds until another worker takes over the conversation of one that is gone, or has too much to do, at most: it then
-# reads the whole history, which costs more than to wait.
+# The most seconds until another worker takes over the conversation of one that is gone or too busy. The other worker
+# has to read the whole history, which costs more than a short wait.
 STICKY_SECONDS = 5.0
 # Seconds that running steps have when a worker is shut down.
 GRACE = 10.0
 
 
 class _TaskRunner(WorkflowRunner):
-    """Runs workflows by another runner, and refuses an event for which the server has not started a task yet.
+    """Runs workflows with another runner, and refuses an event for which the server has not started a task yet.
 
-    A worker that takes over a run in order to answer a query gets all events. If the workflow went on with the newest
-    ones, a message could come before their task starts. A replay reads this message first, has a later time, and
-    decides differently. So the query fails here, and the worker forgets the run; the client asks again.
+    A worker that takes over a run in order to answer a query gets all events. If the workflow continued with the newest
+    ones, a message could arrive before their task starts. A replay would read that message first, at a later time, and
+    decide differently. So the query fails here, and the worker forgets the run; the client asks again.
     """
 
     def __init__(self, inner: WorkflowRunner) -> None:
@@ -101,8 +101,8 @@ class Worker:
             approves.
         task_queue: Name of the queue. Clients need the same name.
         deps: Any object for the tools, as `ToolContext.deps`.
-        heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1. So
-            many seconds, but at most 5, another worker also waits before it takes over the conversation.
+        heartbeat: Seconds without a heartbeat after which the server gives a step to another worker, at least 1.
+            Another worker waits as long, but at most 5 seconds, before it takes over the conversation.
         attempts: How often a step is tried if its worker dies, or the model's server or a store fails temporarily.
         max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
             server accepts 2 MB at a time; 20 million if the client has a `ClaimCheck`.
@@ -118,10 +118,11 @@ class Worker:
         **options: Further options of `temporalio.worker.Worker`, such as `max_concurrent_activities`.
 
     Raises:
-        DefinitionError: The runner, or that of a sub-agent, has what needs the memory of one process: calls that refer
-            to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a MemoryLedger, or
-            `undo_on_failure` without a ledger. Or the client has a worker of this queue already, or an option is wrong.
-        ValueError: A queue has no name.
+        DefinitionError: The runner, or that of a sub-agent, has an option that needs the memory of one process: calls
+            that refer to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a
+            MemoryLedger, or `undo_on_failure` without a ledger. Or the client has a worker of this queue already, or an
+            option is invalid.
+        ValueError: The name of a queue is empty or not a text.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class Worker:
             self._worker = TemporalWorker(
                 client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings
             )
-        except RuntimeError as error:  # which has the source code of the reason
+        except RuntimeError as error:  # its message has the source code of the reason
             if "multiple workers" not in str(error):
                 raise
             text = f"This client has a worker of the queue {task_queue!r} already: connect another client for this one."
@@ -198,30 +199,30 @@ SHARED_LEDGER = ", or write Runner(..., ledger=...) with a SQLiteLedger or a Pos
 
 
 def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
-    """Check that the workers of a run share all that it needs, and that those of its sub-agents do.
+    """Check that a runner and those of its sub-agents need nothing from the memory of one process.
 
     Args:
         factory: Has the options and the tools.
         has_ledger: Whether a run above has a ledger.
 
     Raises:
-        DefinitionError: They do not.
+        DefinitionError: One of them does.
     """
-    given, tools = factory.options.get, [*factory.toolbox]
+    option, tools = factory.options.get, [*factory.toolbox]
     agents = [agent for agent in map(find_instance, tools) if isinstance(agent, SubAgent)]
-    has_ledger = has_ledger or given("ledger") is not None
+    has_ledger = has_ledger or option("ledger") is not None
     faults = [
         (any(map(may_refer, tools)), "Calls that refer to others, by references=True or _outputPath, need", ""),
-        (given("max_runs") is not None, "max_runs= counts runs in", ", and use Worker(max_concurrent_activities=...)"),
-        (given("checkpoint") is not None, "checkpoint= saves runs for", SHARED_LEDGER),
-        (isinstance(given("ledger"), MemoryLedger), "MemoryLedger is", SHARED_LEDGER),
-        (bool(given("undo_on_failure")) and not has_ledger, "undo_on_failure= without ledger= uses", SHARED_LEDGER),
-        (given("refresh") == "iteration", "refresh='iteration' changes the tools in", ""),
+        (option("max_runs") is not None, "max_runs= counts runs in", ", and use Worker(max_concurrent_activities=...)"),
+        (option("checkpoint") is not None, "checkpoint= saves runs for", SHARED_LEDGER),
+        (isinstance(option("ledger"), MemoryLedger), "MemoryLedger is", SHARED_LEDGER),
+        (bool(option("undo_on_failure")) and not has_ledger, "undo_on_failure= without ledger= uses", SHARED_LEDGER),
+        (option("refresh") == "iteration", "refresh='iteration' changes the tools in", ""),
         (any(agent.handoff for agent in agents), "as_tool(..., handoff=True) needs a conversation in", ""),
     ]
-    for is_there, what, remedy in faults:
-        if is_there:
-            raise DefinitionError(ONE_PROCESS.format(what, remedy))
+    for is_present, subject, remedy in faults:
+        if is_present:
+            raise DefinitionError(ONE_PROCESS.format(subject, remedy))
     for agent in agents:
         _check_runner(agent.runner, has_ledger=has_ledger)
 

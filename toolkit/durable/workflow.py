@@ -1,7 +1,7 @@
-"""The workflow of a run: it does what the conversation says, and each step is an activity.
+"""The workflow of a run: it executes the steps that the conversation decides, each as an activity.
 
-It runs in the engine's sandbox, reads the engine's clock, and looks up no tool: what it has to know of the runner
-stands in the plan that the first activity returns. So a replay comes to the same steps, whatever the tools are by then.
+It runs in the engine's sandbox, reads the engine's clock, and looks up no tool: all that it has to know of the runner
+is in the plan that the first activity returns. So a replay has the same steps, even if the tools have changed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ with workflow.unsafe.imports_passed_through():
     from toolkit.errors import DefinitionError, ModelError, TimedOut, ToolkitError
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
 
-# Seconds between two looks for a worker with the tools of the run.
-FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
+# Seconds between two attempts to find a worker with the tools of the run.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 # The engine allows 2,000 pending activities of one run.
 MAX_PENDING = 1_000
 # The first activity changes nothing, so it is retried.
@@ -61,10 +61,18 @@ _NO_PLAN = wire.ToolPlan()
 
 @dataclass(frozen=True)
 class _ChildEnd:
-    """The end of a sub-agent's run; one that was cancelled has no answer, but the text of its call's result."""
+    """The end of a sub-agent's run.
+
+    Attributes:
+        answer: The answer; None if the run was cancelled.
+        reason: Text of the call's result if the run was cancelled.
+        usage: Usage of the run.
+        calls_by_tool: Numbers of calls of the run, by tool.
+        foreign: Names of the tools with `trust="foreign"` that the run has called.
+    """
 
     answer: wire.ChildAnswer | None = None
-    why: str = CANCELLED_TEXT
+    reason: str = CANCELLED_TEXT
     usage: Mapping[str, int] = field(default_factory=dict)
     calls_by_tool: Mapping[str, int] = field(default_factory=dict)
     foreign: Sequence[str] = ()
@@ -79,40 +87,40 @@ class RunWorkflow:
     """One run."""
 
     @workflow.init
-    def __init__(self, given: wire.RunInput) -> None:
-        self._given = given
+    def __init__(self, run_input: wire.RunInput) -> None:
+        self._input = run_input
         # Under a new history a decision may come before `run` starts.
-        self._conversation = _restore(given.plan, given.state) if given.plan and given.state else None
+        self._conversation = _restore(run_input.plan, run_input.state) if run_input.plan and run_input.state else None
         self._queue = MessageQueue()
-        self._decided = {verdict.call_id: verdict for verdict in given.decided}
+        self._decided = {verdict.call_id: verdict for verdict in run_input.decided}
         self._results: dict[str, wire.CallOutcome] = {}
-        self._answers = dict(given.answers)  # results that are the answer, by call id
-        self._children: list[str] = []  # runs of sub-agents, by id
-        self._available = given.available
-        self._waited = 0.0  # seconds in which nothing but a decision was missing
+        self._answers = dict(run_input.answers)  # results that are the answer, by call id
+        self._children: list[str] = []  # ids of runs of sub-agents
+        self._available = run_input.available
+        self._waited = 0.0  # seconds in which the run only waited for decisions
         self._start = workflow.time()
         self._note = ""
-        _enqueue(self._queue, given.steering, given.follow_ups)
+        _enqueue(self._queue, run_input.steering, run_input.follow_ups)
 
     @workflow.run
-    async def run(self, given: wire.RunInput) -> wire.RunOutcome:
-        """Run to the end; a cancelled run ends with what it has."""
-        plan, conversation = await self._open(given)
+    async def run(self, run_input: wire.RunInput) -> wire.RunOutcome:
+        """Run to the end; a cancelled run ends with its results so far."""
+        plan, conversation = await self._open(run_input)
         self._conversation = conversation
         try:
             await self._run_to_end(plan, conversation)
             unread, self._queue = self._queue.close(), MessageQueue()  # further messages may still come
-            decided = [*self._decided.values()] if given.path else []  # the run above reads them
-            beside = [*[message.text for message in unread], *map(vars, decided)]
-            state = wire.dump_state(conversation.state, plan.max_bytes, beside)
+            decided = [*self._decided.values()] if run_input.path else []  # the run above reads them
+            extra = [*[message.text for message in unread], *map(vars, decided)]
+            state = wire.dump_state(conversation.state, plan.max_bytes, extra)
         except (ToolkitError, FailureError) as error:
             if plan.undoes:
                 with suppress(ActivityError):
                     await self._undo(plan)
-            raise _fail(error, conversation.state) from error
+            raise _make_failure(error, conversation.state) from error
         is_undone = plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
         undos = await self._undo(plan) if is_undone else ()
-        if given.question.session and not undos:
+        if run_input.question.session and not undos:
             await self._remember(plan, conversation)
         return wire.RunOutcome(
             state=state,
@@ -123,7 +131,7 @@ class RunWorkflow:
         )
 
     async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> None:
-        """Run until there is an answer, a hook gives one, or the run is cancelled."""
+        """Run until there is an answer, a hook ends the run with one, or the run is cancelled."""
         try:
             await self._drive(plan, conversation)
         except asyncio.CancelledError:
@@ -134,15 +142,14 @@ class RunWorkflow:
             conversation.end("halted", output=str(halted))
 
     async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
-        given = self._given
-        step = wire.UndoStep(run_id=given.run_id, path=given.path, runs_above=given.runs_above)
+        own = self._input
+        step = wire.UndoStep(run_id=own.run_id, path=own.path, runs_above=own.runs_above)
         undos: Sequence[Mapping[str, Any]] = await self._execute_last(wire.UNDO, step, plan)
         return undos
 
     async def _remember(self, plan: wire.Plan, conversation: Conversation) -> None:
-        given = self._given
-        messages = [message_to_dict(message) for message in conversation.state.messages[given.first :]]
-        step = wire.RememberStep(session=given.question.session, messages=messages, after=given.earlier)
+        messages = [message_to_dict(message) for message in conversation.state.messages[self._input.first :]]
+        step = wire.RememberStep(session=self._input.question.session, messages=messages, after=self._input.earlier)
         try:
             await self._execute_last(wire.REMEMBER, step, plan)
         except ActivityError as error:
@@ -160,7 +167,7 @@ class RunWorkflow:
 
     @workflow.update(name=wire.DECIDE)
     def decide(self, verdict: wire.Verdict) -> None:
-        """Decide on a pending call; the same decision may come again."""
+        """Decide on a pending call; the same decision may be sent again."""
         self._decided[verdict.call_id] = verdict
 
     @decide.validator
@@ -176,10 +183,10 @@ class RunWorkflow:
 
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:
-        """Return where the run is, as plain data."""
+        """Return the progress of the run, as plain data."""
         state = self._conversation.state if self._conversation else None
         return {
-            "run_id": self._given.run_id,
+            "run_id": self._input.run_id,
             "phase": state.phase if state else "opening",
             "turns": state.turns if state else 0,
             "finish_reason": state.finish_reason if state else "",
@@ -202,14 +209,14 @@ class RunWorkflow:
         waiting = self._conversation.state.pending if self._conversation else ()
         return {each.call.id: each for each in waiting if each.call.id not in self._decided}
 
-    async def _open(self, given: wire.RunInput) -> tuple[wire.Plan, Conversation]:
-        plan, state = given.plan, given.state
-        if given.path and plan is not None and not state:  # a sub-agent
-            step = wire.OpenStep(run_id=given.run_id, question=given.question, path=given.path)
+    async def _open(self, run_input: wire.RunInput) -> tuple[wire.Plan, Conversation]:
+        plan, state = run_input.plan, run_input.state
+        if run_input.path and plan is not None and not state:  # a sub-agent
+            step = wire.OpenStep(run_id=run_input.run_id, question=run_input.question, path=run_input.path)
             opened = await self._execute(wire.OPEN, step, plan, result_type=wire.Opened)
             plan, state = opened.plan, opened.state
         elif plan is None:
-            step = wire.OpenStep(run_id=given.run_id, question=given.question)
+            step = wire.OpenStep(run_id=run_input.run_id, question=run_input.question)
             opened = await workflow.execute_activity(
                 wire.OPEN,
                 step,
@@ -219,13 +226,13 @@ class RunWorkflow:
                 retry_policy=OPEN_RETRY,
             )
             plan, state = opened.plan, opened.state
-            self._given = replace(given, earlier=opened.earlier, first=opened.first)
+            self._input = replace(run_input, earlier=opened.earlier, first=opened.first)
         queue, self._queue = self._queue, MessageQueue("all" if plan.queue == "all" else "one")
         _enqueue(self._queue, *_drain(queue))
         return plan, self._conversation or _restore(plan, state)
 
     async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
-        """Do what the conversation says until it has ended."""
+        """Execute the steps that the conversation decides, until it has ended."""
         queue = self._queue
         while True:
             if queue.has_steering:
@@ -245,11 +252,11 @@ class RunWorkflow:
                         return
 
     async def _check_answer(self, end: Finished, plan: wire.Plan) -> Sequence[str]:
-        """Return why an answer is not of its type, and what the model is to do; nothing if it is."""
+        """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
         if not plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
             return ()
         try:
-            step = wire.CheckStep(text=end.output, path=self._given.path, schema=self._given.question.schema)
+            step = wire.CheckStep(text=end.output, path=self._input.path, schema=self._input.question.schema)
             fault: Sequence[str] = await self._execute(wire.CHECK, step, plan)
         except ActivityError as error:
             raise _translate(error) from error
@@ -257,22 +264,22 @@ class RunWorkflow:
 
     @property
     def _seconds(self) -> float:
-        """Return the seconds that the run has taken, without the time in which it waited for decisions."""
-        return self._given.spent + workflow.time() - self._start - self._waited
+        """The seconds that the run has taken, without the time in which it waited for decisions."""
+        return self._input.spent + workflow.time() - self._start - self._waited
 
     async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
         if workflow.info().is_continue_as_new_suggested():
-            self._go_on_anew(plan, conversation)
+            self._continue_as_new(plan, conversation)
         step = wire.ModelStep(
             digest=plan.digest,
             state=wire.dump_state(conversation.state, plan.max_bytes),
-            path=self._given.path,
+            path=self._input.path,
             spent=self._seconds,
-            schema=self._given.question.schema,
+            schema=self._input.question.schema,
         )
         try:
             asked = asyncio.create_task(self._execute(wire.MODEL, vars(step), plan))
-            (done,) = await asyncio.gather(asked)  # which stays cancelled, although the activity returns what it has
+            (done,) = await asyncio.gather(asked)  # raises if it is cancelled, although the activity returns results
         except ActivityError as error:
             raise _translate(error) from error
         outcome = wire.ModelOutcome(**done)
@@ -290,12 +297,12 @@ class RunWorkflow:
         waiting, state = self._pending, conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         results = [message for message in state.messages if isinstance(message, ToolMessage)]
-        foreign = sorted({*self._given.foreign, *(name for result in results for name in result.foreign)})
-        places = asyncio.Semaphore(min(plan.max_parallel, MAX_PENDING))
+        foreign = sorted({*self._input.foreign, *(name for result in results for name in result.foreign)})
+        slots = asyncio.Semaphore(min(plan.max_parallel, MAX_PENDING))
         self._results = {}
 
         async def run(call: ToolCall) -> None:
-            async with places:
+            async with slots:
                 outcome = await self._run_call(call, decided.get(call.id), foreign, plan, state)
             if outcome.halt is not None:
                 self._add_usage(outcome.usage)
@@ -307,10 +314,10 @@ class RunWorkflow:
         calls = [call for call in step.calls if call.id not in waiting]
         order = batched(plan.order) if isinstance(plan.order, int) else plan.order
         for batch in split_batches(calls, order, lambda call: plan.tools.get(call.name, _NO_PLAN).runs_alone):  # type: ignore[arg-type]  # a name from the wire
-            most = plan.limits.get("max_seconds")
+            max_seconds = plan.limits.get("max_seconds")
             reason = explain_skip(
                 is_stopped=any(outcome.is_stopped for outcome in self._results.values()),
-                is_late=most is not None and self._seconds >= most,
+                is_late=max_seconds is not None and self._seconds >= max_seconds,
                 is_cancelled=False,
                 has_steering=self._queue.has_steering,
             )
@@ -322,7 +329,7 @@ class RunWorkflow:
         self._add_results(step, conversation, waiting)
 
     def _add_results(self, step: RunCalls, conversation: Conversation, waiting: dict[str, PendingApproval]) -> None:
-        """Add the results of the calls to the conversation, and end the run where one of them does."""
+        """Add the results of the calls to the conversation, and end the run if one of them ends it."""
         outcomes = [self._results[call.id] for call in step.calls if call.id in self._results]
         self._results = {}
         for outcome in outcomes:
@@ -333,7 +340,7 @@ class RunWorkflow:
         asked = [load_pending(each.pending) for each in outcomes if each.pending]
         pending, answers = [*waiting.values(), *asked], self._answers
         for each in asked:
-            self._decided.pop(each.call.id, None)  # it has changed, and is asked about again
+            self._decided.pop(each.call.id, None)  # the call has changed, and is asked about again
         conversation.end_turn(
             [_load_result(each.message) for each in outcomes if each.message],
             pending,
@@ -352,11 +359,11 @@ class RunWorkflow:
         step = wire.CallStep(
             digest=plan.digest,
             state=wire.make_call_state(state, call, decided, plan.max_bytes),
-            path=self._given.path,
+            path=self._input.path,
             foreign=foreign,
             available=self._available,
             decision=self._decided[call.id].decision if decided else None,
-            runs_above=self._given.runs_above,
+            runs_above=self._input.runs_above,
             spent=self._seconds,
         )
         tool = plan.tools.get(call.name, _NO_PLAN)
@@ -376,11 +383,11 @@ class RunWorkflow:
     async def _delegate_call(
         self, call: ToolCall, task: str, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
     ) -> wire.CallOutcome:
-        """Run the call of a sub-agent: its run, and then the call, which has the answer of that."""
+        """Execute the call of a sub-agent: first its run, then the call, with the answer of that run."""
         end = await self._run_child(call, task, step.foreign, plan)
         self._add_usage(end.usage)
         if end.answer is None:
-            message = message_to_dict(refuse_call(call, end.why))
+            message = message_to_dict(refuse_call(call, end.reason))
             return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
         step = replace(step, answer=vars(end.answer), foreign=sorted({*step.foreign, *end.foreign}))
         return replace(await self._execute_call(wire.CALL, call, step, plan, tool), calls_by_tool=end.calls_by_tool)
@@ -388,26 +395,26 @@ class RunWorkflow:
     async def _execute_call(
         self, name: str, call: ToolCall, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
     ) -> wire.CallOutcome:
-        """Execute one activity of a call; where it is lost or cancelled, that is the call's result."""
+        """Execute one activity of a call; if it is lost or cancelled, the call's result says so."""
         try:
             return wire.CallOutcome(**await self._execute(name, vars(step), plan, tool))
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
             lost = INCOMPLETE if name == wire.AUTHORIZE else LOST_TEXT
-            why = CANCELLED_TEXT if is_cancelled_exception(error) else lost
-            return wire.CallOutcome(message=message_to_dict(refuse_call(call, why)))
+            reason = CANCELLED_TEXT if is_cancelled_exception(error) else lost
+            return wire.CallOutcome(message=message_to_dict(refuse_call(call, reason)))
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
-        """Run a sub-agent as a workflow of its own; its id is that of this run with that of the call."""
+        """Run a sub-agent as a workflow of its own; its id has those of this run and of the call."""
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
-        seconds, why = self._limit_child(call, plan), CANCELLED_TEXT
+        seconds, reason = self._limit_child(call, plan), CANCELLED_TEXT
         timer: asyncio.TimerHandle | None = None
 
         def stop() -> None:
-            nonlocal why
-            why = str(TimedOut.after(seconds if seconds == plan.tools[call.name].timeout else None))
+            nonlocal reason
+            reason = str(TimedOut.after(seconds if seconds == plan.tools[call.name].timeout else None))
             child.cancel()
 
         try:
@@ -424,37 +431,37 @@ class RunWorkflow:
                 timer = asyncio.get_running_loop().call_later(seconds, stop)
             outcome = await child
         except ChildWorkflowError as error:
-            return _ChildEnd(why=why) if is_cancelled_exception(error) else _translate_child(error)
+            return _ChildEnd(reason=reason) if is_cancelled_exception(error) else _translate_child(error)
         finally:
             self._children.remove(child_id)
             if timer is not None:
                 timer.cancel()
-        self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # which may come again
-        return _read_child(outcome, why)
+        self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # they may be sent again
+        return _read_child(outcome, reason)
 
     def _make_child_input(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> wire.RunInput:
         return wire.RunInput(
             question=wire.Question(prompt=task, fingerprint=plan.fingerprint),
-            run_id=sha256(f"{self._given.run_id} {call.id}".encode()).hexdigest()[:32],
+            run_id=sha256(f"{self._input.run_id} {call.id}".encode()).hexdigest()[:32],
             plan=plan,
-            path=[*self._given.path, call.name],
+            path=[*self._input.path, call.name],
             foreign=foreign,
-            runs_above=[*self._given.runs_above, self._given.run_id],
+            runs_above=[*self._input.runs_above, self._input.run_id],
         )
 
     def _limit_child(self, call: ToolCall, plan: wire.Plan) -> float | None:
         """Return the seconds for a sub-agent: its call's timeout, or those that this run has left if they are fewer."""
-        timeout = plan.tools.get(call.name, _NO_PLAN).timeout  # of runs that an older version began, there is none
-        most = plan.limits.get("max_seconds")
-        if timeout is None or most is None:
+        timeout = plan.tools.get(call.name, _NO_PLAN).timeout  # None in runs that an older version started
+        max_seconds = plan.limits.get("max_seconds")
+        if timeout is None or max_seconds is None:
             return timeout
-        return float(min(timeout, max(most - self._seconds, 0.0)))
+        return float(min(timeout, max(max_seconds - self._seconds, 0.0)))
 
     async def _execute(
         self, name: str, step: Any, plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN, result_type: Any = None
     ) -> Any:
         """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
-        look = FIRST_LOOK
+        pause = FIRST_PAUSE
         while True:
             try:
                 done = await workflow.execute_activity(
@@ -465,7 +472,7 @@ class RunWorkflow:
                     start_to_close_timeout=timedelta(seconds=tool.seconds or ANY_SECONDS),
                     heartbeat_timeout=timedelta(seconds=plan.heartbeat),
                     retry_policy=RetryPolicy(
-                        maximum_attempts=plan.attempts, maximum_interval=timedelta(seconds=LONGEST_LOOK)
+                        maximum_attempts=plan.attempts, maximum_interval=timedelta(seconds=LONGEST_PAUSE)
                     ),
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 )
@@ -476,11 +483,11 @@ class RunWorkflow:
             else:
                 self._note = ""
                 return done
-            await workflow.sleep(look)
-            look = min(2 * look, LONGEST_LOOK)
+            await workflow.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _execute_last(self, name: str, step: Any, plan: wire.Plan) -> Any:
-        """Execute an activity after the end of the run, which is then too late to be cancelled."""
+        """Execute an activity after the end of the run, when it is too late to cancel the run."""
         done = asyncio.create_task(self._execute(name, step, plan))
         try:
             return await asyncio.shield(done)
@@ -497,25 +504,25 @@ class RunWorkflow:
         await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
         self._waited += workflow.time() - start
         if is_long():
-            self._go_on_anew(plan, conversation)
+            self._continue_as_new(plan, conversation)
         conversation.resume()
 
     def _record_results(self, conversation: Conversation) -> None:
-        """Record the results of the calls before the run was ended in the middle of a turn."""
+        """Record the results so far if the run ends in the middle of a turn."""
         known = {result.call_id for result in conversation.state.results}
         messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])
 
-    def _go_on_anew(self, plan: wire.Plan, conversation: Conversation) -> NoReturn:
-        """Go on under a new history, as the old one has become long."""
+    def _continue_as_new(self, plan: wire.Plan, conversation: Conversation) -> NoReturn:
+        """Continue under a new history, since the old one has become long."""
         (steering, follow_ups), decided = _drain(self._queue), [*self._decided.values()]
-        beside = [*steering, *follow_ups, *map(vars, decided)]
+        extra = [*steering, *follow_ups, *map(vars, decided)]
         workflow.continue_as_new(
             replace(
-                self._given,
-                question=replace(self._given.question, prompt="", messages=()),
+                self._input,
+                question=replace(self._input.question, prompt="", messages=()),
                 plan=plan,
-                state=wire.dump_state(conversation.state, plan.max_bytes, beside),
+                state=wire.dump_state(conversation.state, plan.max_bytes, extra),
                 spent=self._seconds,
                 steering=steering,
                 follow_ups=follow_ups,
@@ -531,18 +538,18 @@ def _restore(plan: wire.Plan, state: str) -> Conversation:
 
 
 async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for all tasks; where one fails, the others are cancelled, and end first."""
+    """Wait for all tasks; if one fails, cancel the others, and wait for their ends before raising."""
     try:
         await asyncio.gather(*tasks)
-    except (Exception, asyncio.CancelledError):  # not the end of a workflow that leaves the cache
+    except (Exception, asyncio.CancelledError):  # not the exception that ends a workflow which leaves the cache
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
 
 
-def _fail(error: ToolkitError | FailureError, state: RunState) -> ApplicationError:
-    """Make the failure of a run; the run above it reads what it has used."""
+def _make_failure(error: ToolkitError | FailureError, state: RunState) -> ApplicationError:
+    """Make the failure of a run, with its usage for the run above."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, ApplicationError):
         kind, text = error.type or "RunError", error.message
@@ -551,7 +558,7 @@ def _fail(error: ToolkitError | FailureError, state: RunState) -> ApplicationErr
 
 
 def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
-    """Explain why a worker does not take a step; its fingerprint is in the failure, but for that of a first step."""
+    """Explain why a worker does not take a step; its failure has its fingerprint, except at the first step."""
     try:
         own, run = map(Fingerprint.from_json, (cause.details[0], plan.fingerprint))
     except (IndexError, DefinitionError):
@@ -560,7 +567,7 @@ def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
 
 
 def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
-    """Translate the failure of a sub-agent's run: an error that the model above reads, unless it ends that run, too."""
+    """Convert the failure of a sub-agent's run to an error for the model above; a FatalError ends that run, too."""
     if not isinstance(cause := error.cause, ApplicationError):
         return _ChildEnd(wire.ChildAnswer(error=str(cause)))
     if cause.type == "FatalError":
@@ -569,13 +576,13 @@ def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
     return _ChildEnd(wire.ChildAnswer(error=reason), **(cause.details[0] if cause.details else {}))
 
 
-def _read_child(outcome: wire.RunOutcome, why: str) -> _ChildEnd:
-    """Read the end of a sub-agent's run, and the reason for its result where it was cancelled."""
+def _read_child(outcome: wire.RunOutcome, reason: str) -> _ChildEnd:
+    """Read the end of a sub-agent's run; `reason` is the text of the call's result if the run was cancelled."""
     state = RunState.from_json(outcome.state)
     end = wire.read_end(state)
     answer = wire.ChildAnswer(output=end.output, finish_reason=end.reason) if end.reason != "cancelled" else None
     names = {name for each in state.messages if isinstance(each, ToolMessage) for name in each.foreign}
-    return _ChildEnd(answer, why, vars(state.usage), state.calls_by_tool, sorted(names))
+    return _ChildEnd(answer, reason, vars(state.usage), state.calls_by_tool, sorted(names))
 
 
 def _enqueue(queue: MessageQueue, steering: Sequence[str], follow_ups: Sequence[str]) -> None:
@@ -601,7 +608,7 @@ def _load_result(data: Any) -> ToolMessage:
 
 
 def _translate(error: ActivityError) -> BaseException:
-    """Translate the failure of an activity: the end of the run, by cancellation or with an error."""
+    """Convert the failure of an activity to the exception that ends the run: a cancellation, or an error."""
     cause = error.cause
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
