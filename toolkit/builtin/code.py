@@ -50,7 +50,7 @@ NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code
 NEEDS_APPROVAL = "this call needs approval, and a program cannot wait for that. Call this tool by itself."
 DESCRIPTION = """Run a Python program that calls functions; returns what it prints and the value of its last expression.
 
-Use it where several calls belong together: loops, conditions, sums over many results. Calls are awaited, as in
+Use it if several calls belong together: loops, conditions, sums over many results. Calls are awaited, as in
 `await f(1)`; `await asyncio.gather(f(1), f(2))` runs them together. A call that fails raises RuntimeError. There are no
 files, no network and no packages, only the language, asyncio, datetime, json, math and re, and these functions:
 

@@ -197,7 +197,7 @@ class RemoteSource:
                 await anyio.sleep(attempt * PAUSE)
                 try:
                     return await connect()
-                except Exception as error:  # noqa: BLE001  the transports raise what they like
+                except Exception as error:  # noqa: BLE001  the transports raise exceptions of many classes
                     fault = find_leaf(error)
                     if isinstance(fault, self._final):
                         break

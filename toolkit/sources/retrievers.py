@@ -61,7 +61,7 @@ def retriever_tool(
 
     Args:
         search: The search, or a retriever of LangChain or LlamaIndex.
-        name: Name of what is searched, such as "docs".
+        name: Name of the texts that are searched, such as "docs".
         description: The tool's description; by default that it searches `name`.
         top_k: Maximum number of passages.
         min_score: Minimum score of a passage; one without a score is never left out.

@@ -1,6 +1,6 @@
 """SQLite files, shared by several threads and processes of one machine.
 
-A store declares the layout of its files once, and works in blocks. A writing block is atomic, and what it wrote is on
+A store declares the layout of its files once, and works in blocks. A writing block is atomic, and its changes are on
 the disk when it ends, whatever happens to the process or the power after that:
 
     SCHEDULE = Layout(holds="a schedule", application_id=0x746B5343, migrations=(("CREATE TABLE actions (...)",),))

@@ -321,7 +321,7 @@ def _render_matches(hits: list[str], pattern: str) -> ToolResult:
 
 
 def compile_pattern(pattern: str, *, case_sensitive: bool) -> Callable[[str], bool]:
-    """Compile a regular expression to a predicate of lines, of which the first `MAX_LINE` characters are searched.
+    """Compile a regular expression to a predicate that searches the first `MAX_LINE` characters of a line.
 
     The syntax is that of ripgrep: no look-around, no back references.
 

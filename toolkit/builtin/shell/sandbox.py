@@ -35,7 +35,7 @@ UNATTENDED_VARIABLES: Mapping[str, str] = {
 }
 # Usual places of secrets: those that file tools do not read, and the configuration of programs.
 DEFAULT_HIDDEN = ("~/.config", *(f"~/{path}" for path in DEFAULT_PRIVATE if not path.startswith("!")))
-INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
+INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on a Linux system that allows namespaces."
 TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
 # Directories that a sandbox has of its own, each with the option that makes it.
 OWN_MOUNTS: Mapping[str, str] = {"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"}

@@ -25,7 +25,7 @@ MAX_MARKS = 200_000  # commas and opening brackets of one answer or event: each 
 CONNECT = 10.0  # seconds; all else is limited by the deadline of the call
 BINDING = "JSONRPC"
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
-# Names of this machine, of which a card may have another one than the URL.
+# Names of this machine; a card may have another one of them than the URL.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  nothing is bound
 PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 

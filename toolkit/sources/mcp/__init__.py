@@ -87,7 +87,8 @@ class MCP(RemoteSource):
         cwd: The directory of a command.
         optional: Whether a server that cannot be reached is left out, with a warning.
         lock: A file with the definitions of this server's tools, such as "files.lock.json". It is written if it does
-            not exist. From then on a tool that differs is left out, with a warning that says how, until `write_lock`.
+            not exist. From then on a tool that differs is left out until `write_lock`, with a warning about the
+            difference.
         elicit: A function of the server's question and a JSON Schema that returns an answer, or None to decline. With
             True, the run's approver answers each question: it is a call of a tool `elicitation_NAME`, and the approver
             changes its argument `answer`. By default a server cannot ask.
@@ -334,7 +335,7 @@ class MCP(RemoteSource):
             differences = compare_tools(path, tools)
         except FileNotFoundError:
             self._write(path, tools)
-            logger.warning("%r: %s was written, with %d tools. Look at it, and keep it.", self, path, len(tools))
+            logger.warning("%r: %s was written, with %d tools. Review it, and keep it.", self, path, len(tools))
             return tools
         except OSError as error:
             raise DefinitionError(f"The lock {path} cannot be read: {error.strerror}.") from None

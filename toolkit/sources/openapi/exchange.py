@@ -182,7 +182,7 @@ class Sender:
 
 
 async def _read_response(label: str, response: httpx2.Response, max_bytes: int) -> ToolResult:
-    """Make the result of a response, of which up to `max_bytes` decompressed bytes are read."""
+    """Read at most `max_bytes` decompressed bytes of a response, and make its result."""
     read = bytearray()
     async for chunk in response.aiter_bytes():
         read += chunk

@@ -271,8 +271,8 @@ def _read_encoding(name: str, encoding: Encoding, used: Collection[tuple[str, st
     """Return the encoding of a field: its style, or else its media type (3.1.1, section Encoding Object)."""
     if encoding.style is None and encoding.explode is None:
         return encoding.content_type
-    given = {"name": name, "in": "query", "style": encoding.style, "explode": encoding.explode}
-    return Parameter(name, ParameterObject.model_validate(given), used)
+    spec = {"name": name, "in": "query", "style": encoding.style, "explode": encoding.explode}
+    return Parameter(name, ParameterObject.model_validate(spec), used)
 
 
 def _choose_media_type(name: str) -> str:
