@@ -1,7 +1,7 @@
 """The steps of a run as activities: each is one step of the runner's own loop, with its hooks, gates and middleware.
 
-An activity gets a state, does the step as `Runner.run` does it, and returns the changes. While it runs, heartbeats tell
-the server that the worker is alive, and the activity that it was cancelled.
+An activity gets a state, does the step as `Runner.run` does it, and returns the changes. While it runs, heartbeats
+report to the server that the worker is alive, and to the activity that it was cancelled.
 """
 
 from __future__ import annotations

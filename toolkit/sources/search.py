@@ -32,7 +32,7 @@ __all__ = ["ToolSearch"]
 
 FIND_TOOLS = "find_tools"
 REMEDY = (
-    "Write Runner([*box, search], hooks=[search]). If the run has prefixed tools, make the ToolSearch of these, too."
+    "Write Runner([*box, search], hooks=[search]). If the tools of the run have a prefix, so must those of ToolSearch."
 )
 TOP_K = 5
 MAX_DESCRIPTION = 200  # characters of a tool's description in the result of a search

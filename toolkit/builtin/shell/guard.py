@@ -35,7 +35,7 @@ CLEAN, LEFT = 0, 1
 GRACE = 0.2  # seconds between SIGTERM and SIGKILL
 PERSISTENCE = 2.0  # seconds of killing
 PAUSE = 0.002  # seconds between two checks
-SETTLING = 0.1  # seconds in which no process with the mark is found, until none is assumed to be left
+SETTLING = 0.1  # seconds without a marked process after which none is assumed to be left
 
 
 def serve() -> int:
