@@ -305,6 +305,7 @@ WRITTEN: dict[str, Callable[[str], str]] = {
     "in JSON as UTF-8": lambda secret: json.dumps(secret, ensure_ascii=False),
     "in JSON in JSON": lambda secret: json.dumps(json.dumps(secret)),
     "in JSON of PHP": lambda secret: json.dumps(secret).replace("/", "\\/"),
+    "in JSON of PHP, in JSON": lambda secret: json.dumps(json.dumps(secret).replace("/", "\\/")),
     "by repr": repr,
     "by ascii": ascii,
     "by repr of its bytes": lambda secret: repr(secret.encode())[1:],

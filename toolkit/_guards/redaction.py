@@ -23,8 +23,9 @@ _WRAPS = r"(?:\s|\\+[rnt])*"
 # Characters that are not escaped in URLs: by Python's `quote`, by JavaScript's `encodeURIComponent` and `encodeURI`,
 # and in paths by RFC 3986.
 _KEPT_IN_URLS = ("", "/", "!'()*", "!'()*;,/?:@&=+$#", "!'()*;,/:@&=+$")
-# Escapes of JSON as written by PHP; in a page of HTML, as written by Go and Flask; and of pages themselves.
-_SLASH_IN_JSON = str.maketrans({"/": "\\/"})
+# What finds a slash: JSON of PHP has a backslash before it, and JSON within JSON has three, or seven.
+_SLASH = r"\\{0,7}/"
+# Escapes of JSON in a page of HTML, as written by Go and Flask, and of pages themselves.
 _MARKUP_IN_JSON = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
 _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
@@ -66,15 +67,15 @@ def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
     base64, at any position in the encoded bytes and on any number of lines.
     """
     forms = {form for text in texts for form in (re.escape(text), *_iter_escapes(text), *_iter_encodings(text))}
-    return re.compile("|".join(sorted(forms, key=len, reverse=True)))
+    return re.compile("|".join(sorted(forms, key=len, reverse=True)).replace("/", _SLASH))
 
 
 def _iter_escapes(text: str) -> Iterator[str]:
     """Yield patterns of the text in escaped forms, with letters of either case."""
     data = text.encode("utf-8", "surrogatepass")
     once = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
-    for table in _SLASH_IN_JSON, _MARKUP_IN_JSON, _QUOTE_IN_JSON:
-        once += [form.translate(table) for form in once]
+    once += [form.translate(_MARKUP_IN_JSON) for form in once]
+    once += [form.translate(_QUOTE_IN_JSON) for form in once]
     twice = [json.dumps(form)[1:-1] for form in once]
     urls = [*(quote(data, safe=kept) for kept in _KEPT_IN_URLS), quote_plus(data)]
     bare = html.escape(text, quote=False)
