@@ -53,10 +53,12 @@ def cache(
         clock: Returns the time in seconds.
 
     Raises:
-        ValueError: `ttl` or `maxsize` is not above 0.
+        ValueError: `ttl` is not a number above 0, or `maxsize` not a whole one.
     """
     if not (is_number(ttl) and is_whole(maxsize, 1) and ttl > 0):
-        raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both must be numbers above 0.")
+        raise ValueError(
+            f"cache(ttl={ttl!r}, maxsize={maxsize!r}): ttl must be a number above 0, and maxsize a whole one."
+        )
     results = _ResultCache(ttl, maxsize, clock)
 
     async def use_cache(call: ToolCall, call_next: Next) -> ToolResult:
