@@ -120,8 +120,14 @@ def test_options_without_effect(options: Mapping[str, Any], name: str) -> None:
     """An option that a client or a Model of the application has itself is refused: it would have no effect."""
     owner = "model" if "model" in options else "client"
 
-    with pytest.raises(ValueError, match=rf"^{owner}=.+ has its own {name}: leave out {name}=, or {owner}=\.$"):
+    with pytest.raises(ValueError, match=rf"^{owner}= has its own {name}: leave out {name}=, or {owner}=\.$"):
         Runner(**options)
+
+
+@pytest.mark.parametrize("options", [{"base_url": ""}, {"api_key": ""}, {"request_options": {}}], ids=str)
+def test_empty_options_beside_a_model(options: Mapping[str, Any]) -> None:
+    """An empty option is as one that is not given, such as a variable of the environment that is not set."""
+    assert "Hello." == Runner(model=ScriptedModel(["Hello."]), **options).run("x").output
 
 
 def test_model_of_ones_own_comes_before_all(environment: Callable[[str, str], None]) -> None:

@@ -530,8 +530,8 @@ def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) 
     """
     owner, value = ("client", options.get("client")) if model is None or isinstance(model, str) else ("model", model)
     for name in () if value is None else _OWN_OPTIONS[owner]:
-        if options.get(name) not in (None, DEFAULTS.get(name)):
-            raise ValueError(f"{owner}={value!r:.100} has its own {name}: leave out {name}=, or {owner}=.")
+        if (given := options.get(name)) and given != DEFAULTS.get(name):  # an empty one is as none
+            raise ValueError(f"{owner}= has its own {name}: leave out {name}=, or {owner}=.")
 
 
 def _list_given(gate: T | None) -> tuple[T, ...]:
