@@ -53,7 +53,8 @@ def invalid(reason: str) -> str:
 def unfit(reason: str) -> str:
     """The error message for wrong arguments of `search`: the faults, then the signature."""
     signature = 'search(query: string, limit: integer = 10, unit: "c" | "f" = "c")'
-    return f"Invalid arguments: {reason.removesuffix('.')}. Expected: {signature}"
+    stop = "" if reason.endswith((".", "?")) else "."
+    return f"Invalid arguments: {reason}{stop} Expected: {signature}"
 
 
 WHOLE = ". Send one whole JSON object."

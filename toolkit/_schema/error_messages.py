@@ -47,7 +47,7 @@ class ErrorExplainer:
 
     def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:
         self._schema = schema
-        self._end = f". Expected: {signature}" if signature else ""
+        self._end = f" Expected: {signature}" if signature else ""
         self._has_secrets = _is_secret(schema, schema)
         self._secrets = {name for name, part in schema["properties"].items() if _is_secret(part, schema)}
 
@@ -59,7 +59,7 @@ class ErrorExplainer:
         else:
             message = self._explain_faults(faults, from_json(text) if text else None)
         if self._end:
-            message = message.removesuffix(".") + self._end
+            message += ("" if message.endswith((".", "?")) else ".") + self._end
         return replace_surrogates(shorten(message, MAX_FAULT_TEXT))
 
     def _explain_faults(self, faults: Sequence[ErrorDetails], document: Any) -> str:
