@@ -538,6 +538,7 @@ def test_examples(text: str, examples: tuple[str, ...]) -> None:
 OBJECTS: dict[str, tuple[str, list[dict[str, int]] | None]] = {
     "one": ('{"x": 1}', [{"x": 1}]),
     "one in each line": ('{"x": 1}\n{"x": 2}', [{"x": 1}, {"x": 2}]),
+    "after a number": ('3 {"x": 1}', None),
     "of several lines": ('{\n  "x": 1\n}\n{"x": 2}', [{"x": 1}, {"x": 2}]),
     "in paragraphs": ('One:\n\n{"x": 1}\n\n{"x": 2}', [{"x": 1}, {"x": 2}]),
     "in a fence": ('```json\n{"x": 1}\n{"x": 2}\n```', [{"x": 1}, {"x": 2}]),

@@ -417,4 +417,5 @@ def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
                 document, end = _DECODER.raw_decode(rest)
                 found.append(document)
                 rest = rest[end:].lstrip()
-            yield from (each for each in found if isinstance(each, dict))
+            if all(isinstance(each, dict) for each in found):
+                yield from found
