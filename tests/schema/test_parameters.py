@@ -21,7 +21,20 @@ import zoneinfo
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    Optional,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+)
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -607,6 +620,12 @@ def raising(value: Any) -> Any:
     raise AssertionError
 
 
+class Named(Protocol):
+    """What the application passes, so that it has a default."""
+
+    name: str
+
+
 UNFIT: dict[str, tuple[Any, str]] = {
     "class": (
         Opaque,
@@ -618,6 +637,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
     "broken pattern": (Annotated[str, Field(pattern="(")], r"\(unclosed group\)\. Correct the annotation: write"),
     "broken bound": (Annotated[int, Field(ge="x")], r"'ge' must be .*\)\. Correct the annotation: write"),
+    "protocol": (Named, r"'cls' must be .*\. Correct the annotation: .*; or give it a default"),
     "half a type": (dict[str], r"Expected two type arguments.*\)\. Correct the annotation: write"),  # type: ignore[misc]
 }
 

@@ -126,7 +126,10 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
-TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
+TYPE_REMEDY = (
+    "Correct the annotation: write a type, and constraints that some value meets; or give it a default (it is then "
+    "left out)."
+)
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.
