@@ -222,7 +222,7 @@ def test_result_that_does_not_pickle() -> None:
     """A result that does not pickle is lost; the exception has the reason, and what to do."""
     error = str(ways.call(end, how="unsendable").exception)
 
-    assert "cannot pickle '_thread.lock' object Return plain data" in error
+    assert "cannot pickle '_thread.lock' object. Return plain data" in error
 
 
 def run_program(path: Path, text: str) -> subprocess.CompletedProcess[str]:

@@ -76,7 +76,7 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
         if not reply.has_run:
             raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
         raise Failed(LOST.format(tool.name)) from pickle.PicklingError(
-            f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason} "
+            f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason}. "
             "Return plain data, or instances of classes at the top of a module."
         )
     if reply is not None:
@@ -254,7 +254,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
         call = pickle.dumps((bare, values, select_portable(context)))
     except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
         raise _explain_unsent(tool) from pickle.PicklingError(
-            f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
+            f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error}. "
             "Parameters and deps must pickle: plain data, or instances of classes at the top of a module."
         )
     return pickle.dumps(_locate_main_script(tool) if b"__main__" in call else None) + call
