@@ -753,7 +753,7 @@ def test_private_loop_does_not_wait_for_itself() -> None:
         private_loop.run(suspended)
 
     with pytest.raises(
-        RuntimeError, match=r"an async tool called a sync method of this library: await the async method"
+        RuntimeError, match=r"an async tool, gate or hook called a sync method of this library: await the async method"
     ):
         private_loop.run(nested)
 

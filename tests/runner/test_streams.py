@@ -578,7 +578,18 @@ def test_sync_run_in_an_async_tool(limits: Limits | None, is_streamed: bool, is_
 
     result = Runner([ask], model=ScriptedModel([call("ask"), "Done."])).run("Go.").calls[0].result
 
-    assert "an async tool called a sync method of this library" in str(result.exception)
+    assert "an async tool, gate or hook called a sync method of this library" in str(result.exception)
+
+
+def test_sync_run_in_an_async_hook() -> None:
+    """An async hook of a sync run that starts a sync run is told to await, too."""
+
+    class Judge:
+        async def before_model(self, request: ModelRequest) -> None:
+            Runner(model=ScriptedModel(["Fine."])).run("Is it fine?")
+
+    with pytest.raises(RuntimeError, match=r"hook called a sync method of this library: await .* arun\(\) for run"):
+        Runner(model=ScriptedModel(["Hello."]), hooks=[Judge()]).run("Hi")
 
 
 @pytest.mark.parametrize("client", [openai.OpenAI, openai.AsyncOpenAI], ids=["sync client", "async client"])

@@ -119,7 +119,8 @@ class PrivateLoop:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(
-                "an async tool called a sync method of this library: await the async method, such as arun() for run()"
+                "an async tool, gate or hook called a sync method of this library: await the async method, such as "
+                "arun() for run()"
             )
 
     async def arun(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -36,7 +36,7 @@ class SyncBackend:
     """The backend of `run`, `stream`, `invoke` and `call`.
 
     Raises:
-        RuntimeError: An async tool of a sync run makes it: what it waits for could need the loop of that tool.
+        RuntimeError: An async tool, gate or hook of a sync run makes it, and would wait for its own loop.
     """
 
     is_async = False
