@@ -31,7 +31,7 @@ from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.testing import ScriptedModel, call
 
-KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
+KILLS = int(os.environ.get("TOOLKIT_KILLS", "40"))
 HASH = "9a0eb266a9a46dd2"  # of a..b.txt
 CHANGED = "it was changed since it was read; read it again"
 NAMES = {"src", "node_modules", "link", "victim"}

@@ -37,7 +37,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._guards.http_client import MAX_REDIRECTS, HttpClient, parse_url
 from toolkit._guards.network import GuardedNetwork, RefusedConnection
 
-URLS = int(os.environ.get("TOOLKIT_URLS", "10000"))
+URLS = int(os.environ.get("TOOLKIT_URLS", "5000"))
 WHOLE = URLS // 25  # those that go all the way, connections included
 SCRIPTS, CHAINS = URLS // 25, URLS // 250
 ISLAND = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo && exec "

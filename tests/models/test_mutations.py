@@ -1,7 +1,7 @@
 """A mutator over good answers: whatever is wrong with an answer, what must hold of a run holds.
 
 A good answer of either API has up to eight calls, or a text; up to six mutations of the tables below are made in it,
-each named after the fault in the wild that it stands for. 100 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as
+each named after the fault in the wild that it stands for. 50 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as
 many as it says.
 """
 
@@ -28,7 +28,7 @@ from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import Reply, rendering, reply
 
-CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "100"))
+CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "50"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
 THOROUGH = settings(max_examples=CASES)
 SAMPLE = settings(THOROUGH, max_examples=max(CASES // 20, 1))

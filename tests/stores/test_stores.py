@@ -26,7 +26,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import use_cancellation
 from toolkit.stores import Chunk, Document, KnowledgeStore, SQLiteKnowledge, StoreError
 
-KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
+KILLS = int(os.environ.get("TOOLKIT_KILLS", "40"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
 
 
