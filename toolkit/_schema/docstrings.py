@@ -363,7 +363,9 @@ def _fold(text: str) -> str:
 # A statement of a doctest, and its prompts.
 _STATEMENT = re.compile(r"^ *>>> .*(?:\n *\.\.\. .*)*", re.MULTILINE)
 _PROMPT = re.compile(r"^ *(?:>>>|\.\.\.) ", re.MULTILINE)
+# A decoder of JSON values in a row, and the white space between them.
 _DECODER = json.JSONDecoder()
+_GAP = re.compile(r"\s*")
 
 
 def find_examples(texts: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
@@ -410,12 +412,12 @@ def _read_literals(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any] 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Find the JSON objects in paragraphs that consist of JSON only."""
     for paragraph in re.split(r"\n\s*\n", text):
-        rest = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
-        found = list[Any]()
+        content = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+        found, gap = list[Any](), _GAP.match(content)
         with suppress(ValueError, RecursionError):
-            while rest:
-                document, end = _DECODER.raw_decode(rest)
+            while gap and gap.end() < len(content):
+                document, end = _DECODER.raw_decode(content, gap.end())
                 found.append(document)
-                rest = rest[end:].lstrip()
+                gap = _GAP.match(content, end)
             if all(isinstance(each, dict) for each in found):
                 yield from found
