@@ -21,8 +21,9 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext, use_context
 from toolkit._dialects.base import CUT_TEXT, Dialect, is_cut_off
 from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect
-from toolkit._execution.approval import NO_APPROVER, Approver
+from toolkit._execution.approval import Approver
 from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.gates import NO_APPROVER, Gates
 from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
 from toolkit._lazy import render
@@ -596,8 +597,7 @@ class Toolbox:
             )
         return Dispatcher(
             tools=self.snapshot(),
-            approvers=() if approve is None else (approve,),
-            no_approver=NO_APPROVER + hint,
+            gates=Gates(approvers=() if approve is None else (approve,), no_approver=NO_APPROVER + hint),
             check_output=self.check_output,
         )
 

@@ -29,6 +29,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.gates import Gates
 from toolkit.approvers import Console
 from toolkit.testing import ScriptedModel
 
@@ -58,11 +59,9 @@ def execute_call(
     made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
 ) -> ToolResult:
     """Execute one call of the tool `pay`."""
-    for one, option in (("authorizer", "authorizers"), ("approver", "approvers")):
-        if one in gates:
-            gates[option] = (gates.pop(one),)
-    dispatcher = Dispatcher(tools={made.name: made}, **gates)
-    call = ToolCall(name=gates.pop("called", made.name), arguments=words)
+    asked: dict[str, Any] = {f"{name}s": (gates.pop(name),) for name in ("authorizer", "approver") if name in gates}
+    dispatcher = Dispatcher(tools={made.name: made}, gates=Gates(**asked), **gates)
+    call = ToolCall(name=made.name, arguments=words)
     context = ToolContext(deps=deps, tool_name=made.name)
     if backend == "sync":
         return run_sync(dispatcher.dispatch(call, context, SyncBackend()))
@@ -250,7 +249,7 @@ def test_invalid_reaches_no_gate(backend: BackendName, words: str) -> None:
 def test_unknown_reaches_no_gate(backend: BackendName) -> None:
     """A tool that is not there reaches no gate."""
     asked: Any = []
-    dispatcher = Dispatcher(tools={}, authorizers=(lambda *questions: asked.append(questions),))
+    dispatcher = Dispatcher(tools={}, gates=Gates(authorizers=(lambda *questions: asked.append(questions),)))
     result = run_sync(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncBackend()))
 
     assert ("unknown tool: 'pay'. Available: none", []) == (result.text, asked)

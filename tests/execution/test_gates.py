@@ -30,8 +30,8 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.approval import approve, authorize
 from toolkit._execution.approval_request import ArgumentsView
+from toolkit._execution.gates import approve, authorize
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]

@@ -1,95 +1,21 @@
-"""The gates of a call: authorizers say whether it may be made, approvers whether a person or a policy agrees.
+"""Decisions on calls: what an authorizer or an approver answers, and the decisions on a paused run.
 
-Gates get copies of the arguments. A call runs only if each gate allows it: any other answer, a late answer or an
-exception refuses it.
-
-Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
-call; the policies in `toolkit.approvers` are approvers that ask another approver about some calls only.
+Who is asked, and when, is in `gates.py`.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolkit._concurrency.backend import Backend, call_function
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation
-from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
 from toolkit._execution.approval_request import ApprovalRequest
-from toolkit._options import check_methods, get_short_traceback
+from toolkit._options import check_methods
 from toolkit._tools.tool import Tool
-from toolkit.errors import ApprovalError, Denied, ToolkitError
+from toolkit.errors import ApprovalError, ToolkitError
 from toolkit.events import PendingApproval
-
-logger = logging.getLogger("toolkit")
-
-DENIED = "Tool execution was denied by authorization policy."
-FAILED = 'Tool execution failed: tool authorization error for "{}": {}; the tool was not run.'
-REJECTED = "Tool execution was rejected by the user."
-INCOMPLETE = "Tool approval could not be completed; the tool was not run."
-NO_APPROVER = (
-    "Tool approval could not be completed because no approval handler is configured; "
-    "continuing without running the tool."
-)
-
-
-class Unanswered(Denied):
-    """No gate answered: there is none, or it raised an exception, which is the cause."""
-
-    kind = "unavailable"
-
-
-class Late(Unanswered):
-    """A gate gave no answer in time."""
-
-    kind = "timed_out"
-
-
-class Rejected(Denied):
-    """An approver rejected the call."""
-
-    kind = "rejected"
-
-
-async def _ask_gate(
-    gate: Callable[..., Any],
-    request: ApprovalRequest,
-    backend: Backend,
-    timeout: float | None,
-    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
-) -> Any:
-    """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
-
-    The gate has `timeout` seconds, by default as long as the run takes. Without a timeout a sync gate runs on the
-    calling thread. `list_arguments` makes its arguments from the request, whose context is cancelled as soon as the
-    answer is no longer needed.
-
-    Raises:
-        TimedOut, Cancelled: The run ended first.
-    """
-    context = request.context
-    with Cancellation(timeout, parent=context.cancellation) as cancellation:
-        try:
-            bound = replace(request, context=replace(context, cancellation=cancellation))
-            answer = await call_function(gate, list_arguments(bound), backend, cancellation)
-        except Exception as error:  # noqa: BLE001  it refuses the call
-            answer = error
-        if cancellation.reason == DEADLINE and not context.cancellation:
-            return Late()
-        if cancellation:
-            raise cancellation_error(cancellation)
-    if isinstance(answer, Exception) and not isinstance(answer, Denied):
-        logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
-    return answer
-
-
-def _format_reason(reason: object) -> str:
-    return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
 
 
 @dataclass(frozen=True)
@@ -103,36 +29,6 @@ class Deny:
 Authorizer: TypeAlias = Callable[
     [Tool[..., Any], Mapping[str, Any], ToolContext[Any]], bool | Deny | Awaitable[bool | Deny]
 ]
-
-
-async def authorize(
-    authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
-) -> None:
-    """Check a call with an authorizer, which has `timeout` seconds; without an authorizer the call is allowed.
-
-    Raises:
-        Denied: The authorizer did not return True. An answer that is neither a bool nor a Deny is logged.
-        Unanswered: It raised, or did not answer in time.
-        TimedOut, Cancelled: The run ended first.
-    """
-    if authorizer is None:
-        return
-    verdict = await _ask_gate(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
-    match verdict:
-        case True:
-            return
-        case Late():
-            raise Late(FAILED.format(request.name, "it was not answered in time"))
-        case Denied():
-            raise Denied(DENIED + _format_reason(str(verdict))) from verdict.__cause__
-        case Exception():
-            raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
-        case Deny():
-            raise Denied(DENIED + _format_reason(verdict.reason))
-    if verdict is not False:
-        kind = type(verdict).__name__
-        logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
-    raise Denied(DENIED)
 
 
 @check_methods()
@@ -222,61 +118,6 @@ STOPPED_TEXT = "Not run: the run was stopped."
 
 class Stopped(ToolkitError):
     """An approver ended the run; the message is its reason."""
-
-
-async def approve(
-    approver: Approver | None,
-    request: ApprovalRequest,
-    backend: Backend,
-    timeout: float | None = None,
-    no_approver: str = NO_APPROVER,
-) -> Decision:
-    """Return the decision that approves a call. The tool's own rule and the approver have `timeout` seconds each.
-
-    Raises:
-        Rejected: The approver rejected the call.
-        Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
-            Decision; or there is none, and the tool requires approval.
-        Deferred: The approver deferred the decision.
-        Stopped: The approver ends the run.
-        TimedOut, Cancelled: The run ended first.
-    """
-    rule = request.tool.settings.approve
-    # A rule that fails, or does not answer in time, requires approval.
-    required = await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
-    request = replace(request, required=required)
-    if approver is None and request.required:
-        raise Unanswered(no_approver)
-    if approver is None:
-        return Decision.approve()
-    decision = await _get_decision(approver, request, backend, timeout)
-    if decision.approved is True:
-        return decision
-    if decision.refusal == "defer":
-        raise Deferred(request.to_pending(decision.reason))
-    if decision.refusal == "stop":
-        raise Stopped(decision.reason)
-    if decision.refusal == "unavailable":
-        raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
-    raise Rejected(REJECTED + _format_reason(decision.reason))
-
-
-async def _get_decision(
-    approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
-) -> Decision:
-    verdict = await _ask_gate(approver, request, backend, timeout)
-    if type(verdict) in (Decision, bool):
-        return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
-    match verdict:
-        case Late():
-            raise Late(f"Tool approval timed out after {timeout:g} s.")
-        case Denied():
-            raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
-        case Exception():
-            raise Unanswered(INCOMPLETE) from verdict
-    kind = type(verdict).__name__
-    logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
-    raise Unanswered(INCOMPLETE)
 
 
 class RecordedDecisions:

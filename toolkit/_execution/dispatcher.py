@@ -10,7 +10,6 @@ cancellation are raised.
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError
@@ -21,25 +20,15 @@ from pydantic_core import ValidationError
 
 from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import (
-    NO_APPROVER,
-    STOPPED_TEXT,
-    Approver,
-    Authorizer,
-    Deferred,
-    Stopped,
-    Unanswered,
-    approve,
-    authorize,
-)
-from toolkit._execution.approval_request import MASK, ApprovalRequest, digest_call
+from toolkit._execution.approval import STOPPED_TEXT, Deferred, Stopped
+from toolkit._execution.approval_request import ApprovalRequest, digest_call
+from toolkit._execution.gates import NO_GATES, Gates, Unanswered
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
-from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger
+from toolkit._execution.ledger import NO_RECORDING, STARTED, CallNote, CallRecord, Ledger, Recording
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
-from toolkit._schema.json_text import to_json_text
 from toolkit._tools.results import accept, explain_exception, follow_error, log_exception
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
@@ -108,46 +97,30 @@ class Dispatcher:
 
     Attributes:
         available: Names of the tools that may be called; all if None.
-        authorizers: Decide whether a call may be made. A call needs all of them.
-        approvers: Asked for approval in this order. A call needs all of them.
-        no_approver: Text of the refusal if a tool requires approval and there is no approver.
-        approval_timeout: Seconds for a gate's answer.
+        gates: Asked about each call, besides the tool's own.
+        middleware: Wraps each call and its gates; the first one is the outermost.
+        recording: Where the calls are recorded.
         max_result: The most characters of a result that the model reads, unless its tool sets its own number.
         check_output: Whether the value of a result must be of the tool's declared type.
         format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results, so that the model can read the rest.
-        ledger: Records the stages of calls.
-        undo_ledger: Records those of tools with `undo`; the same as `ledger` if that is set.
-        runs_above: Ids of the runs above, the outermost first, whose `undo` undoes these calls, too. The calls are
-            recorded as those of the first.
-        suspects: Ids of calls that may have started in a process that has ended, and that no ledger has recorded.
         started: Calls that have reached their tools, as they ran, by id.
         foreign: Names of the tools with `trust="foreign"` that the run, a run above it or a run below it has called.
         count: Counts a call that another call makes, by its tool and position; returns why it exceeds a limit, or "".
-        hold: Gets the request of each call that has passed its gates. The call then waits and does not run.
-        passed: Digest of a call that has passed its gates already. They are not asked again unless it has changed.
     """
 
     tools: Mapping[str, Tool[..., Any]]
     available: Collection[str] | None = None
-    authorizers: tuple[Authorizer, ...] = ()
-    approvers: tuple[Approver, ...] = ()
-    no_approver: str = NO_APPROVER
-    approval_timeout: float | None = None
+    gates: Gates = NO_GATES
     middleware: tuple[Middleware, ...] = ()
+    recording: Recording = NO_RECORDING
     max_result: int = MAX_RESULT
     check_output: bool = False
     format_error: Callable[[ToolResult], str] | None = None
     overflow: ResultStore | None = None
-    ledger: Ledger | None = None
-    undo_ledger: Ledger | None = None
-    runs_above: tuple[str, ...] = ()
-    suspects: Collection[str] = ()
     started: dict[str, ToolCall] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
     count: Callable[[str, int], str] = lambda *_: ""
-    hold: Callable[[ApprovalRequest], None] | None = None
-    passed: str = ""
 
     async def dispatch(
         self, call: ToolCall, context: ToolContext[Any], backend: Backend, emit: Emit = discard
@@ -205,9 +178,9 @@ class Dispatcher:
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
-        own, is_held = tool.settings, self.hold is not None
+        own, gates = tool.settings, self.gates
         has_own = own.approve is not False or own.authorize is not None
-        return has_own or is_held or bool(self.authorizers or self.approvers)
+        return has_own or gates.hold is not None or bool(gates.authorizers or gates.approvers)
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Return whether a call may emit events before its result."""
@@ -226,7 +199,7 @@ class Dispatcher:
             raise UnknownTool(explain_unknown_tool(call.name, self._available_names()))
         if self.available is not None and call.name not in self.available:
             raise NotFound(f"{call.name} may not be called now{suggest('', self._available_names())}")
-        if call.id in self.suspects and not tool.settings.may_repeat:
+        if call.id in self.recording.suspects and not tool.settings.may_repeat:
             raise Failed(STARTED)
         return tool
 
@@ -268,7 +241,8 @@ class _CallPipeline:
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
-        ledger = dispatcher.undo_ledger if tool.settings.undo else dispatcher.ledger
+        recording = dispatcher.recording
+        ledger = recording.undo_ledger if tool.settings.undo else recording.ledger
         is_repeat = self.has_started and tool.settings.may_repeat  # by a middleware
         if ledger is None or (is_repeat and tool.settings.undo is None):
             if dispatcher.is_gated(tool):
@@ -296,7 +270,7 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
         """Execute a call and record each of its stages; a call that the ledger has recorded is not executed again."""
-        runs = (*self.dispatcher.runs_above, self.context.run_id)
+        runs = (*self.dispatcher.recording.runs_above, self.context.run_id)
         record = CallRecord(
             ledger=ledger,
             run_id=runs[0],
@@ -324,35 +298,10 @@ class _CallPipeline:
     async def _pass_gates(
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
     ) -> tuple[dict[str, Any], ToolCall]:
-        """Authorize and approve a call; returns the arguments to run with, and the call, as an approver changed it."""
-        dispatcher = self.dispatcher
-        request = self._make_approval_request(tool, arguments, call)
-        if dispatcher.passed and dispatcher.passed == request.digest:
-            return arguments, call
-        await self._authorize(request)
-        for approver in dispatcher.approvers or (None,):
-            decision = await approve(
-                approver, request, self.backend, dispatcher.approval_timeout, dispatcher.no_approver
-            )
-            if decision.arguments is not None:
-                call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
-                arguments, _ = tool._invocation.parser.parse(call.arguments)
-                request = self._make_approval_request(tool, arguments, call)
-                await self._authorize(request)
-        if dispatcher.hold is not None:
-            dispatcher.hold(request)
-            raise Deferred(request.to_pending())
-        return arguments, call
-
-    def _make_approval_request(
-        self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
-    ) -> ApprovalRequest:
+        """Ask the gates about a call; return the arguments to run with, and the call, as an approver changed it."""
         foreign = tuple(sorted(self.dispatcher.foreign))
-        return ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
-
-    async def _authorize(self, request: ApprovalRequest) -> None:
-        for authorizer in (*self.dispatcher.authorizers, request.tool.settings.authorize):
-            await authorize(authorizer, request, self.backend, self.dispatcher.approval_timeout)
+        request = ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
+        return await self.dispatcher.gates.ask(request, arguments, self.backend)
 
     def _digest(self, tool: Tool[..., Any], call: ToolCall) -> str:
         return digest_call(tool, call, self.context.run_id, self._imports)
@@ -403,31 +352,6 @@ def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
             fault["loc"] = ("result", *(place[1:] if place[:1] == (OUTPUT,) else place))
         return ErrorExplainer({"properties": {"result": schema}}).explain(faults)
     return str(error) if isinstance(error, InvalidArguments) else f"{type(error).__name__}."
-
-
-def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge an approver's arguments into the model's; unchanged ones stay as the model wrote them.
-
-    Raises:
-        InvalidArguments: An argument with a secret was changed, and the secret's value is not known; or a key of
-            `request.arguments` stands for another key that the model wrote.
-    """
-    written = request.tool._invocation.parser.parse_document(request.call.arguments)
-    shown = json.loads(request.arguments_json)
-    known = {*written, *request.tool.parameters.get("properties", ())}
-    has_removed = bool(written.keys() - arguments.keys())
-    merged = {}
-    for name, value in arguments.items():
-        is_same = any(name in each and each[name] == value for each in (request.arguments, shown))
-        if not is_same and f'"{MASK}"' in to_json_text({name: value}):
-            raise InvalidArguments(f"{name}: the approver changed it, and was not shown a secret in it.")
-        if is_same and has_removed and name not in known:
-            raise InvalidArguments(f"{name}: the approver gave it, and the tool's schema has no such key.")
-        if not is_same:
-            merged[name] = value
-        elif name in written:  # any other is a default, which the tool adds again
-            merged[name] = written[name]
-    return merged
 
 
 def _check_result(result: object) -> ToolResult:

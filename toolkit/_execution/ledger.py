@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
@@ -188,6 +188,26 @@ class SQLiteLedger(SQLiteStore):
         with self._database.transaction() as connection:
             return connection.execute(_PRUNE, (cutoff,)).rowcount
 
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Where the calls of a run are recorded.
+
+    Attributes:
+        ledger: Records the calls; None if only those of tools with `undo` are recorded.
+        undo_ledger: Records the calls of tools with `undo`; the same as `ledger` if that is set.
+        runs_above: Ids of the runs above, the outermost first, whose `undo` undoes these calls, too. The calls are
+            recorded as those of the first.
+        suspects: Ids of calls that may have started in a process that has ended, and that no ledger has recorded.
+    """
+
+    ledger: Ledger | None = None
+    undo_ledger: Ledger | None = None
+    runs_above: tuple[str, ...] = ()
+    suspects: Collection[str] = ()
+
+
+NO_RECORDING = Recording()
 
 UNRECORDED = "This call was not run: its steps cannot be written down now."
 STARTED = "This call was started before and may have taken effect; it was not run again."

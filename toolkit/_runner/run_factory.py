@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import ismethod
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
@@ -20,7 +19,8 @@ from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.ledger import Ledger, MemoryLedger
+from toolkit._execution.gates import Gates, list_new
+from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, get_undo, was_undone
@@ -120,14 +120,15 @@ class RunFactory:
         self.ledger: Ledger = MemoryLedger(MAX_REMEMBERED) if ledger is None else ledger
         self.dispatcher = Dispatcher(
             tools={},
-            authorizers=_list_given(given.get("authorize")),
-            approvers=_list_given(given.get("approve")),
-            approval_timeout=timeout,
+            gates=Gates(
+                authorizers=_list_given(given.get("authorize")),
+                approvers=_list_given(given.get("approve")),
+                timeout=timeout,
+            ),
             middleware=self.hooks.middleware,
+            recording=Recording(ledger=ledger, undo_ledger=self.ledger),
             max_result=self.options["max_result"],
             format_error=given.get("format_error"),
-            ledger=ledger,
-            undo_ledger=self.ledger,
         )
 
     async def undo(self, run: RunState | str, deps: Any, backend: Backend) -> tuple[Undo, ...]:
@@ -321,7 +322,7 @@ class _RunBuilder:
             model_choice=factory.model_choice,
             raise_errors=factory.options["raise_errors"],
             depth=parent.depth + 1 if parent else 1,
-            observers=(*parent.observers, *_list_new(observers, parent.observers)) if parent else observers,
+            observers=(*parent.observers, *list_new(observers, parent.observers)) if parent else observers,
         )
 
     def _start_state(self) -> tuple[RunState, int]:
@@ -396,8 +397,9 @@ class _RunBuilder:
         for tool in walk_tools(self._checked.listed.values()):
             if tool.settings.undo is not None:
                 check_deps(get_undo(tool), deps, "pass deps= to the run")
-        above = next(iter(dispatcher.runs_above), "")
-        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=dispatcher.undo_ledger, deps=deps)
+        recording = dispatcher.recording
+        above = next(iter(recording.runs_above), "")
+        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=recording.undo_ledger, deps=deps)
 
     def _list_tools(self) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.
@@ -419,7 +421,7 @@ class _RunBuilder:
                     f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
                 )
         dispatchers = (factory.dispatcher, self._parent.dispatcher) if self._parent else (factory.dispatcher,)
-        if not checked.changing or any(each.approvers for each in dispatchers):
+        if not checked.changing or any(each.gates.approvers for each in dispatchers):
             return tools
         if factory.model_choice.is_fallback:
             asked = [replace(tool, settings=replace(tool.settings, approve=True)) for tool in checked.changing]
@@ -457,13 +459,14 @@ class _RunBuilder:
         """Return the gates of a resumed run, with its decisions and the records of its calls."""
         decisions = self._request.decisions
         if state.pending or decisions:
-            recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.approvers), None))
-            own = replace(own, approvers=(recorded,))
-        if own.ledger is not None:
+            recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.gates.approvers), None))
+            own = replace(own, gates=replace(own.gates, approvers=(recorded,)))
+        if own.recording.ledger is not None:
             return own
         # A run that was saved while its calls were running may have lost its process since.
         suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
-        return replace(own, ledger=self._factory.ledger, suspects=tuple(call.id for call in suspects))
+        recording = replace(own.recording, ledger=self._factory.ledger, suspects=tuple(call.id for call in suspects))
+        return replace(own, recording=recording)
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
         """Return the values that the calls of the run share; None if no call can read any."""
@@ -538,28 +541,20 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
 
 
-def _list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
-    """Return the functions of a run that the runs above do not have; only methods are compared by equality."""
-    return tuple(
-        each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
-    )
-
-
 def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
     """Add the gates and middleware of the runs above to those of a run; one that both have runs once.
 
     Without a ledger of its own, the calls of the run are undone with those of the run above.
     """
-    above = parent.dispatcher
-    if own.ledger is None:
-        runs_above = (*above.runs_above, parent.conversation.run_id)
-        own = replace(own, undo_ledger=above.undo_ledger, runs_above=runs_above)
+    above, recording = parent.dispatcher, own.recording
+    if recording.ledger is None:
+        runs_above = (*above.recording.runs_above, parent.conversation.run_id)
+        recording = replace(recording, undo_ledger=above.recording.undo_ledger, runs_above=runs_above)
     return replace(
         own,
-        authorizers=(*_list_new(own.authorizers, above.authorizers), *above.authorizers),
-        approvers=(*_list_new(own.approvers, above.approvers), *above.approvers),
-        approval_timeout=above.approval_timeout if own.approval_timeout is None else own.approval_timeout,
-        middleware=(*above.middleware, *_list_new(own.middleware, above.middleware)),
+        gates=own.gates.join(above.gates),
+        middleware=(*above.middleware, *list_new(own.middleware, above.middleware)),
+        recording=recording,
     )
 
 

@@ -182,7 +182,7 @@ class ToolCaller:
             tool is not None
             and tool.settings.effect == "read"
             and not may_depend(ready.call, tool)
-            and dispatcher.ledger is None
+            and dispatcher.recording.ledger is None
             and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
             and ready.position == len(self.early_calls) < parallel_limit(self.order, self.max_parallel)
             and not self.queue.has_steering

@@ -199,8 +199,8 @@ class Activities:
                     AsyncBackend(),
                     run_id=step.run_id,
                     deps=self.deps,
-                    above=next(iter(dispatcher.runs_above), ""),
-                    ledger=dispatcher.undo_ledger,
+                    above=next(iter(dispatcher.recording.runs_above), ""),
+                    ledger=dispatcher.recording.undo_ledger,
                 )
                 run.leave()
                 undos = await undoer.undo()
@@ -282,9 +282,9 @@ class Activities:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
             seconds = (settings.retries + 1) * settings.timeout + pauses + SLACK
         # Each gate is asked, and the tool's own rules; and all of them again if one changes the arguments.
-        if dispatcher.approval_timeout is not None:
-            count = len(dispatcher.authorizers) + len(dispatcher.approvers) + 2
-            gate_seconds = 2 * count * dispatcher.approval_timeout + SLACK
+        gates = dispatcher.gates
+        if gates.timeout is not None:
+            gate_seconds = 2 * (len(gates.authorizers) + len(gates.approvers) + 2) * gates.timeout + SLACK
         return wire.ToolPlan(
             runs_alone=settings.runs_alone,
             is_gated=dispatcher.is_gated(tool) or find_agent(tool) is not None,
@@ -338,7 +338,7 @@ class Activities:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
                 is_requested = _is_requested()
-                if not is_requested and isinstance(ledger := run.caller.dispatcher.undo_ledger, StepLedger):
+                if not is_requested and isinstance(ledger := run.caller.dispatcher.recording.undo_ledger, StepLedger):
                     ledger.is_broken_off = True
                 run.cancellation.cancel()
                 await asyncio.wait({task})

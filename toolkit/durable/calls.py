@@ -13,7 +13,7 @@ from toolkit._concurrency.backend import call_function
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.ledger import Ledger, LedgerEntry, MemoryLedger
+from toolkit._execution.ledger import Ledger, LedgerEntry, MemoryLedger, Recording
 from toolkit._messages import ToolCall, ToolMessage, Usage, message_to_dict
 from toolkit._runner.output import read_answer
 from toolkit._runner.result import RunResult
@@ -106,9 +106,9 @@ def make_dispatcher(
     """
     dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
-    gates = dispatcher.approvers
+    approvers = dispatcher.gates.approvers
     if step.decision is not None:
-        gates = (gates[0], *[_apply_decision(gate, call.id) for gate in gates[1:]])
+        approvers = (approvers[0], *[_apply_decision(approver, call.id) for approver in approvers[1:]])
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
     # The calls of a sub-agent that runs elsewhere are recorded there.
@@ -118,15 +118,15 @@ def make_dispatcher(
     is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,
-        approvers=gates,
-        ledger=ledger if has_ledger else None,
-        undo_ledger=ledger,
-        runs_above=(*recorder.dispatcher.runs_above, recorder.conversation.run_id) if parent else (),
-        suspects=(call.id,) if is_suspect else (),
+        gates=replace(dispatcher.gates, approvers=approvers, hold=hold, passed=step.passed),
+        recording=Recording(
+            ledger=ledger if has_ledger else None,
+            undo_ledger=ledger,
+            runs_above=(*recorder.dispatcher.recording.runs_above, recorder.conversation.run_id) if parent else (),
+            suspects=(call.id,) if is_suspect else (),
+        ),
         available=caller.available if step.available is None else frozenset(step.available),
         overflow=None,  # the rest of a result that was cut cannot be read: another worker may get that call
-        hold=hold,
-        passed=step.passed,
     )
 
 
@@ -170,7 +170,7 @@ class StepLedger:
 
 def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
     """Return the ledger of a run for one step; None if it is in the memory of this worker alone."""
-    ledger = dispatcher.undo_ledger
+    ledger = dispatcher.recording.undo_ledger
     return None if ledger is None or isinstance(ledger, MemoryLedger) else StepLedger(ledger)
 
 

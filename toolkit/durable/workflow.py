@@ -26,7 +26,8 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
-    from toolkit._execution.approval import INCOMPLETE, explain_unknown_call
+    from toolkit._execution.approval import explain_unknown_call
+    from toolkit._execution.gates import INCOMPLETE
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
     from toolkit._messages import ModelResponse, ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict

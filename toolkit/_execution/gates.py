@@ -1,0 +1,281 @@
+"""The gates of a call: authorizers say whether it may be made, approvers whether a person or a policy agrees.
+
+Gates get copies of the arguments. A call runs only if each gate allows it: any other answer, a late answer or an
+exception refuses it.
+
+Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
+call; the policies in `toolkit.approvers` are approvers that ask another approver about some calls only.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from inspect import ismethod
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from toolkit._concurrency.backend import Backend, call_function
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation
+from toolkit._concurrency.threads import cancellation_error
+from toolkit._execution.approval import Approver, Authorizer, Decision, Deferred, Deny, Stopped
+from toolkit._execution.approval_request import MASK, ApprovalRequest
+from toolkit._messages import ToolCall
+from toolkit._options import get_short_traceback
+from toolkit._schema.json_text import to_json_text
+from toolkit.errors import Denied, InvalidArguments
+
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+
+DENIED = "Tool execution was denied by authorization policy."
+FAILED = 'Tool execution failed: tool authorization error for "{}": {}; the tool was not run.'
+REJECTED = "Tool execution was rejected by the user."
+INCOMPLETE = "Tool approval could not be completed; the tool was not run."
+NO_APPROVER = (
+    "Tool approval could not be completed because no approval handler is configured; "
+    "continuing without running the tool."
+)
+
+
+class Unanswered(Denied):
+    """No gate answered: there is none, or it raised an exception, which is the cause."""
+
+    kind = "unavailable"
+
+
+class Late(Unanswered):
+    """A gate gave no answer in time."""
+
+    kind = "timed_out"
+
+
+class Rejected(Denied):
+    """An approver rejected the call."""
+
+    kind = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gates:
+    """The authorizers and approvers of a run. A call needs all of them.
+
+    Attributes:
+        authorizers: Decide whether a call may be made.
+        approvers: Asked for approval in this order.
+        no_approver: Text of the refusal if a tool requires approval and there is no approver.
+        timeout: Seconds for an answer; None waits as long as the run takes.
+        hold: Gets the request of each call that has passed the gates. The call then waits and does not run.
+        passed: Digest of a call that has passed the gates already. They are not asked again unless it has changed.
+    """
+
+    authorizers: tuple[Authorizer, ...] = ()
+    approvers: tuple[Approver, ...] = ()
+    no_approver: str = NO_APPROVER
+    timeout: float | None = None
+    hold: Callable[[ApprovalRequest], None] | None = None
+    passed: str = ""
+
+    async def ask(
+        self, request: ApprovalRequest, arguments: dict[str, Any], backend: Backend
+    ) -> tuple[dict[str, Any], ToolCall]:
+        """Ask each gate about a call, and return the arguments to run with, and the call with them as JSON.
+
+        Args:
+            request: The call, with a view of the arguments.
+            arguments: The validated arguments themselves.
+            backend: Runs the gates.
+
+        Raises:
+            Denied: A gate refused the call, or did not answer.
+            InvalidArguments: An approver's arguments are not valid.
+            Deferred: The call waits for a decision, or is held.
+            Stopped: An approver ends the run.
+            TimedOut, Cancelled: The run ended first.
+        """
+        if self.passed and self.passed == request.digest:
+            return arguments, request.call
+        await self._authorize(request, backend)
+        for approver in self.approvers or (None,):
+            decision = await approve(approver, request, backend, self.timeout, self.no_approver)
+            if decision.arguments is not None:
+                call = replace(request.call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
+                arguments, _ = request.tool._invocation.parser.parse(call.arguments)
+                request = replace(request, arguments=arguments, call=call)
+                await self._authorize(request, backend)
+        if self.hold is not None:
+            self.hold(request)
+            raise Deferred(request.to_pending())
+        return arguments, request.call
+
+    def join(self, above: Gates) -> Gates:
+        """Return these gates and those of the runs above; a function that both have is asked once."""
+        return replace(
+            self,
+            authorizers=(*list_new(self.authorizers, above.authorizers), *above.authorizers),
+            approvers=(*list_new(self.approvers, above.approvers), *above.approvers),
+            timeout=above.timeout if self.timeout is None else self.timeout,
+        )
+
+    async def _authorize(self, request: ApprovalRequest, backend: Backend) -> None:
+        for authorizer in (*self.authorizers, request.tool.settings.authorize):
+            await authorize(authorizer, request, backend, self.timeout)
+
+
+def list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
+    """List the functions of a run that the runs above do not have; only methods are compared by equality."""
+    return tuple(
+        each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
+    )
+
+
+NO_GATES = Gates()
+
+
+async def authorize(
+    authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
+) -> None:
+    """Check a call with an authorizer, which has `timeout` seconds; without an authorizer the call is allowed.
+
+    Raises:
+        Denied: The authorizer did not return True. An answer that is neither a bool nor a Deny is logged.
+        Unanswered: It raised, or did not answer in time.
+        TimedOut, Cancelled: The run ended first.
+    """
+    if authorizer is None:
+        return
+    verdict = await _ask_gate(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
+    match verdict:
+        case True:
+            return
+        case Late():
+            raise Late(FAILED.format(request.name, "it was not answered in time"))
+        case Denied():
+            raise Denied(DENIED + _format_reason(str(verdict))) from verdict.__cause__
+        case Exception():
+            raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
+        case Deny():
+            raise Denied(DENIED + _format_reason(verdict.reason))
+    if verdict is not False:
+        kind = type(verdict).__name__
+        logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
+    raise Denied(DENIED)
+
+
+async def approve(
+    approver: Approver | None,
+    request: ApprovalRequest,
+    backend: Backend,
+    timeout: float | None = None,
+    no_approver: str = NO_APPROVER,
+) -> Decision:
+    """Return the decision that approves a call. The tool's own rule and the approver have `timeout` seconds each.
+
+    Raises:
+        Rejected: The approver rejected the call.
+        Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
+            Decision; or there is none, and the tool requires approval.
+        Deferred: The approver deferred the decision.
+        Stopped: The approver ends the run.
+        TimedOut, Cancelled: The run ended first.
+    """
+    rule = request.tool.settings.approve
+    # A rule that fails, or does not answer in time, requires approval.
+    required = await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
+    request = replace(request, required=required)
+    if approver is None and request.required:
+        raise Unanswered(no_approver)
+    if approver is None:
+        return Decision.approve()
+    decision = await _get_decision(approver, request, backend, timeout)
+    if decision.approved is True:
+        return decision
+    if decision.refusal == "defer":
+        raise Deferred(request.to_pending(decision.reason))
+    if decision.refusal == "stop":
+        raise Stopped(decision.reason)
+    if decision.refusal == "unavailable":
+        raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
+    raise Rejected(REJECTED + _format_reason(decision.reason))
+
+
+async def _get_decision(
+    approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
+) -> Decision:
+    verdict = await _ask_gate(approver, request, backend, timeout)
+    if type(verdict) in (Decision, bool):
+        return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+    match verdict:
+        case Late():
+            raise Late(f"Tool approval timed out after {timeout:g} s.")
+        case Denied():
+            raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
+        case Exception():
+            raise Unanswered(INCOMPLETE) from verdict
+    kind = type(verdict).__name__
+    logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
+    raise Unanswered(INCOMPLETE)
+
+
+async def _ask_gate(
+    gate: Callable[..., Any],
+    request: ApprovalRequest,
+    backend: Backend,
+    timeout: float | None,
+    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
+) -> Any:
+    """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
+
+    The gate has `timeout` seconds, by default as long as the run takes. Without a timeout a sync gate runs on the
+    calling thread. `list_arguments` makes its arguments from the request, whose context is cancelled as soon as the
+    answer is no longer needed.
+
+    Raises:
+        TimedOut, Cancelled: The run ended first.
+    """
+    context = request.context
+    with Cancellation(timeout, parent=context.cancellation) as cancellation:
+        try:
+            bound = replace(request, context=replace(context, cancellation=cancellation))
+            answer = await call_function(gate, list_arguments(bound), backend, cancellation)
+        except Exception as error:  # noqa: BLE001  it refuses the call
+            answer = error
+        if cancellation.reason == DEADLINE and not context.cancellation:
+            return Late()
+        if cancellation:
+            raise cancellation_error(cancellation)
+    if isinstance(answer, Exception) and not isinstance(answer, Denied):
+        logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
+    return answer
+
+
+def _format_reason(reason: object) -> str:
+    return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
+
+
+def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge an approver's arguments into the model's; unchanged ones stay as the model wrote them.
+
+    Raises:
+        InvalidArguments: An argument with a secret was changed, and the secret's value is not known; or a key of
+            `request.arguments` stands for another key that the model wrote.
+    """
+    written = request.tool._invocation.parser.parse_document(request.call.arguments)
+    shown = json.loads(request.arguments_json)
+    known = {*written, *request.tool.parameters.get("properties", ())}
+    has_removed = bool(written.keys() - arguments.keys())
+    merged = {}
+    for name, value in arguments.items():
+        is_same = any(name in each and each[name] == value for each in (request.arguments, shown))
+        if not is_same and f'"{MASK}"' in to_json_text({name: value}):
+            raise InvalidArguments(f"{name}: the approver changed it, and was not shown a secret in it.")
+        if is_same and has_removed and name not in known:
+            raise InvalidArguments(f"{name}: the approver gave it, and the tool's schema has no such key.")
+        if not is_same:
+            merged[name] = value
+        elif name in written:  # any other is a default, which the tool adds again
+            merged[name] = written[name]
+    return merged
