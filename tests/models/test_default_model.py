@@ -404,7 +404,7 @@ def test_key_is_not_shown(server: FakeServer) -> None:
     """The representation of a runner's model and of its settings has no key."""
     runner = Runner(base_url=server.base_url, model="m", api_key="sk-canary")
 
-    assert "canary" not in f"{runner!r} {runner.model!r} {runner._factory.model_choice!r}"
+    assert "canary" not in f"{runner!r} {runner.model!r} {runner._factory.settings.model_choice!r}"
 
 
 def test_client_without_a_name(server: FakeServer) -> None:
@@ -523,7 +523,7 @@ def test_one_client_per_loop(server: FakeServer) -> None:
     models: list[Any] = []
 
     async def main() -> None:
-        models.extend([await runner._factory.model_choice.async_model() for _ in range(2)])
+        models.extend([await runner._factory.settings.model_choice.async_model() for _ in range(2)])
 
     asyncio.run(main())
 

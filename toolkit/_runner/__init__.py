@@ -13,11 +13,11 @@ Files, each importing only those below it:
     saved_runs     the steps of runs in a SQLite file
     run            one run: does the steps of the conversation, calls the model, and emits events
     tool_calls     runs the calls of one response, some while it still arrives; what runs below share with this one
-    hooks          the application's methods around model responses and calls
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives
     result         `RunResult`
     options        the options of a runner and of a run
+    hooks          the application's methods around model responses and calls
     session        conversations that several runs continue
     state          `RunState`
     limits         `Limits` and `Prices`

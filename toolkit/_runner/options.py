@@ -20,6 +20,7 @@ from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
 from toolkit._options import is_number, is_whole
 from toolkit._runner.control import QueueMode
+from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import ANY_SECONDS, MAX_TURNS, Limits
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.session import Session
@@ -28,6 +29,7 @@ from toolkit._tools.shared_values import Values
 from toolkit._tools.tool import Tool
 from toolkit.models import Model
 from toolkit.models.client import CLIENT_OPTIONS, CLIENT_REMEDY
+from toolkit.models.default import ModelChoice
 
 # Keys of a request that the Runner decides on.
 RESERVED = frozenset(
@@ -82,6 +84,33 @@ class RunnerOptions(TypedDict, total=False):
     raise_errors: bool
     max_result: int
     queue: QueueMode
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerSettings:
+    """What all runs of a runner have in common.
+
+    Attributes:
+        name: The runner's name; empty without one.
+        model_choice: Chooses the model when a run starts.
+        limits: The limits of each run.
+        hooks: The hooks, and the middleware.
+        order: Which calls of a turn run at the same time.
+        max_parallel: The most calls at the same time.
+        early: Whether calls may start before the response is complete.
+        raise_errors: Whether an exception of a tool ends the run.
+        checkpoint: Called with the state before each step, and at the end.
+    """
+
+    name: str
+    model_choice: ModelChoice
+    limits: Limits
+    hooks: Hooks
+    order: Order
+    max_parallel: int
+    early: bool
+    raise_errors: bool
+    checkpoint: Callable[[RunState], Any] | None
 
 
 # Defaults of a Runner's options, but for None.

@@ -26,11 +26,11 @@ from toolkit._execution.undo import Undoer
 from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, ToolSpec, write_output
 from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation, Finished, Paused, RunCalls, Step
-from toolkit._runner.hooks import Hook, Hooks, apply_model_hook, notify
-from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
+from toolkit._runner.hooks import Hook, apply_model_hook, notify
+from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS
+from toolkit._runner.options import RunnerSettings
 from toolkit._runner.output import Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
-from toolkit._runner.state import RunState
 from toolkit._runner.tool_calls import ToolCaller, TurnCalls
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Halt, ModelError, RunError, TimedOut, ToolError
@@ -61,16 +61,14 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
-        name: The runner's name; empty without one.
+        settings: Those of its runner.
         caller: Executes its calls. It has the tools, the queue of messages, and the hooks that get the events.
         output: The type of the answer.
         tool_choice: Whether and what the model must call; a forced call applies to the first turn only.
         allowed: Names of the tools that may be called; all if None.
-        early: Whether calls may start before the response is complete.
         active: The runner's active runs, of which this is one until it ends.
         cancellation: Cancels the run. `caller.deadline` is a child of it, with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.
-        checkpoint: Called with the state before each step, and at the end.
         list_tools: Lists the tools of the toolbox before each turn; None if changes do not count in this run.
         save_messages: Adds the messages of the run to its session when it ends.
         calls: Finished calls by call id, including those of a resumed state.
@@ -81,19 +79,15 @@ class Run(Generic[T]):
         result: None until the run has ended.
     """
 
-    name: str
+    settings: RunnerSettings
     conversation: Conversation
-    limits: Limits
-    hooks: Hooks
     caller: ToolCaller
     output: Output[T]
     tool_choice: str | None
     allowed: tuple[str, ...] | None
-    early: bool
     active: ActiveRuns[Run[Any]]
     cancellation: Cancellation
     start: float
-    checkpoint: Callable[[RunState], Any] | None
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
     save_messages: Callable[[Sequence[Message]], None] | None
     calls: dict[str, ToolCallFinished]
@@ -159,7 +153,7 @@ class Run(Generic[T]):
                 model = await self._choose_model(backend)
                 self._model = model.name
                 address = getattr(model, "address", "")
-                yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.name, address=address)
+                yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.settings.name, address=address)
                 try:
                     while self.result is None:
                         if self.cancellation:
@@ -186,7 +180,7 @@ class Run(Generic[T]):
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
     async def _choose_model(self, backend: Backend) -> Model:
-        choice = self.caller.model_choice
+        choice = self.settings.model_choice
         model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
         limit_rate = self.caller.request.limit_rate
         return limit_rate(model) if limit_rate else model
@@ -208,8 +202,8 @@ class Run(Generic[T]):
         return result
 
     async def _save_state(self, backend: Backend) -> None:
-        if self.checkpoint is not None:
-            await call_function(self.checkpoint, (self.conversation.state,), backend)
+        if (checkpoint := self.settings.checkpoint) is not None:
+            await call_function(checkpoint, (self.conversation.state,), backend)
 
     def leave(self) -> None:
         """Cancel the run if it has not ended, and release its resources."""
@@ -278,7 +272,7 @@ class Run(Generic[T]):
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
                 self.conversation.add_usage(response.usage)  # counted even if a hook fails
-                for hook in self.hooks.after_model:
+                for hook in self.settings.hooks.after_model:
                     response = await apply_model_hook(hook, response, backend, cancellation)
         except Exception as error:
             for dropped in self.caller.drop_early():
@@ -297,7 +291,7 @@ class Run(Generic[T]):
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
         if self.caller.deadline.reason == DEADLINE and not self.cancellation:
-            seconds = self.limits.max_seconds or 0.0
+            seconds = self.settings.limits.max_seconds or 0.0
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
@@ -316,14 +310,14 @@ class Run(Generic[T]):
             choice=self.tool_choice,
             allowed=self.allowed,
             turn=step.turn,
-            early=self.early,
+            early=self.settings.early,
             memo=self._memo,
             cancellation=cancellation,
         )
-        offered = request.tools
-        for hook in self.hooks.before_model:
+        offered, hooks = request.tools, self.settings.hooks.before_model
+        for hook in hooks:
             request = await apply_model_hook(hook, request, backend, cancellation)
-        if self.hooks.before_model:
+        if hooks:
             memo = self._memo if request.messages is step.messages else []
             request = replace(request, memo=memo, cancellation=cancellation)
             is_own = request.tools is offered and (request.choice, request.allowed) == (self.tool_choice, self.allowed)
@@ -378,7 +372,7 @@ class Run(Generic[T]):
         Raises:
             ModelError: The time of the turn is up.
         """
-        limits = self.limits
+        limits = self.settings.limits
         if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline
             return
@@ -400,7 +394,7 @@ class Run(Generic[T]):
         """Yield the events of a piece of a response; start a call that is ready, if it may start early."""
         caller = self.caller
         if isinstance(piece, CallReady):
-            if self.early and step.with_tools and caller.may_start_early(piece):
+            if self.settings.early and step.with_tools and caller.may_start_early(piece):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
                     caller.start_early(call, step.turn, backend)
@@ -490,14 +484,14 @@ class Run(Generic[T]):
     def _set_result(self, output: Any, reason: FinishReason) -> None:
         """Set the result; its output is None if there is only text and the output type is another one."""
         is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
-        state = self.conversation.state
+        state, prices = self.conversation.state, self.settings.limits.prices
         calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
         self.result = RunResult(
             output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,
             calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
             usage=state.usage,
-            cost=self.limits.prices.compute_cost(state.usage) if self.limits.prices else None,
+            cost=prices.compute_cost(state.usage) if prices else None,
             responses=tuple(self.responses),
             finish_reason=reason,
             model=self._model or "",

@@ -30,7 +30,14 @@ from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import read_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import DEFAULTS, RunnerOptions, RunRequest, check_values, reject_reserved_keys
+from toolkit._runner.options import (
+    DEFAULTS,
+    RunnerOptions,
+    RunnerSettings,
+    RunRequest,
+    check_values,
+    reject_reserved_keys,
+)
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
 from toolkit._runner.run import Run
@@ -75,11 +82,9 @@ class RunFactory:
     Attributes:
         toolbox: The tools.
         instructions: The system message.
-        limits: The limits of each run.
         options: The other options of the runner, with the defaults of those that are not None.
-        model_choice: Chooses the model when a run starts.
+        settings: What its runs have in common.
         active: The runs that have not ended.
-        hooks: The hooks of each run.
         ledger: The given one, or else one in memory, for resumed runs and calls that can be undone.
         dispatcher: The middleware and gates of a run, without those of a run above.
 
@@ -105,17 +110,27 @@ class RunFactory:
             given.setdefault("ledger", saved)
         reject_reserved_keys(given.get("request_options") or {})
         limits = given.get("limits") or Limits()
-        self.limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
-        timeout, most = given.get("approval_timeout"), self.limits.max_seconds
+        limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
+        timeout, most = given.get("approval_timeout"), limits.max_seconds
         if timeout is not None and most is not None and timeout >= most:
             raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
         self.instructions = instructions
         self.options: Mapping[str, Any] = {**DEFAULTS, **given}
-        self.model_choice = _make_model_choice(toolbox, model, self.options)
-        _check_provider_tools(toolbox, self.model_choice)
+        choice = _make_model_choice(toolbox, model, self.options)
+        _check_provider_tools(toolbox, choice)
+        self.settings = RunnerSettings(
+            name=given.get("name") or "",
+            model_choice=choice,
+            limits=limits,
+            hooks=Hooks(self.options["hooks"], self.options["middleware"]),
+            order=self.options["order"],
+            max_parallel=self.options["max_parallel"],
+            early=self.options["early"],
+            raise_errors=self.options["raise_errors"],
+            checkpoint=given.get("checkpoint"),
+        )
         self.active = ActiveRuns[Run[Any]](given.get("max_runs"))
         self._has_warned = False
-        self.hooks = Hooks(self.options["hooks"], self.options["middleware"])
         ledger = given.get("ledger")
         self.ledger: Ledger = MemoryLedger(MAX_REMEMBERED) if ledger is None else ledger
         self.dispatcher = Dispatcher(
@@ -125,7 +140,7 @@ class RunFactory:
                 approvers=_list_given(given.get("approve")),
                 timeout=timeout,
             ),
-            middleware=self.hooks.middleware,
+            middleware=self.settings.hooks.middleware,
             recording=Recording(ledger=ledger, undo_ledger=self.ledger),
             max_result=self.options["max_result"],
             format_error=given.get("format_error"),
@@ -163,9 +178,9 @@ class RunFactory:
         }
         own = {
             **given,
-            "model": self.model_choice.given_name,
+            "model": self.settings.model_choice.given_name,
             "instructions": self.instructions or None,
-            "limits": self.limits,
+            "limits": self.settings.limits,
             "api_key": "given" if self.options.get("api_key") else None,
         }
         list(walk_tools(self.toolbox))  # refuses a circle
@@ -275,7 +290,7 @@ class _RunBuilder:
         """Make the run."""
         factory, request, state = self._factory, self._request, self._state
         first, older = self._resume_state(state) if state else self._start_state()
-        conversation = Conversation(first, factory.limits, self._parent.conversation if self._parent else None)
+        conversation = Conversation(first, factory.settings.limits, self._parent.conversation if self._parent else None)
         if first.phase == "paused":
             conversation.resume()
         handoff = self._hand_over(conversation)
@@ -283,20 +298,16 @@ class _RunBuilder:
         cancellation = Cancellation(parent=current_cancellation.get())
         session, count = request.session, len(self._earlier)
         return Run(
-            name=factory.options.get("name") or "",
+            settings=factory.settings,
             conversation=conversation,
-            limits=factory.limits,
-            hooks=factory.hooks,
             caller=self._create_caller(conversation, dispatcher, cancellation),
             output=TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools),
             tool_choice=self._choice,
             allowed=self._allowed,
-            early=factory.options["early"],
             handoff=handoff,
             active=factory.active,
             cancellation=cancellation,
             start=self._start,
-            checkpoint=factory.options.get("checkpoint"),
             list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
             save_messages=None if session is None else lambda new: session.extend(new[older:], after=count),
             calls=restore_calls(state) if state else {},
@@ -306,21 +317,19 @@ class _RunBuilder:
     def _create_caller(
         self, conversation: Conversation, dispatcher: Dispatcher, cancellation: Cancellation
     ) -> ToolCaller:
-        factory, request, parent, observers = self._factory, self._request, self._parent, self._factory.hooks.observers
-        seconds = factory.limits.max_seconds
+        factory, request, parent = self._factory, self._request, self._parent
+        settings = factory.settings
+        seconds, observers = settings.limits.max_seconds, settings.hooks.observers
         return ToolCaller(
+            settings=settings,
             conversation=conversation,
             dispatcher=dispatcher,
             available=self._available,
             tools=self._tools,
             queue=MessageQueue(factory.options["queue"]),
-            order=factory.options["order"],
-            max_parallel=factory.options["max_parallel"],
             request=request,
             shared=self._restore_shared(conversation),
             deadline=Cancellation(None if seconds is None else seconds - request.spent, parent=cancellation),
-            model_choice=factory.model_choice,
-            raise_errors=factory.options["raise_errors"],
             depth=parent.depth + 1 if parent else 1,
             observers=(*parent.observers, *list_new(observers, parent.observers)) if parent else observers,
         )
@@ -415,7 +424,7 @@ class _RunBuilder:
         tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
         for tool in checked.typed:
             check_deps(tool, request.deps, "pass deps= to the run")
-        for name in factory.limits.max_calls_per_tool:
+        for name in factory.settings.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
                     f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
@@ -423,7 +432,7 @@ class _RunBuilder:
         dispatchers = (factory.dispatcher, self._parent.dispatcher) if self._parent else (factory.dispatcher,)
         if not checked.changing or any(each.gates.approvers for each in dispatchers):
             return tools
-        if factory.model_choice.is_fallback:
+        if factory.settings.model_choice.is_fallback:
             asked = [replace(tool, settings=replace(tool.settings, approve=True)) for tool in checked.changing]
             return {**tools, **{tool.name: tool for tool in asked}}
         factory.warn_of_unasked(checked.changing)

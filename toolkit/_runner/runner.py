@@ -490,7 +490,7 @@ class Runner(Controls):
     def _repr_html_(self) -> str:
         from toolkit.display.cards import render_runner  # only a notebook asks
 
-        name = self._factory.model_choice.given_name
+        name = self._factory.settings.model_choice.given_name
         return render_runner(name, self.instructions, self.toolbox, self.limits)
 
     @property
@@ -506,7 +506,7 @@ class Runner(Controls):
     @property
     def limits(self) -> Limits:
         """The limits of each run."""
-        return self._factory.limits
+        return self._factory.settings.limits
 
     @property
     def model(self) -> Model:
@@ -515,7 +515,7 @@ class Runner(Controls):
         Raises:
             NoModelError: No model is configured.
         """
-        return self._factory.model_choice.sync_model()
+        return self._factory.settings.model_choice.sync_model()
 
     @override
     def _get_run(self) -> Run[Any]:

@@ -25,12 +25,12 @@ from toolkit._dialects.tool_choice import allowed_names
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
-from toolkit._execution.parallel import Order, parallel_limit, run_batch, split_batches
+from toolkit._execution.parallel import parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec, get_last_calls
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
-from toolkit._runner.options import RunRequest
+from toolkit._runner.options import RunnerSettings, RunRequest
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
@@ -38,7 +38,6 @@ from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, RunError, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, PendingApproval, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
-from toolkit.models.default import ModelChoice
 
 logger = logging.getLogger("toolkit")
 
@@ -55,16 +54,13 @@ class ToolCaller:
     """Executes the calls of a run. Runs that a call starts get it as their parent.
 
     Attributes:
+        settings: Those of the runner.
         available: Names of the tools that may be called in the run; all if None.
         tools: The run's tools by name; `result_read` may be added later.
         queue: Messages of the user; steering skips the batches that have not started.
-        order: Which calls of a turn run at the same time.
-        max_parallel: The most calls at the same time.
         request: The request of the run.
         shared: Values that the calls share; None if no call can read any.
         deadline: The run's cancellation with its time limit.
-        model_choice: Chooses the model of the run.
-        raise_errors: Whether an exception of a tool ends the run.
         depth: The number of runs from the outermost to this one.
         observers: Hooks that get each event of this run and of the runs below.
         early_calls: Calls that started while their response was arriving, by call id.
@@ -72,18 +68,15 @@ class ToolCaller:
         may_offer: Whether the gates allow to offer a tool, by the names of those that the provider executes.
     """
 
+    settings: RunnerSettings
     conversation: Conversation
     dispatcher: Dispatcher
     available: Collection[str] | None
     tools: dict[str, AnyTool]
     queue: MessageQueue
-    order: Order
-    max_parallel: int
     request: RunRequest
     shared: SharedValues | None
     deadline: Cancellation
-    model_choice: ModelChoice
-    raise_errors: bool
     depth: int = 1
     observers: tuple[Callable[..., Any], ...] = ()
     early_calls: dict[str, EarlyCall] = field(default_factory=dict)
@@ -177,14 +170,14 @@ class ToolCaller:
         It may if its tool only reads and has no gate, it refers to no other call, there is no ledger, and all calls
         before it have started early and may run at the same time.
         """
-        tool, dispatcher = self.tools.get(ready.call.name), self.dispatcher
+        tool, dispatcher, settings = self.tools.get(ready.call.name), self.dispatcher, self.settings
         return (
             tool is not None
             and tool.settings.effect == "read"
             and not may_depend(ready.call, tool)
             and dispatcher.recording.ledger is None
             and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
-            and ready.position == len(self.early_calls) < parallel_limit(self.order, self.max_parallel)
+            and ready.position == len(self.early_calls) < parallel_limit(settings.order, settings.max_parallel)
             and not self.queue.has_steering
         )
 
@@ -324,7 +317,7 @@ class TurnCalls:
             calls = get_last_calls(state.messages)
             self._dependencies = Dependencies(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
-        self.batches = split_batches(calls, caller.order, self._runs_alone)
+        self.batches = split_batches(calls, caller.settings.order, self._runs_alone)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         """Execute one batch; yield its events as they happen, and a ToolCallFinished for each call."""
@@ -347,7 +340,7 @@ class TurnCalls:
             batch,
             execute,
             backend,
-            max_parallel=caller.max_parallel,
+            max_parallel=caller.settings.max_parallel,
             cancellation=caller.deadline,
             own_thread=caller.request.in_background or (caller.request.streams and may_emit),
             listens=may_emit or len(batch) > 1,
@@ -393,7 +386,7 @@ class TurnCalls:
     @property
     def error(self) -> Exception | None:
         """The first exception that ends the run, with `raise_errors=True`; a ToolError is for the model."""
-        if not self._caller.raise_errors:
+        if not self._caller.settings.raise_errors:
             return None
         results = (self.finished[call.id].result for call in self._calls if call.id in self.finished)
         errors = (result.exception for result in results if result.kind == "failed")

@@ -77,7 +77,7 @@ def run(
         raise typer.BadParameter(text, param_hint="PROMPT")
     _check_tools(runner, tools)
     if quiet:
-        runner._factory.model_choice.announces = False
+        runner._factory.settings.model_choice.announces = False
     stream = runner.stream(
         _attach(_complete_prompt(prompt), attach or ()),
         output_type=str if schema is None else _read_schema(schema),

@@ -33,7 +33,7 @@ def inspect(
 
     The page can be reached from this machine only, at the address that is printed. Ctrl-C ends it.
     """
-    runner._factory.model_choice.announces = False
+    runner._factory.settings.model_choice.announces = False
     try:
         server = Inspector(runner, title=file, port=port)
     except OSError as error:

@@ -261,8 +261,8 @@ class Activities:
         return wire.Plan(
             fingerprint=own.to_json() if self.checks else "",
             digest=own.digest if self.checks else "",
-            model=factory.model_choice.given_name or "",
-            limits=asdict(factory.limits),
+            model=factory.settings.model_choice.given_name or "",
+            limits=asdict(factory.settings.limits),
             order=order.size if isinstance(order, Batched) else order,
             max_parallel=options["max_parallel"],
             queue=options["queue"],
@@ -277,7 +277,7 @@ class Activities:
     def _plan_tool(self, tool: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
         """Plan a tool's calls; their longest time is that of the attempts and of the pauses between them."""
         settings, seconds, gate_seconds = tool.settings, None, None
-        limits = [each for each in (settings.timeout, factory.limits.max_seconds) if each is not None]
+        limits = [each for each in (settings.timeout, factory.settings.limits.max_seconds) if each is not None]
         if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
             seconds = (settings.retries + 1) * settings.timeout + pauses + SLACK

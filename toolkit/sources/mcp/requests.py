@@ -53,7 +53,7 @@ def make_sampling_tool(server: str) -> AnyTool:
         parent = parent_call.get()
         if parent is None:
             raise Failed(NO_MODEL)
-        runner = Runner(model=await parent.caller.model_choice.async_model(), instructions=instructions)
+        runner = Runner(model=await parent.caller.settings.model_choice.async_model(), instructions=instructions)
         result = await runner.arun(
             messages=[{"role": each["role"], "content": each["text"]} for each in messages], deps=context.deps
         )
