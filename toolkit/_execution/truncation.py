@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -39,20 +40,25 @@ RESULT_READ = "result_read"
 AROUND = 200
 
 
+@dataclass(eq=False)
 class ResultStore:
     """Stores the whole texts of the results that one run truncated, and lets the model read them.
 
-    Args:
+    Attributes:
         limit: Characters that `result_read` may return at once.
     """
 
-    def __init__(self, limit: int = MAX_RESULT) -> None:
-        page = min(limit, PAGE)
-        self._room = max(page - MAX_HEAD, page // 2)
-        self._texts: dict[str, str] = {}
-        self._tables: dict[str, Any] = {}
-        self._bytes = 0
-        self._lock = Lock()
+    limit: int = MAX_RESULT
+    _texts: dict[str, str] = field(default_factory=dict, init=False)
+    _tables: dict[str, Any] = field(default_factory=dict, init=False)
+    _bytes: int = field(default=0, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+
+    @property
+    def _room(self) -> int:
+        """Characters of a page, without its first line."""
+        page = min(self.limit, PAGE)
+        return max(page - MAX_HEAD, page // 2)
 
     @property
     def is_used(self) -> bool:

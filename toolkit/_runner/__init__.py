@@ -11,7 +11,8 @@ Files, each importing only those below it:
     many           many prompts, some of them at the same time, and the file of their answers
     stream         the events of a run as an iterator, and the handle of a run in the background
     saved_runs     the steps of runs in a SQLite file
-    run            one run: does the steps of the conversation, calls the model, and emits events
+    run            one run: does the steps of the conversation, and emits events
+    model_calls    calls the model: the request of a turn, its time limit, the hooks around it
     tool_calls     runs the calls of one response, some while it still arrives; what runs below share with this one
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives

@@ -1,39 +1,36 @@
 """One run: perform the steps of its conversation, yield the events, and make the result.
 
-`Run.events` is the loop. The conversation (`conversation.py`) returns the next step. The model is called here, and the
-calls of a turn are executed in `tool_calls.py`.
+`Run.events` is the loop. The conversation (`conversation.py`) returns the next step. `model_calls.py` calls the model,
+and `tool_calls.py` executes the calls of a turn.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence, Sized
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, call_function, iterate_until
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import notice_interrupts
-from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undoer
-from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, ToolSpec, write_output
+from toolkit._messages import Message, ModelResponse, ToolResult, write_output
 from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation, Finished, Paused, RunCalls, Step
-from toolkit._runner.hooks import Hook, apply_model_hook, notify
-from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS
+from toolkit._runner.hooks import Hook, notify
+from toolkit._runner.model_calls import ModelCaller
 from toolkit._runner.options import RunnerSettings
-from toolkit._runner.output import Delta, Output, PartialOutput
+from toolkit._runner.output import Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.tool_calls import ToolCaller, TurnCalls
-from toolkit._tools.tool import Tool
-from toolkit.errors import Cancelled, Halt, ModelError, RunError, TimedOut, ToolError
+from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
 from toolkit.events import (
     REASONS_WITHOUT_ANSWER,
     Event,
@@ -62,14 +59,12 @@ class Run(Generic[T]):
 
     Attributes:
         settings: Those of its runner.
-        caller: Executes its calls. It has the tools, the queue of messages, and the hooks that get the events.
+        model_caller: Calls the model.
+        tool_caller: Executes its calls. It has the tools, the queue of messages, and the hooks that get the events.
         output: The type of the answer.
-        tool_choice: Whether and what the model must call; a forced call applies to the first turn only.
-        allowed: Names of the tools that may be called; all if None.
         active: The runner's active runs, of which this is one until it ends.
-        cancellation: Cancels the run. `caller.deadline` is a child of it, with the run's time limit.
+        cancellation: Cancels the run. `tool_caller.deadline` is a child of it, with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.
-        list_tools: Lists the tools of the toolbox before each turn; None if changes do not count in this run.
         save_messages: Adds the messages of the run to its session when it ends.
         calls: Finished calls by call id, including those of a resumed state.
         create_undoer: Creates the Undoer of a run that raises an exception, is cancelled or is stopped.
@@ -81,23 +76,18 @@ class Run(Generic[T]):
 
     settings: RunnerSettings
     conversation: Conversation
-    caller: ToolCaller
+    model_caller: ModelCaller
+    tool_caller: ToolCaller
     output: Output[T]
-    tool_choice: str | None
-    allowed: tuple[str, ...] | None
     active: ActiveRuns[Run[Any]]
     cancellation: Cancellation
     start: float
-    list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
     save_messages: Callable[[Sequence[Message]], None] | None
     calls: dict[str, ToolCallFinished]
     create_undoer: Callable[[Backend], Undoer] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
-    # The wire forms of the messages so far, cached by the model.
-    _memo: list[dict[str, Any]] = field(default_factory=list)
-    _specs: tuple[ToolSpec, ...] = ()
     _model: str | None = None
     _abandoned: Sized = ()
 
@@ -115,10 +105,10 @@ class Run(Generic[T]):
         """
         self._abandoned = backend.abandoned
         try:
-            model = await self._choose_model(backend)
+            model = await self.model_caller.choose_model(backend)
             async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
                 async for event in events:
-                    notify(self.caller.observers, event, self.conversation.run_id)
+                    notify(self.tool_caller.observers, event, self.conversation.run_id)
                     yield event
         finally:
             self._release()
@@ -126,7 +116,7 @@ class Run(Generic[T]):
     def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Perform the steps of the conversation until it ends, and yield each event as it happens."""
         events = self._events(backend)
-        return self._observe(events, self.caller.observers) if self.caller.observers else events
+        return self._observe(events, self.tool_caller.observers) if self.tool_caller.observers else events
 
     async def _observe(
         self, events: AsyncGenerator[Event, None], observers: Sequence[Hook]
@@ -146,11 +136,11 @@ class Run(Generic[T]):
 
     async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
-        conversation, queue, limit = self.conversation, self.caller.queue, ""
+        conversation, queue, limit = self.conversation, self.tool_caller.queue, ""
         interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
         with interrupts:
             async with self._ensure_end(backend):
-                model = await self._choose_model(backend)
+                model = await self.model_caller.choose_model(backend)
                 self._model = model.name
                 address = getattr(model, "address", "")
                 yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.settings.name, address=address)
@@ -173,17 +163,11 @@ class Run(Generic[T]):
                 except Halt as halt:
                     conversation.end("halted", output=str(halt))
                     self._set_result(str(halt), "halted")
-                for dropped in self.caller.drop_early():
+                for dropped in self.tool_caller.drop_early():
                     yield dropped
                 result = await self._save(backend)
         output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
-
-    async def _choose_model(self, backend: Backend) -> Model:
-        choice = self.settings.model_choice
-        model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
-        limit_rate = self.caller.request.limit_rate
-        return limit_rate(model) if limit_rate else model
 
     async def _undo(self, backend: Backend) -> None:
         """Undo the calls of the ended run, if `undo_on_failure` is set, and add the outcomes to the result."""
@@ -214,7 +198,7 @@ class Run(Generic[T]):
     def _release(self) -> None:
         self.cancellation.cancel()
         self.cancellation.close()
-        self.caller.drop_early()
+        self.tool_caller.drop_early()
         self.active.discard(self)
 
     @asynccontextmanager
@@ -252,36 +236,17 @@ class Run(Generic[T]):
     async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=step.turn, messages=step.messages)
         started = time.time()
-        response: ModelResponse | None = None
-        partial_output = PartialOutput(self.output) if self.caller.request.streams and self.output.spec else None
-        # A last turn may come after the run's time.
-        deadline = self.caller.deadline if step.with_tools else self.cancellation
+        partial_output = PartialOutput(self.output) if self.tool_caller.request.streams and self.output.spec else None
         try:
-            with self._limit_time(step, deadline) as cancellation:
-                request = await self._make_model_request(step, backend, cancellation)
-                names = [spec.name for spec in request.tools]
-                logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
-                async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
-                    async for piece in pieces:
-                        if isinstance(piece, ModelResponse):
-                            response = piece
-                        else:
-                            for event in self._transform_piece(piece, step, partial_output, backend):
-                                yield event
-                logger.debug("Response %r", response)
-                if response is None:
-                    raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
-                self.conversation.add_usage(response.usage)  # counted even if a hook fails
-                for hook in self.settings.hooks.after_model:
-                    response = await apply_model_hook(hook, response, backend, cancellation)
+            async with aclosing(self.model_caller.call(step, model, backend)) as pieces:
+                async for piece in pieces:
+                    for event in self._handle_piece(piece, step, partial_output, started, backend):
+                        yield event
         except Exception as error:
-            for dropped in self.caller.drop_early():
+            for dropped in self.tool_caller.drop_early():
                 yield dropped
-            if not self._end_if_over(error, deadline):
+            if not self._end_if_over(error, self.model_caller.get_deadline(step)):
                 raise
-            return
-        for event in self._add_response(response, step, partial_output, started):
-            yield event
 
     def _end_if_over(self, error: Exception, deadline: Cancellation) -> bool:
         """Return whether an error ends the run: a stop or the time limit, which it reports, or a cancellation."""
@@ -290,110 +255,24 @@ class Run(Generic[T]):
             return True
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
-        if self.caller.deadline.reason == DEADLINE and not self.cancellation:
+        if self.tool_caller.deadline.reason == DEADLINE and not self.cancellation:
             seconds = self.settings.limits.max_seconds or 0.0
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
-    async def _make_model_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
-        if self.list_tools is not None and step.turn:
-            self.caller.replace_tools(self.list_tools())
-            self._specs = ()
-        if len(self._specs) != len(self.caller.tools):
-            self._specs = tuple([tool._spec for tool in self.caller.tools.values()])
-        if step.with_tools:
-            await self.caller.vet_provider_tools(self._specs, step.turn, backend)
-        request = ModelRequest(
-            messages=step.messages,
-            tools=self._list_offered() if step.with_tools else (),
-            output=self.output.spec,
-            choice=self.tool_choice,
-            allowed=self.allowed,
-            turn=step.turn,
-            early=self.settings.early,
-            memo=self._memo,
-            cancellation=cancellation,
-        )
-        offered, hooks = request.tools, self.settings.hooks.before_model
-        for hook in hooks:
-            request = await apply_model_hook(hook, request, backend, cancellation)
-        if hooks:
-            memo = self._memo if request.messages is step.messages else []
-            request = replace(request, memo=memo, cancellation=cancellation)
-            is_own = request.tools is offered and (request.choice, request.allowed) == (self.tool_choice, self.allowed)
-            self.caller.offer(None if is_own else request)
-        return request
-
-    def _list_offered(self) -> tuple[ToolSpec, ...]:
-        """List the tools without those of the provider that the gates do not allow."""
-        refused = {name for name, may_offer in self.caller.may_offer.items() if not may_offer}
-        return tuple([spec for spec in self._specs if spec.name not in refused]) if refused else self._specs
-
-    async def _send(
-        self, request: ModelRequest, model: Model, backend: Backend, cancellation: Cancellation
-    ) -> AsyncGenerator[Piece, None]:
-        """Call the model once; the last piece is the whole response.
-
-        Raises:
-            ModelError: There is no response.
-            TimedOut: The time is up.
-            Cancelled: The run was cancelled.
-        """
-        try:
-            if not self.caller.request.streams:
-                complete = partial(model.complete, request)
-                yield await backend.call(
-                    complete, is_async=model.is_async, cancellation=cancellation, in_caller_task=True
-                )
-                return
-            source = iterate_until(backend, model.stream(request), is_async=model.is_async, cancellation=cancellation)
-            async with aclosing(source) as pieces:
-                async for piece in pieces:
-                    yield piece
-                    if cancellation:
-                        break
-            if cancellation:
-                raise cancellation_error(cancellation)
-        except (TimedOut, Cancelled) as error:
-            if cancellation:
-                raise
-            raise ModelError(f"The model failed: {error!r}") from error
-        except ModelError as error:
-            if self.cancellation:  # being cancelled may be why
-                raise Cancelled from error
-            if error.cause is None:
-                raise
-            raise error.with_traceback(None) from error.__cause__  # the frames of the client are in `cause`
-
-    @contextmanager
-    def _limit_time(self, step: CallModel, deadline: Cancellation) -> Iterator[Cancellation]:
-        """Bound a call of the model and the hooks around it; a deadline costs a thread, so it is set only if needed.
-
-        Raises:
-            ModelError: The time of the turn is up.
-        """
-        limits = self.settings.limits
-        if not self.caller.request.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
-            yield deadline
-            return
-        has_extra_turn = limits.max_seconds is not None and not step.with_tools
-        seconds = limits.max_seconds_per_turn or (LAST_SECONDS if has_extra_turn else ANY_SECONDS)
-        with Cancellation(seconds, parent=deadline) as cancellation:
-            try:
-                yield cancellation
-            except (TimedOut, Cancelled) as error:
-                if deadline or not cancellation:
-                    raise
-                raise ModelError(
-                    f"The model did not complete its answer within {seconds:g} s, the hooks around it included."
-                ) from error
-
-    def _transform_piece(
-        self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
+    def _handle_piece(
+        self,
+        piece: Piece,
+        step: CallModel,
+        partial_output: PartialOutput | None,
+        started: float,
+        backend: Backend,
     ) -> Iterator[Event]:
         """Yield the events of a piece of a response; start a call that is ready, if it may start early."""
-        caller = self.caller
-        if isinstance(piece, CallReady):
+        caller = self.tool_caller
+        if isinstance(piece, ModelResponse):
+            yield from self._add_response(piece, step, partial_output, started)
+        elif isinstance(piece, CallReady):
             if self.settings.early and step.with_tools and caller.may_start_early(piece):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
@@ -414,8 +293,8 @@ class Run(Generic[T]):
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
         yield turn
-        yield from self.caller.report_provider_calls(response)
-        caller, refused = self.caller, {message.call_id: message.text for message in self.conversation.refusals}
+        yield from self.tool_caller.report_provider_calls(response)
+        caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
         if caller.early_calls:
             yield from caller.drop_early(but=response.calls)
         for call in response.calls:
@@ -433,7 +312,7 @@ class Run(Generic[T]):
         if self.handoff is not None and not step.turn:
             yield TurnStarted(turn=0)
             yield TurnFinished(turn=0, response=self.handoff)
-        caller = self.caller
+        caller = self.tool_caller
         turn = TurnCalls(caller, step, self.calls)
         try:
             for batch in turn.batches:
@@ -471,7 +350,7 @@ class Run(Generic[T]):
         except ToolError as error:
             self.conversation.reject_answer(error.text, self.output.remedy)
             return
-        messages = self.conversation.read_messages(self.caller.queue)
+        messages = self.conversation.read_messages(self.tool_caller.queue)
         if not messages:
             self._set_result(output, step.reason)
         for message in messages:
@@ -496,6 +375,6 @@ class Run(Generic[T]):
             finish_reason=reason,
             model=self._model or "",
             state=state,
-            unread=self.caller.queue.close(),
+            unread=self.tool_caller.queue.close(),
             abandoned=len(self._abandoned),
         )

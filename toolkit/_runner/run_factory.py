@@ -30,6 +30,7 @@ from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import read_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
+from toolkit._runner.model_calls import ModelCaller
 from toolkit._runner.options import (
     DEFAULTS,
     RunnerOptions,
@@ -296,25 +297,33 @@ class _RunBuilder:
         handoff = self._hand_over(conversation)
         dispatcher = self._create_dispatcher(conversation)
         cancellation = Cancellation(parent=current_cancellation.get())
+        tool_caller = self._create_tool_caller(conversation, dispatcher, cancellation)
+        output = TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools)
         session, count = request.session, len(self._earlier)
         return Run(
             settings=factory.settings,
             conversation=conversation,
-            caller=self._create_caller(conversation, dispatcher, cancellation),
-            output=TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools),
-            tool_choice=self._choice,
-            allowed=self._allowed,
+            model_caller=ModelCaller(
+                settings=factory.settings,
+                tool_caller=tool_caller,
+                output=output.spec,
+                tool_choice=self._choice,
+                allowed=self._allowed,
+                cancellation=cancellation,
+                list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
+            ),
+            tool_caller=tool_caller,
+            output=output,
             handoff=handoff,
             active=factory.active,
             cancellation=cancellation,
             start=self._start,
-            list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
             save_messages=None if session is None else lambda new: session.extend(new[older:], after=count),
             calls=restore_calls(state) if state else {},
             create_undoer=self._choose_undoer(dispatcher, conversation.run_id),
         )
 
-    def _create_caller(
+    def _create_tool_caller(
         self, conversation: Conversation, dispatcher: Dispatcher, cancellation: Cancellation
     ) -> ToolCaller:
         factory, request, parent = self._factory, self._request, self._parent

@@ -525,7 +525,7 @@ class Runner(Controls):
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Remove the messages of `steer` and `follow_up` that no run has read yet."""
         for run in self._factory.active.get_all():
-            run.caller.queue.clear(steering=steering, follow_ups=follow_ups)
+            run.tool_caller.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:

@@ -44,7 +44,7 @@ class Controls:
         Raises:
             RunError: The run has ended.
         """
-        self._get_run().caller.queue.steer(message)
+        self._get_run().tool_caller.queue.steer(message)
 
     def follow_up(self, message: UserInput) -> None:
         """Add a message that the model reads after its answer. The run then continues.
@@ -52,11 +52,11 @@ class Controls:
         Raises:
             RunError: The run has ended.
         """
-        self._get_run().caller.queue.follow_up(message)
+        self._get_run().tool_caller.queue.follow_up(message)
 
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Remove messages that the model has not read."""
-        self._get_run().caller.queue.clear(steering=steering, follow_ups=follow_ups)
+        self._get_run().tool_caller.queue.clear(steering=steering, follow_ups=follow_ups)
 
     def cancel(self) -> bool:
         """Cancel the run. Its tools are notified, every call gets a result, and the run returns its result so far.

@@ -103,7 +103,7 @@ class Activities:
             run = self._create_run(factory, question.prompt or None, **options)
             state = run.conversation.state.replace(run_id=step.run_id)
             run.leave()
-            plan = self._make_plan(factory, own, run.caller, is_typed=output_type is not str)
+            plan = self._make_plan(factory, own, run.tool_caller, is_typed=output_type is not str)
             text = wire.dump_state(state, self.max_bytes)
         own_messages = len(state.messages) - bool(question.prompt)
         return wire.Opened(plan=plan, state=text, earlier=len(earlier), first=own_messages)
@@ -119,10 +119,10 @@ class Activities:
             state = RunState.from_json(step.state)
             options = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
             run = await self._restore_run(factory, state, options)
-            allowed = run.caller.available
+            allowed = run.tool_caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
-        offered = run.caller.dispatcher.available
+        offered = run.tool_caller.dispatcher.available
         message = None if response is None else message_to_dict(response)
         if (size := wire.measure(message)) > self.max_bytes:
             text = f"The model's response has {size:,} bytes, and {self.max_bytes:,} are allowed."
@@ -155,10 +155,10 @@ class Activities:
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
             run = await self._restore_run(factory, state, {"decisions": decisions, "spent": step.spent})
             has_ledger = factory.options.get("ledger") is not None
-            run.caller.dispatcher = make_dispatcher(run.caller, call, step, hold, has_ledger=has_ledger)
-            observers = run.caller.observers
+            run.tool_caller.dispatcher = make_dispatcher(run.tool_caller, call, step, hold, has_ledger=has_ledger)
+            observers = run.tool_caller.observers
             if hold is not None:
-                run.caller.observers = ()
+                run.tool_caller.observers = ()
             events, halt = await self._perform(run)
             if hold is not None:
                 for event in hold.select(events):
@@ -194,7 +194,7 @@ class Activities:
         async with self._beating():
             with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
                 run = self._create_run(factory, wire.UNDO)
-                dispatcher = run.caller.dispatcher
+                dispatcher = run.tool_caller.dispatcher
                 undoer = factory.create_undoer(
                     AsyncBackend(),
                     run_id=step.run_id,
@@ -250,8 +250,8 @@ class Activities:
                 run = self._create_run(factory, name)
                 above.callback(run.leave)
                 run.conversation.run_id = run_id
-                parent_call.set(ParentCall(run.caller, ToolCall(name=name), discard, AsyncBackend()))
-                agent: Any = find_instance(run.caller.tools[name])
+                parent_call.set(ParentCall(run.tool_caller, ToolCall(name=name), discard, AsyncBackend()))
+                agent: Any = find_instance(run.tool_caller.tools[name])
                 factory, output_type = agent.runner, agent.output_type
             yield factory, output_type
 
@@ -337,8 +337,8 @@ class Activities:
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                is_requested = _is_requested()
-                if not is_requested and isinstance(ledger := run.caller.dispatcher.recording.undo_ledger, StepLedger):
+                is_requested, ledger = _is_requested(), run.tool_caller.dispatcher.recording.undo_ledger
+                if not is_requested and isinstance(ledger, StepLedger):
                     ledger.is_broken_off = True
                 run.cancellation.cancel()
                 await asyncio.wait({task})
