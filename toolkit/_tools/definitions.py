@@ -143,7 +143,7 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
         yield _describe_change(path, old, new, "changed")
         return
     old, new = _write_constant(old), _write_constant(new)
-    required, keywords = {*new.get("required", ())}, sorted({*old, *new})
+    keywords = sorted({*old, *new})
     unions = [{*_UNIONS} & schema.keys() for schema in (old, new)]
     if any(unions):
         before, now = _list_alternatives(old), _list_alternatives(new)
@@ -153,23 +153,27 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
         # Where one has no union, the rest of it is its only alternative.
         keywords = [keyword for keyword in keywords if keyword in _TEXTS or (all(unions) and keyword not in _UNIONS)]
     for keyword in keywords:
-        before, now = old.get(keyword), new.get(keyword)
-        if before == now:
-            continue
-        if keyword in ("properties", "$defs"):
-            place = path if keyword == "properties" else f"{path}.$defs"
-            yield from _compare_parts(place, before or {}, now or {}, required)
-        elif keyword == "items":
-            yield from _compare_schemas(f"{path}[]", before, now)
-        elif keyword == "required":
-            common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
-            for name in sorted(({*(before or ())} ^ required) & common):
-                yield f"{path}.{name} is {'required now (narrowed)' if name in required else 'optional now (widened)'}"
-        elif keyword in ("enum", "type") and before and now:
-            wider = _WIDER_TYPES if keyword == "type" else {}
-            yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
-        else:
-            yield _describe_change(f"{path}.{keyword}", before, now, _judge_keyword(keyword, before, now))
+        if old.get(keyword) != new.get(keyword):
+            yield from _compare_keyword(path, keyword, old, new)
+
+
+def _compare_keyword(path: str, keyword: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Compare two schemas in a keyword in which they differ."""
+    before, now, required = old.get(keyword), new.get(keyword), {*new.get("required", ())}
+    if keyword in ("properties", "$defs"):
+        place = path if keyword == "properties" else f"{path}.$defs"
+        yield from _compare_parts(place, before or {}, now or {}, required)
+    elif keyword == "items":
+        yield from _compare_schemas(f"{path}[]", before, now)
+    elif keyword == "required":
+        common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
+        for name in sorted(({*(before or ())} ^ required) & common):
+            yield f"{path}.{name} is {'required now (narrowed)' if name in required else 'optional now (widened)'}"
+    elif keyword in ("enum", "type") and before and now:
+        wider = _WIDER_TYPES if keyword == "type" else {}
+        yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
+    else:
+        yield _describe_change(f"{path}.{keyword}", before, now, _judge_keyword(keyword, before, now))
 
 
 def _compare_parts(
