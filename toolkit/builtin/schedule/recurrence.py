@@ -215,13 +215,13 @@ def compose_rule(time: str, recurrence: str, day: str) -> str:
 
 
 def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
-    """Change the time or the recurrence of a rule; None if neither is given, as days alone change nothing.
+    """Change the time, the recurrence or the days of a rule; None if none of them is given.
 
     Raises:
         ToolError: The rule is in cron's form, or a day was given for a recurrence that takes none.
     """
-    time = time.strip()
-    if not (time or recurrence):
+    time, day = time.strip(), day.strip()
+    if not (time or recurrence or day):
         return None
     if ":" not in schedule:
         raise ToolError(

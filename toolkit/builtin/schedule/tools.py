@@ -174,7 +174,7 @@ class _Schedule:
             enabled: False pauses it, True resumes it.
             time: New local time of the day as HH:MM, 24 hours.
             recurrence: How often it runs from now on.
-            day: The new day or days, as for schedule_create; only together with a time or a recurrence.
+            day: The new day or days, as for schedule_create.
         """
         self._refuse_scheduled_run(context)
         matches = self._find_actions(description_query)
