@@ -74,7 +74,6 @@ class RemoteSource:
     _kind: ClassVar[str]  # the kind of program, in messages
     _item: ClassVar[str]  # the word for one of its tools, in messages
     _prefix: ClassVar[str]  # of the names of its tools
-    _both_lists: ClassVar[str]  # the error if there are both allow= and block=
     # Exceptions after which no further try is made to connect.
     _final: ClassVar[tuple[type[BaseException], ...]] = ()
 
@@ -90,7 +89,7 @@ class RemoteSource:
     ) -> None:
         self.name: str = safe_name(check_type("name", name, str))
         if allow is not None and block is not None:
-            raise DefinitionError(self._both_lists)
+            raise DefinitionError(f"The {self._kind} {self.name!r} has allow= and block=. Pass one of them.")
         self._allow = None if allow is None else frozenset(check_texts("allow", allow))
         self._block = frozenset(() if block is None else check_texts("block", block))
         self._optional = optional

@@ -102,7 +102,6 @@ class A2A(RemoteSource):
     """
 
     _kind, _item, _prefix = "A2A agent", "skill", "a2a"
-    _both_lists = "set either AllowSkills or BlockSkills, not both"
     _final = (AgentError,)
 
     def __init__(

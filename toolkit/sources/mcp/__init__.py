@@ -110,7 +110,6 @@ class MCP(RemoteSource):
     """
 
     _kind, _item, _prefix = "MCP server", "tool", "mcp"
-    _both_lists = "set either AllowTools or BlockTools, not both"
     _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
 
     def __init__(
