@@ -167,6 +167,27 @@ EMPTY: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("description", "expected"),
+    [
+        ("Maximum results", "Maximum results. Default: 10."),
+        ("Results (at most 50)", "Results (at most 50). Default: 10."),
+        ("Maximum results.", "Maximum results. Default: 10."),
+        ("How many?", "How many? Default: 10."),
+        ("", "Default: 10."),
+    ],
+)
+def test_sentences_after_a_description(description: str, expected: str) -> None:
+    """A description without a full stop gets one before the sentences that a dialect adds."""
+    parameters = {
+        "type": "object",
+        "properties": {"limit": {"type": "integer", "description": description, "default": 10}},
+    }
+    shown = Toolbox([Tool.from_schema("search", parameters, lambda limit: limit)]).schemas("gemini")[0]
+
+    assert expected == shown["parameters"]["properties"]["limit"]["description"]
+
+
 @pytest.mark.parametrize("name", EMPTY)
 def test_tool_without_parameters(name: str) -> None:
     """A tool without parameters has none on the wire; Gemini refuses an empty list of them."""

@@ -296,6 +296,9 @@ _KINDS: Mapping[str, Callable[[Any], str]] = {
     "pattern": lambda value: "lookaround" if _LOOKAROUND.search(str(value)) else "",
 }
 
+# With one of these at its end, as with a letter, a description needs a full stop before another sentence.
+CLOSING = frozenset(")]\"'`%")
+
 
 def describe_keyword(keyword: str, value: Any) -> str:
     """Describe a constraint in a short sentence."""
@@ -314,8 +317,11 @@ class Part:
     decoder: Decoder | None = None
 
     def add_description(self, *texts: str) -> Part:
-        """Return a copy with sentences added to the description."""
-        description = " ".join(filter(None, (self.schema.get("description"), *texts)))
+        """Return a copy with sentences added to the description, after a full stop."""
+        own, added = self.schema.get("description", ""), " ".join(filter(None, texts))
+        if own and added and (own[-1].isalnum() or own[-1] in CLOSING):
+            own += "."
+        description = " ".join(filter(None, (own, added)))
         return Part({**self.schema, "description": description}, self.decoder) if description else self
 
 
