@@ -290,7 +290,7 @@ def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
         assert ["mcp_s_add"] == [tool.name for tool in some.tools]
         assert "mcp_s_remove" in (names := [tool.name for tool in rest.tools]) and "mcp_s_add" not in names
     assert "allow= names the tool 'remov', which it does not have; did you mean 'remove'? Available:" in caplog.text
-    with pytest.raises(DefinitionError, match=r"^The MCP server 'x' has allow= and block=\. Pass one of them\.$"):
+    with pytest.raises(DefinitionError, match=r"^The MCP server 'x': set either allow= or block=, not both\.$"):
         MCP("x", allow=["add"], block=["remove"])
 
 

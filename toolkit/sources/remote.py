@@ -89,7 +89,7 @@ class RemoteSource:
     ) -> None:
         self.name: str = safe_name(check_type("name", name, str))
         if allow is not None and block is not None:
-            raise DefinitionError(f"The {self._kind} {self.name!r} has allow= and block=. Pass one of them.")
+            raise DefinitionError(f"The {self._kind} {self.name!r}: set either allow= or block=, not both.")
         self._allow = None if allow is None else frozenset(check_texts("allow", allow))
         self._block = frozenset(() if block is None else check_texts("block", block))
         self._optional = optional
