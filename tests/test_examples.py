@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
-from toolkit import Toolbox, tool
+from toolkit import Toolbox, ToolContext, tool
 
 FOUND: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "by position and keyword": (">>> search('cats', limit=3)", [{"query": "cats", "limit": 3}]),
@@ -20,6 +23,9 @@ FOUND: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "spread": (">>> search(**options)", []),
     "too many": (">>> search('a', 1, 2)", []),
     "no JSON": (">>> search('cats', limit=1j)", []),
+    "twice": (">>> search('a', query='b')", []),
+    "a keyword that it does not take": (">>> search('cats', words=1)", []),
+    "of a method of that name": (">>> box.search(limit=3)", []),
     "another function": (">>> find('cats')", []),
     "no Python": (">>> search('cats'", []),
     "no Python before another": (">>> search('cats'\n>>> search('dogs')", [{"query": "dogs"}]),
@@ -37,6 +43,42 @@ def test_found(text: str, documents: list[dict[str, Any]]) -> None:
     search.__doc__ = "Search.\n\nExamples:\n    " + text.replace("\n", "\n    ")
 
     assert documents == tool(search).parameters.get("examples", [])
+
+
+def test_variadic() -> None:
+    """Further arguments are in the list of `*args`, and further keywords in the object of `**kwargs`."""
+
+    def mix(first: int, *rest: int, **shares: float) -> None:
+        """Mix.
+
+        Examples:
+            >>> mix(1, 2, 3)
+            >>> mix(1, water=0.5)
+        """
+
+    found = tool(mix).parameters["examples"]
+
+    assert [{"first": 1, "rest": [2, 3]}, {"first": 1, "shares": {"water": 0.5}}] == found
+    assert "wrong-example" not in [finding.code for finding in Toolbox([mix]).check()]
+
+
+def travel(
+    start: Annotated[str, Field(alias="from")],
+    context: ToolContext[Any],
+    to: str = "home",
+    write: Callable[[str], None] = print,
+) -> None:
+    """Travel.
+
+    Examples:
+        >>> travel("Ulm", to="Rome", write=None)
+    """
+
+
+def test_names_in_json() -> None:
+    """The arguments have the names of the schema, and those that the model may not fill are left out."""
+    assert [{"from": "Ulm", "to": "Rome"}] == tool(travel).parameters["examples"]
+    assert [{"to": "Rome"}] == tool(partial(travel, "Bonn")).parameters["examples"]
 
 
 def test_checked() -> None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from inspect import cleandoc
+from inspect import Signature, cleandoc
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -368,24 +368,27 @@ _DECODER = json.JSONDecoder()
 _GAP = re.compile(r"\s*")
 
 
-def find_examples(texts: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
+def find_examples(
+    texts: Iterable[str], name: str, signature: Signature, keys: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Find examples of arguments: those of calls in doctests, if all are literals, and JSON objects.
 
     Args:
         texts: The texts of the examples.
         name: The function's name.
-        parameters: Its parameters, in the order of positional arguments.
+        signature: Its signature, without the instance and the parameters that a run supplies.
+        keys: Names in JSON of its parameters; arguments of others are left out.
     """
-    return [found for text in texts for found in (*_find_calls(text, name, parameters), *_find_json_objects(text))]
+    return [found for text in texts for found in (*_find_calls(text, name, signature, keys), *_find_json_objects(text))]
 
 
-def _find_calls(text: str, name: str, parameters: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _find_calls(text: str, name: str, signature: Signature, keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for statement in _STATEMENT.findall(text):
         for node in ast.walk(_parse(_PROMPT.sub("", statement))):
             if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
-                arguments = _read_literals(node, parameters)
+                arguments = _read_literals(node, signature)
                 if arguments is not None:
-                    yield arguments
+                    yield {keys[each]: value for each, value in arguments.items() if each in keys}
 
 
 def _parse(code: str) -> ast.AST:
@@ -396,13 +399,12 @@ def _parse(code: str) -> ast.AST:
         return ast.Module(body=[], type_ignores=[])
 
 
-def _read_literals(call: ast.Call, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Read the arguments of a call; None if one is not a literal, or has no name."""
-    nodes = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
-    if len(call.args) > len(parameters) or None in nodes:
-        return None
+def _read_literals(call: ast.Call, signature: Signature) -> dict[str, Any] | None:
+    """Read a call's arguments by parameter; None if one is not a literal, or if the function does not take them."""
     try:
-        values = {key: ast.literal_eval(node) for key, node in nodes.items()}
+        by_position = map(ast.literal_eval, call.args)
+        by_keyword: dict[Any, Any] = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+        values = signature.bind(*by_position, **by_keyword).arguments
         document: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
     except (ValueError, TypeError, RecursionError):
         return None

@@ -283,6 +283,11 @@ class ParameterSchema(ArgumentSchema):
         """Parameters that are left out, since no JSON can fill them and they have a default, with the reasons."""
         return self._properties.hidden
 
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """Names in JSON, by the names of the parameters that a model may fill."""
+        return {name: each.key for name, each in self._properties.by_name.items()}
+
     @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments: draft 2020-12, of type object.

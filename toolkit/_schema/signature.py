@@ -159,9 +159,13 @@ class Signature:
             return docstring.parameters, ()
         from toolkit._schema.docstrings import find_examples
 
-        offered = [p.name for p in self.argument_schema.offered]
+        whole = _read_called(unwrap_partials(self.callable))  # an example has the arguments that a partial binds
+        injected = [p.name for p in self.parameters if p.is_injected]
+        taken = [p for p in [*whole.parameters.values()][self.is_method :] if p.name not in injected]
         name = getattr(self.source, "__name__", "")
-        return docstring.parameters, find_examples(docstring.examples, name, offered)
+        return docstring.parameters, find_examples(
+            docstring.examples, name, whole.replace(parameters=taken), self.argument_schema.keys
+        )
 
     def arrange(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[list[Any], dict[str, Any]]:
         """Arrange validated values for the call: positional arguments, then keyword arguments."""
@@ -191,7 +195,7 @@ class Signature:
 
     @cached_property
     def _python(self) -> inspect.Signature:
-        return read_signature(self.callable if is_plain_function(self.callable) else find_called(self.callable))
+        return _read_called(self.callable)
 
     @cached_property
     def _positional(self) -> Collection[str]:
@@ -496,6 +500,10 @@ def _has_own_parameters(function: Callable[..., Any]) -> bool:
     if type(function) is not FunctionType or "__signature__" in function.__dict__:
         return True
     return not function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+
+
+def _read_called(function: Callable[..., Any]) -> inspect.Signature:
+    return read_signature(function if is_plain_function(function) else find_called(function))
 
 
 def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
