@@ -427,6 +427,46 @@ def test_docstring_of_a_class() -> None:
     assert ("A dial.", "Whom to call.") == (shown.description, shown.parameters["properties"]["number"]["description"])
 
 
+@dataclass
+class Sign:
+    """A sign.
+
+    Attributes:
+        text: What it says.
+        width: Of the text.
+    """
+
+    text: str
+
+    @property
+    def width(self) -> int:
+        return len(self.text)
+
+
+class Label(BaseModel):
+    """A label.
+
+    Attributes:
+        text: What it says.
+        size: Its size.
+    """
+
+    text: str
+    size: int = Field(description="In points.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [(Sign, {"text": "What it says."}), (Label, {"text": "What it says.", "size": "In points."})],
+)
+def test_attributes_of_a_class(kind: Any, texts: dict[str, str]) -> None:
+    """The attributes in the docstring of a class describe its parameters, unless a field has a text of its own."""
+    properties = tool(kind).parameters["properties"]
+
+    assert texts == {name: part["description"] for name, part in properties.items()}
+    assert [] == list(Toolbox([kind]).check())
+
+
 class Silent(BaseModel):
     number: int
 

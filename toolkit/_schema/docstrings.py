@@ -25,12 +25,12 @@ _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped
 _NOUNS = ("arg", "args", "argument", "arguments", "parameter", "parameters", "param", "params")
 _QUALIFIERS = ("keyword", "other", "optional", "required", "named", "positional", "additional", "extra")
 _KINDS: Mapping[str, _Kind] = {  # by the title of a section, or the word of a field
-    **dict.fromkeys((*_NOUNS, "key", "keyword", "kwarg", "kwargs"), "parameters"),
+    **dict.fromkeys((*_NOUNS, "key", "keyword", "kwarg", "kwargs", "attributes"), "parameters"),
     **{f"{qualifier} {noun}": "parameters" for qualifier in _QUALIFIERS for noun in _NOUNS},
     **dict.fromkeys(("returns", "return", "return value", "yields", "yield"), "returns"),
     **dict.fromkeys(("raises", "raise", "exceptions", "exception", "except", "throws"), "raises"),
     **dict.fromkeys(("example", "examples"), "examples"),
-    **dict.fromkeys(("attributes", "methods", "receives", "references", "see also", "todo", "warns"), "dropped"),
+    **dict.fromkeys(("methods", "receives", "references", "see also", "todo", "warns"), "dropped"),
     **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "ivar", "cvar", "var", "vartype", "meta"), "dropped"),
     **dict.fromkeys(("author", "see", "seealso", "since", "version"), "dropped"),
 }
@@ -95,8 +95,11 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
         return Docstring(description=lines[0].strip(), parameters={}, raises={})
     known = frozenset(parameters)
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
+    attributes: list[str] = []
     for section in _split(lines, known):
-        if section.kind in _LISTED:
+        if section.title.lower() == "attributes":  # of a class, whose constructor takes some of them
+            attributes += _rewrite(section, known)[1]
+        elif section.kind in _LISTED:
             introduction, entries = _rewrite(section, known)
             parts["prose"].append(introduction)
             parts[section.kind] += entries
@@ -104,9 +107,10 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
             parts["returns"].append(_read_returns(section))
         elif section.kind != "dropped":
             parts[section.kind].append(_dedent(section.lines))
+    taken = {name: text for name, text in _read_entries(attributes).items() if name in known}
     return Docstring(
         description="\n\n".join(filter(None, parts["prose"])),
-        parameters=_read_entries(parts["parameters"]),
+        parameters={**taken, **_read_entries(parts["parameters"])},
         returns="\n".join(filter(None, parts["returns"])),
         raises=_read_entries(parts["raises"]),
         examples=tuple(filter(None, parts["examples"])),

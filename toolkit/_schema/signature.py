@@ -85,11 +85,11 @@ class Signature:
         text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
         names = [name.lstrip("*") for name in self.declared]
         parsed = parse_docstring(text, names)
-        if inspect.isclass(self.callable) and not parsed.parameters:  # fields or `__init__` may document them
+        if inspect.isclass(self.callable):  # fields or `__init__` may document them, too
             from toolkit._schema.core_schema import read_field_texts
 
             texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
-            written = parse_docstring(inspect.getdoc(self.source), names).parameters
+            written = parsed.parameters or parse_docstring(inspect.getdoc(self.source), names).parameters
             return replace(parsed, parameters={**written, **texts})
         return parsed
 
