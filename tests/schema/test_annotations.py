@@ -397,6 +397,11 @@ class Shop:
         """Place an order."""
         return order.item + (gift.item if gift else "")
 
+    @staticmethod
+    def cancel(order: Order) -> str:
+        """Cancel an order."""
+        return order.item
+
 
 class Stall(Shop):
     """A class that inherits both."""
@@ -409,6 +414,28 @@ def test_class_inside_a_class(owner: Shop) -> None:
 
     assert "ab" == made.invoke({"order": {"item": "a"}, "gift": {"item": "b"}}).value
     assert ["order"] == made.parameters["required"]
+
+
+def test_class_of_an_inherited_method() -> None:
+    """A method's annotations name the class inside the class that defines it, not inside one that inherits it."""
+    owner: Any = type("Market", (Shop,), {"Order": Point})
+
+    assert "a" == tool(owner().place).invoke({"order": {"item": "a"}}).value
+
+
+def test_class_of_a_static_method() -> None:
+    """A static method's annotations may name a class inside its class."""
+    assert "a" == tool(Shop.cancel).invoke({"order": {"item": "a"}}).value
+
+
+def test_class_that_replaces_another() -> None:
+    """While the body of a class runs, the names in it are meant, and not those of the class that it will replace."""
+    cell: dict[str, Any] = {"tool": tool}
+    code = "class Body:\n    Size = {}\n    @tool\n    @staticmethod\n    def put(size: 'Size'): return size"
+    exec(code.format("int"), cell)  # noqa: S102
+    exec(code.format("str"), cell)  # noqa: S102
+
+    assert "1" == cell["Body"].put.invoke('{"size": "1"}').value
 
 
 def test_no_other_names_stay_alive() -> None:

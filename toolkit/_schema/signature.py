@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, singledispatchmethod
+from functools import cached_property, partial, reduce, singledispatchmethod
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
@@ -415,24 +415,35 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
         return {}
-    local = _collect_class_names(unwrap_partials(function))
+    home = getattr(source, "__qualname__", "").rpartition(".")[0]
+    called = unwrap_partials(function)
+    owner = getattr(called, "__self__", called)
+    local = _collect_class_names(owner if isinstance(owner, type) else type(owner), home)
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     while frame is not None:
         if _is_around(frame, source):
             local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
-    return _pick_mentioned(annotations, local)
+    return _pick_mentioned(annotations, {**_collect_class_names(_find_class(home, source), home), **local})
 
 
-def _collect_class_names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Collect the inner types and type parameters of the class of a bound method, or of an object that is called."""
-    owner = getattr(function, "__self__", function)
+def _collect_class_names(kind: type, home: str) -> dict[str, Any]:
+    """Collect the inner types and type parameters of a class and its bases; those of the base named `home` win."""
+    bases = inspect.getmro(kind)
     names: dict[str, Any] = {}
-    for base in reversed(inspect.getmro(owner if isinstance(owner, type) else type(owner))):
+    for base in [*reversed(bases), *(base for base in bases if base.__qualname__ == home)]:
         declared = vars(base).get("__type_params__")
         names |= {each.__name__: each for each in (declared if isinstance(declared, tuple) else ())}
         names |= {name: inner for name, inner in vars(base).items() if _is_type(inner)}
     return names
+
+
+def _find_class(path: str, function: Callable[..., Any]) -> type:
+    """Find the class with a dotted path in the module of a function; `object` if there is none."""
+    first, *rest = path.split(".")
+    module = getattr(function, "__globals__", {})
+    found = reduce(lambda place, name: getattr(place, name, None), rest, module.get(first))
+    return found if isinstance(found, type) else object
 
 
 def _is_type(value: object) -> bool:
