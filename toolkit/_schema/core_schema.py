@@ -414,7 +414,8 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
             generated = super().dict_schema(schema)
-            return generated | _write_keys(generated, self.resolve_ref_schema(generated.get("propertyNames", {})))
+            keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
+            return generated | _write_keys(generated, self.resolve_ref_schema(keys))
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)
