@@ -77,7 +77,7 @@ class ErrorExplainer:
         path = shorten(format_path(location) if document is None else _format_place(document, location, kind), MAX_NAME)
         if kind == "missing":
             return f"{path}: missing, but required"
-        if kind == "extra_forbidden":
+        if kind in ("extra_forbidden", "unexpected_keyword_argument"):
             return f"{path}: no such parameter{self._suggest_parameters(location, has_list=has_list)}"
         is_secret = location[0] in self._secrets if location else self._has_secrets
         received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
