@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import re
+import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -39,6 +41,14 @@ class Place:
 
 class Bare:
     """A class without a text of its own."""
+
+
+def read_row() -> sqlite3.Row:
+    """Read a row of a database, whose repr is that of any object."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.row_factory = sqlite3.Row
+        row: sqlite3.Row = connection.execute("SELECT 1 AS a, 'x' AS b, x'ff' AS c").fetchone()
+    return row
 
 
 def invoke(value: Any) -> ToolResult:
@@ -104,6 +114,7 @@ TEXTS: list[tuple[Any, str]] = [
     (MappingProxyType({"a": 1}), '{"a":1}'),
     (memoryview(b"ab"), '"YWI="'),
     (Bare(), '"<test_library_values.Bare object>"'),
+    ([read_row()], '[{"a":1,"b":"x","c":"_w=="}]'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),
     (reply("hello", "text/plain; charset=utf-8"), '{"status":200,"content_type":"text/plain","content":"hello"}'),

@@ -48,8 +48,9 @@ def to_plain(value: Any) -> Any:
         return _read_response(value)
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
-    if isinstance(value, Mapping):
-        return dict(value)
+    has_text = kind.__repr__ is not object.__repr__ or kind.__str__ is not object.__str__
+    if isinstance(value, Mapping) or (hasattr(kind, "keys") and not has_text):
+        return {key: value[key] for key in value.keys()}  # noqa: SIM118  a row of sqlite3 iterates over its values
     if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
