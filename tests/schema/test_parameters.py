@@ -37,6 +37,7 @@ from typing import (
 )
 
 import pytest
+from fastapi import Query
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
 from pydantic.json_schema import SkipJsonSchema
@@ -359,6 +360,19 @@ def test_field_as_default() -> None:
     assert (["a"], {"type": "integer", "minimum": 1}) == (made.parameters["required"], shown(made, "a"))
     assert {"type": "integer", "maximum": 9, "description": "B.", "default": 3} == shown(made, "b")
     assert [1, 3, "Opaque"] == made.invoke('{"a": 1}').value
+
+
+def test_field_of_another_library() -> None:
+    """A default of a class derived from that of pydantic's `Field(...)` is like one."""
+
+    def function(a: int = Query(ge=1), b: int = Query(3, description="B.")) -> Any:
+        return [a, b]
+
+    made = tool(function)
+
+    assert (["a"], {"type": "integer", "minimum": 1}) == (made.parameters["required"], shown(made, "a"))
+    assert {"type": "integer", "description": "B.", "default": 3} == shown(made, "b")
+    assert [1, 3] == made.invoke('{"a": 1}').value
 
 
 def test_factory() -> None:

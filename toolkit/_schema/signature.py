@@ -244,7 +244,7 @@ class Signature:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
             annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
         default, info = declared.default, None
-        if type(default).__name__ == "FieldInfo":
+        if _is_field(default):
             default, info = _read_default(default), default
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
@@ -278,6 +278,11 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
+
+
+def _is_field(default: Any) -> bool:
+    """Return whether a default is pydantic's `Field(...)`, or of a class derived from it, such as FastAPI's `Query`."""
+    return any(kind.__name__ == "FieldInfo" for kind in type(default).__mro__)
 
 
 def _read_default(field_info: FieldInfo) -> Any:
