@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
-from typing_extensions import Self, TypedDict
+from typing_extensions import Self, TypeAliasType, TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
 
@@ -307,6 +307,23 @@ def test_context_for_type_checkers(function: Callable[..., Any]) -> None:
     made = tool(function)
 
     assert (["a"], ToolContext) == (list(made.parameters["properties"]), made.invoke('{"a": 1}').value)
+
+
+Context = TypeAliasType("Context", ToolContext[str])
+
+
+def test_context_by_an_alias() -> None:
+    """A type alias of a context is one: the run supplies it, and needs its dependencies."""
+
+    def function(a: int, it: Context) -> str:
+        return it.deps
+
+    made = tool(function)
+
+    assert ["a"] == list(made.parameters["properties"])
+    assert "b" == made.invoke('{"a": 1}', context=ToolContext(deps="b")).value
+    with pytest.raises(TypeError, match="there are no deps"):
+        made.invoke('{"a": 1}')
 
 
 def test_parameter_for_type_checkers() -> None:

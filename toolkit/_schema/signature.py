@@ -17,6 +17,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce, singledispatchmethod
 from types import FunctionType, MethodType
@@ -239,6 +240,7 @@ class Signature:
             else:
                 written = _REFERENCE.sub(r"\1", repr(annotation))
                 annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
+        annotation = _unwrap_context(annotation)
         non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
@@ -278,6 +280,16 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
+
+
+def _unwrap_context(annotation: Any) -> Any:
+    """Return the context that a type alias stands for; any other annotation as it is."""
+    from toolkit._schema.function_schema import is_context
+
+    with suppress(Exception):  # an alias is code of the user's
+        if is_context(annotation.__value__):
+            return annotation.__value__
+    return annotation
 
 
 def _is_field(default: Any) -> bool:
