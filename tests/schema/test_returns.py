@@ -304,3 +304,46 @@ def test_annotations_that_are_no_types(annotation: Any) -> None:
     box = Toolbox([tool(get)])
 
     assert ("get", "1") == (box.schemas("mcp")[0]["name"], box.call("get", "{}").text)
+
+
+class Event(BaseModel):
+    """A base without fields."""
+
+
+class Opened(Event):
+    """An event."""
+
+    door: int = 3
+
+
+@dataclass
+class Report:
+    """A base without fields."""
+
+
+@dataclass
+class Count(Report):
+    """A report."""
+
+    number: int = 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (BaseModel, Opened(), '{"door":3}'),
+        (Event, Opened(), '{"door":3}'),
+        (list[BaseModel], [Opened()], '[{"door":3}]'),
+        (Report | None, Count(), '{"number":3}'),
+    ],
+)
+def test_base_without_fields(kind: Any, value: Any, text: str) -> None:
+    """A base without fields says nothing about its values, so they are written whole."""
+
+    def function() -> Any:
+        return value
+
+    function.__annotations__["return"] = kind
+    made = tool(function)
+
+    assert (None, text) == (made.output_schema, made.invoke({}).text)

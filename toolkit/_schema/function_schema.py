@@ -595,8 +595,14 @@ def resolve_result(annotation: Any) -> Any:
 
 
 def _has_parts(annotation: Any) -> bool:
-    """Return whether values may hold images, files or results, which are not sent as JSON."""
-    return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
+    """Return whether values may hold images, files or results, which are not sent as JSON, or models of any class."""
+    is_part = any(annotation is part for part in (Image, File, ToolResult)) or _is_any_model(annotation)
+    return is_part or any(map(_has_parts, get_args(annotation)))
+
+
+def _is_any_model(annotation: Any) -> bool:
+    """Return whether a class is a base without fields, such as `BaseModel`: by it, no field of a value is written."""
+    return {} in (getattr(annotation, name, None) for name in ("model_fields", "__dataclass_fields__"))
 
 
 def _is_json(annotation: Any) -> bool:
