@@ -1175,6 +1175,20 @@ def test_default_order() -> None:
     assert {"x": [["a", "b", "c"]]} == shown(made)["default"]
 
 
+class Login(BaseModel):
+    user: str = "Ann"
+    key: SecretStr = SecretStr("sk-1")
+
+
+@pytest.mark.parametrize("default", [SecretStr("sk-1"), [SecretStr("sk-1")], Login()], ids=["secret", "list", "model"])
+def test_secret_default(default: Any) -> None:
+    """A default that holds a secret is not shown, not even masked: a model may send what it sees."""
+    made = echo(SecretStr | list[SecretStr] | Login, default=default)
+
+    assert "***" not in str(made.parameters)
+    assert default == made.invoke("{}").value
+
+
 def test_alias_choices() -> None:
     """Of several aliases the first is shown, and all are taken."""
     made = echo(Annotated[int, Field(validation_alias=AliasChoices("first", "second"))])

@@ -562,17 +562,22 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return clean({**front, **root}) if root.get("type") == "object" else {}
 
 
+# pydantic writes it in place of a secret. A model that repeats it would replace the secret.
+_MASK = "*" * 10
+
+
 def render_default(default: Any) -> dict[str, Any]:
-    """Return the keyword `default` for a default; an empty dict if JSON has no form for it."""
+    """Return the keyword `default` for a default; an empty dict if JSON has no form for it, or if it holds a secret."""
     if type(default).__name__ == "_Nothing":  # attrs' NOTHING, an enum member, stands for a default factory
         return {}
     try:
         is_container = isinstance(default, (list, tuple, dict, set, frozenset))
         value = to_jsonable_python(_sort_sets(default) if is_container else default, fallback=_write_text)
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
-    return {"default": value}
+    return {} if _MASK in text else {"default": value}
 
 
 def _write_text(value: Any) -> str:
