@@ -54,7 +54,7 @@ from typing_extensions import (
     Unpack,
 )
 
-from toolkit import DefinitionError, Tool, ToolContext, tool
+from toolkit import DefinitionError, Tool, ToolContext, ToolError, tool
 from toolkit._tools.functions import FunctionHandler
 from toolkit.schema import FromJson
 
@@ -1294,6 +1294,17 @@ def test_validator_raises() -> None:
 
     assert "Invalid arguments: they could not be checked (RuntimeError). Try other values." == result.text
     assert isinstance(getattr(result.exception, "__cause__", None), RuntimeError)
+
+
+def test_validator_raises_for_the_model() -> None:
+    """The text of a ToolError in a validator reaches the model."""
+
+    def check(value: int) -> int:
+        raise ToolError(f"There is no shelf {value}.")
+
+    result = echo(Annotated[int, AfterValidator(check)]).invoke('{"value": 1}')
+
+    assert ("Invalid arguments: There is no shelf 1.", "invalid_arguments") == (result.text, result.kind)
 
 
 def test_validator_raises_after_repair() -> None:

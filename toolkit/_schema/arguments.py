@@ -18,7 +18,7 @@ from toolkit._messages import META
 from toolkit._schema.error_messages import ErrorExplainer, format_path, locate, summarize_signature
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_text import to_json_text
-from toolkit.errors import InvalidArguments
+from toolkit.errors import InvalidArguments, ToolError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -157,7 +157,8 @@ def _list_faults(error: ValidationError) -> list[ErrorDetails]:
 def _explain_exception(error: Exception) -> InvalidArguments:
     if isinstance(error, InvalidArguments):
         return error
-    refusal = InvalidArguments(f"they could not be checked ({type(error).__name__}). Try other values.")
+    unclear = f"they could not be checked ({type(error).__name__}). Try other values."
+    refusal = InvalidArguments(error.text if isinstance(error, ToolError) else unclear)
     refusal.__cause__ = error
     return refusal
 
