@@ -18,7 +18,7 @@ import sys
 import typing
 import uuid
 import zoneinfo
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import (
@@ -39,7 +39,18 @@ from typing import (
 import pytest
 from fastapi import Query
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    Json,
+    SecretStr,
+    create_model,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import core_schema
 from typing_extensions import (
@@ -581,6 +592,44 @@ def test_hidden_leaves_nothing() -> None:
     made = echo(tuple[Model, Opaque], default=None)
 
     assert {"type": "object", "properties": {}, "additionalProperties": False} == made.parameters
+
+
+@dataclass
+class Chosen:
+    client: Opaque | None = None
+    number: int = 3
+    log: Callable[[str], None] = field(default=print, kw_only=True)
+
+
+class ChosenModel(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    client: Opaque = Field(default_factory=Opaque)
+    number: int = 3
+
+
+@pytest.mark.parametrize("kind", [Chosen, ChosenModel])
+def test_hidden_field(kind: Any) -> None:
+    """A field of a class that no JSON can fill is left out if it has a default."""
+    made = echo(kind)
+
+    assert ["number"] == list(made.parameters["$defs"][kind.__name__]["properties"])
+    assert (kind, 4) == (
+        type(made.invoke({"value": {"number": 4}}).value),
+        made.invoke({"value": {"number": 4}}).value.number,
+    )
+    assert made.invoke({"value": {"client": "x"}}).is_error
+
+
+@dataclass
+class Needing:
+    client: Opaque
+
+
+def test_needed_field() -> None:
+    """Without a default the parameter is refused."""
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .*JSON has no form for Opaque"):
+        _ = echo(Needing).parameters
 
 
 def test_hidden_factory() -> None:

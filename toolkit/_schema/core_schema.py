@@ -24,7 +24,14 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from pydantic_core import PydanticSerializationError, SchemaValidator, from_json, to_json, to_jsonable_python
+from pydantic_core import (
+    PydanticOmit,
+    PydanticSerializationError,
+    SchemaValidator,
+    from_json,
+    to_json,
+    to_jsonable_python,
+)
 from typing_extensions import LiteralString, NotRequired, ReadOnly, Required, TypedDict, TypeVarTuple, get_type_hints
 
 from toolkit._schema.json_schema import Schema, as_mapping, iterate_schemas, map_schemas
@@ -397,7 +404,7 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
             _refuse_misplaced(schema)
-            return _write_constraints(schema, super().generate_inner(schema))
+            return _write_constraints(schema, _omit_unfit(super().generate_inner, schema, self.mode))
 
         def field_is_present(self, field: Any) -> bool:
             is_argument = field.get("init", True)  # False after dataclasses.field(init=False)
@@ -423,6 +430,23 @@ def get_generator() -> type[GenerateJsonSchema]:
             return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
 
     return Generator
+
+
+def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], core: Any, mode: str) -> JsonSchemaValue:
+    """Generate a JSON Schema; of arguments, leave out a field of a class that no JSON can fill and that has a default.
+
+    Raises:
+        PydanticOmit: It is such a field.
+    """
+    from pydantic.errors import PydanticInvalidForJsonSchema
+
+    try:
+        return generate(core)
+    except PydanticInvalidForJsonSchema:
+        is_field = core["type"] in ("model-field", "dataclass-field") and core["schema"]["type"] == "default"
+        if is_field and mode == "validation":
+            raise PydanticOmit from None
+        raise
 
 
 class EmptyType(Exception):
