@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -73,6 +74,23 @@ def travel(
     Examples:
         >>> travel("Ulm", to="Rome", write=None)
     """
+
+
+@dataclass
+class Point:
+    """A point.
+
+    Examples:
+        >>> Point(1, y=2)
+    """
+
+    x: int
+    y: int = 0
+
+
+def test_class() -> None:
+    """The calls of a class are by its own name."""
+    assert [{"x": 1, "y": 2}] == tool(Point).parameters["examples"]
 
 
 def test_names_in_json() -> None:

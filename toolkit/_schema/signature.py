@@ -163,7 +163,7 @@ class Signature:
         whole = _read_called(unwrap_partials(self.callable))  # an example has the arguments that a partial binds
         injected = [p.name for p in self.parameters if p.is_injected]
         taken = [p for p in [*whole.parameters.values()][self.is_method :] if p.name not in injected]
-        name = getattr(self.source, "__name__", "")
+        name = getattr(self.callable if inspect.isclass(self.callable) else self.source, "__name__", "")
         return docstring.parameters, find_examples(
             docstring.examples, name, whole.replace(parameters=taken), self.argument_schema.keys
         )
