@@ -387,7 +387,7 @@ def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def get_generator() -> type[GenerateJsonSchema]:
+def get_generator() -> type[GenerateJsonSchema]:  # noqa: C901  it counts each method
     """Return pydantic's generator with clear errors, with constraints and texts that it leaves out, and no warnings."""
     from pydantic.errors import PydanticInvalidForJsonSchema
     from pydantic.json_schema import GenerateJsonSchema
@@ -404,11 +404,16 @@ def get_generator() -> type[GenerateJsonSchema]:
 
         def generate_inner(self, schema: Any) -> JsonSchemaValue:
             _refuse_misplaced(schema)
-            return _write_constraints(schema, _omit_unfit(super().generate_inner, schema, self.mode))
+            return _write_constraints(schema, super().generate_inner(schema))
 
         def field_is_present(self, field: Any) -> bool:
             is_argument = field.get("init", True)  # False after dataclasses.field(init=False)
             return (self.mode == "serialization" or is_argument) and super().field_is_present(field)
+
+        def model_field_schema(self, schema: Any) -> JsonSchemaValue:
+            return _omit_unfit(super().model_field_schema, schema, self.mode)
+
+        dataclass_field_schema = model_field_schema  # pydantic's two are equal
 
         def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
             return _add_texts(super().model_schema(schema), schema["cls"])
@@ -432,8 +437,8 @@ def get_generator() -> type[GenerateJsonSchema]:
     return Generator
 
 
-def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], core: Any, mode: str) -> JsonSchemaValue:
-    """Generate a JSON Schema; of arguments, leave out a field of a class that no JSON can fill and that has a default.
+def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
+    """Generate the JSON Schema of a field; of arguments, leave it out if no JSON can fill it and it has a default.
 
     Raises:
         PydanticOmit: It is such a field.
@@ -441,10 +446,9 @@ def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], core: Any, mode: str
     from pydantic.errors import PydanticInvalidForJsonSchema
 
     try:
-        return generate(core)
+        return generate(field)
     except PydanticInvalidForJsonSchema:
-        is_field = core["type"] in ("model-field", "dataclass-field") and core["schema"]["type"] == "default"
-        if is_field and mode == "validation":
+        if field["schema"]["type"] == "default" and mode == "validation":
             raise PydanticOmit from None
         raise
 

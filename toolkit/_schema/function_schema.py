@@ -157,7 +157,9 @@ class Parameter:
     @cached_property
     def is_injected(self) -> bool:
         """True if the run supplies it, and not the model."""
-        return is_context(self.annotation)
+        annotation = get_args(self.annotation)[0] if get_origin(self.annotation) is Annotated else self.annotation
+        alternatives = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        return ToolContext in [*alternatives, *map(get_origin, alternatives)]
 
     @property
     def has_mutable_default(self) -> bool:
@@ -197,13 +199,6 @@ class Parameter:
         if self.has_mutable_default:
             return deepcopy(self.default)
         return None if self.default is inspect.Parameter.empty else self.default
-
-
-def is_context(annotation: Any) -> bool:
-    """Return whether an annotation is a ToolContext, with a text or None beside it."""
-    annotation = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    alternatives = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return ToolContext in [*alternatives, *map(get_origin, alternatives)]
 
 
 def _is_unpacked(annotation: Any) -> bool:

@@ -160,7 +160,9 @@ class Signature:
             return docstring.parameters, ()
         from toolkit._schema.docstrings import find_examples
 
-        whole = _read_called(unwrap_partials(self.callable))  # an example has the arguments that a partial binds
+        whole = read_signature(
+            find_called(unwrap_partials(self.callable))
+        )  # an example has the arguments that a partial binds
         injected = [p.name for p in self.parameters if p.is_injected]
         taken = [p for p in [*whole.parameters.values()][self.is_method :] if p.name not in injected]
         name = getattr(self.callable if inspect.isclass(self.callable) else self.source, "__name__", "")
@@ -196,7 +198,7 @@ class Signature:
 
     @cached_property
     def _python(self) -> inspect.Signature:
-        return _read_called(self.callable)
+        return read_signature(self.callable if is_plain_function(self.callable) else find_called(self.callable))
 
     @cached_property
     def _positional(self) -> Collection[str]:
@@ -240,19 +242,24 @@ class Signature:
             else:
                 written = _REFERENCE.sub(r"\1", repr(annotation))
                 annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
-        annotation = _unwrap_context(annotation)
         non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
             annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
         default, info = declared.default, None
-        if _is_field(default):
+        if "FieldInfo" in [kind.__name__ for kind in type(default).__mro__]:  # or derived from it, as FastAPI's `Query`
             default, info = _read_default(default), default
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
-        return Parameter(
+        parameter = Parameter(
             name=declared.name, kind=kind, annotation=annotation, default=default, field=info, problem=problem
         )
+        if type(annotation).__name__ == "TypeAliasType":
+            alias: Any = annotation
+            with suppress(Exception):  # its value is code of the user's
+                value = replace(parameter, annotation=alias.__value__)
+                return value if value.is_injected else parameter
+        return parameter
 
     def _list_taken(self) -> frozenset[str]:
         """List the keywords that belong to a parameter."""
@@ -280,21 +287,6 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
-
-
-def _unwrap_context(annotation: Any) -> Any:
-    """Return the context that a type alias stands for; any other annotation as it is."""
-    from toolkit._schema.function_schema import is_context
-
-    with suppress(Exception):  # an alias is code of the user's
-        if is_context(annotation.__value__):
-            return annotation.__value__
-    return annotation
-
-
-def _is_field(default: Any) -> bool:
-    """Return whether a default is pydantic's `Field(...)`, or of a class derived from it, such as FastAPI's `Query`."""
-    return any(kind.__name__ == "FieldInfo" for kind in type(default).__mro__)
 
 
 def _read_default(field_info: FieldInfo) -> Any:
@@ -528,10 +520,6 @@ def _has_own_parameters(function: Callable[..., Any]) -> bool:
     if type(function) is not FunctionType or "__signature__" in function.__dict__:
         return True
     return not function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-
-
-def _read_called(function: Callable[..., Any]) -> inspect.Signature:
-    return read_signature(function if is_plain_function(function) else find_called(function))
 
 
 def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
