@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 import openai
 import pytest
-from pydantic import BaseModel, Field, RootModel, field_validator
+from pydantic import AfterValidator, BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from tests import ways
 from tests.servers import FakeServer
-from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
+from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState, ToolError
 from toolkit._dialects.catalog import RunDialectName
 from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
@@ -281,6 +281,21 @@ def test_budget(kind: Any, text: str, why: str) -> None:
     """After two retries the run ends in an error that says what was wrong."""
     with ScriptedModel([text] * 3) as model, pytest.raises(RunError, match=rf"after 3 answers.*Invalid output: {why}"):
         Runner(model=model).run("x", output_type=kind)
+
+
+def test_validator_that_explains() -> None:
+    """The model reads the text of a ToolError that a validator of the output type raises."""
+
+    def check(query: str) -> str:
+        if not query.startswith("SELECT"):
+            raise ToolError("Write a SELECT query.")
+        return query
+
+    with ScriptedModel(['{"result": "DROP"}', '{"result": "SELECT 1"}']) as model:
+        result = Runner(model=model).run("x", output_type=Annotated[str, AfterValidator(check)])
+
+    assert "SELECT 1" == result.output
+    assert "Invalid output: Write a SELECT query. Answer again" in model.requests[1].messages[-1].text
 
 
 def test_equal_keys() -> None:

@@ -22,7 +22,7 @@ from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
 from toolkit._schema.json_mode import build_json_validator
 from toolkit._schema.json_schema import inline_root, make_free_name, wrap_schema
 from toolkit._schema.json_text import strip_fence, strip_fence_start
-from toolkit.errors import DefinitionError, InvalidArguments, ToolError
+from toolkit.errors import DefinitionError, ToolError
 from toolkit.events import (
     REASONS_WITHOUT_ANSWER,
     FinishReason,
@@ -67,7 +67,7 @@ class Output(Generic[T]):
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults, text)}") from error
-        except InvalidArguments as error:
+        except ToolError as error:  # of a validator, or of a JSON Schema
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:
             raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
