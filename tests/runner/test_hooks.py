@@ -21,6 +21,7 @@ from toolkit import (
     Halt,
     Runner,
     RunResult,
+    Session,
     ToolCall,
     ToolContext,
     ToolError,
@@ -601,6 +602,27 @@ def test_history_of_a_halt(name: str, go: Go) -> None:
 
     made = [made.id for message in result.messages if isinstance(message, ModelResponse) for made in message.calls]
     assert made == [message.call_id for message in result.messages if isinstance(message, ToolMessage)]
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", NAMES)
+def test_continue_after_a_halt(name: str, go: Go) -> None:
+    """The answer of a hook is the last message of the conversation: the next run does not answer the prompt again."""
+    session = Session()
+    hook = Hook(**{name: raising(Halt("Enough."))})
+    go(Runner([Account().pay], model=ScriptedModel([call("pay", amount=5)]), hooks=[hook]), session=session)
+    model = ScriptedModel(["Hello."])
+    go(Runner(model=model), session=session)
+
+    assert ["Enough.", "go"] == [message.text for message in model.requests[0].messages[-2:]]
+
+
+def test_text_of_a_halt() -> None:
+    """A run with an output type prints the text with which a hook has ended it."""
+    hook = Hook(after_model=raising(Halt("Enough.")))
+    result = Runner(model=ScriptedModel(['{"result": 5}']), hooks=[hook]).run("x", output_type=int)
+
+    assert "Enough.\n[stopped: halted]" == str(result)
 
 
 @BACKENDS

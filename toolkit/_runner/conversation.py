@@ -459,6 +459,12 @@ class Conversation:
             self._close_calls((*self._state.results, *refused))
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
 
+    def halt(self, answer: str) -> None:
+        """End the run with the answer of a hook, which becomes part of the conversation."""
+        self.end("halted", output=answer)
+        if answer:
+            self._messages.append(ModelResponse(text=answer))
+
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:
             raise ConversationError(f"The conversation is {self._state.phase}, not {phase}: do the step of next().")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -20,8 +21,18 @@ from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
 
 T = TypeVar("T", default=str)
 
-# Names of the answer in other libraries.
-OTHER_NAMES = ("answer", "content", "data", "final_output", "response", "text", "value")
+# Attributes of a result, by the names that other libraries use.
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("answer", "content", "data", "final_output", "final_output_as", "get_output"), "output"),
+    **dict.fromkeys(("response", "structured_output", "text", "value"), "output"),
+    **dict.fromkeys(("all_messages", "history", "new_items", "new_messages", "to_input_list"), "messages"),
+    **dict.fromkeys(("interruptions", "interrupts"), "pending"),
+    **dict.fromkeys(("metrics", "token_usage"), "usage"),
+    "run_id": "state.run_id",
+    "stop_reason": "finish_reason",
+    "to_state": "state",
+    "tool_calls": "calls",
+}
 
 
 def _get_answer(result: RunResult[Any]) -> Any:
@@ -70,7 +81,7 @@ class RunResult(Generic[T]):
 
     def __str__(self) -> str:
         """Return the answer; where the run was ended by something else, the last text and what ended it."""
-        text = "" if self.output is None else str(self.output)
+        text = str(self.state.output or "") if self.output is None else str(self.output)
         if self.finish_reason == "stop":
             return text
         return f"{text}\n{self._describe_end()}" if text else self._describe_end()
@@ -114,9 +125,7 @@ class RunResult(Generic[T]):
         Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing(
-            {**dict.fromkeys(OTHER_NAMES, "result.output, the answer"), "tool_calls": "result.calls"}
-        )
+        __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
 
     @property
     def is_paused(self) -> bool:

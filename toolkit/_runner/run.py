@@ -161,7 +161,7 @@ class Run(Generic[T]):
                             async for event in events:
                                 yield event
                 except Halt as halt:
-                    conversation.end("halted", output=str(halt))
+                    conversation.halt(str(halt))
                     self._set_result(str(halt), "halted")
                 for dropped in self.tool_caller.drop_early():
                     yield dropped

@@ -140,7 +140,7 @@ class RunWorkflow:
             conversation.end("cancelled")
         except _Halted as halted:
             self._record_results(conversation)
-            conversation.end("halted", output=str(halted))
+            conversation.halt(str(halted))
 
     async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
         own = self._input
