@@ -250,7 +250,7 @@ def test_no_message() -> None:
     """What is neither text nor a message is refused at once."""
     events = Runner(model=ScriptedModel(["ok"])).stream("go")
 
-    with events, pytest.raises(TypeError, match="A prompt is a text, or a list of texts, images and files, not 5"):
+    with events, pytest.raises(TypeError, match="A prompt cannot hold 5 of type int"):
         events.steer(5)  # type: ignore[arg-type]
 
 

@@ -36,14 +36,9 @@ def make_user_message(given: UserInput) -> UserMessage:
         return UserMessage(given)
     if isinstance(given, UserMessage):
         return given
-    alone = to_image(given)
-    if isinstance(alone, (Path, Image, File)) or is_table(alone):
-        given = [alone]
-    if not isinstance(given, (list, tuple)):
-        raise TypeError(f"A prompt is a text, or a list of texts, images and files, not {given!r:.200}.")
-    if not given:
+    parts = [_read_part(part) for part in (given if isinstance(given, (list, tuple)) else [given])]
+    if not parts:
         raise ValueError("The prompt is an empty list: there is nothing to answer.")
-    parts = [_read_part(part) for part in given]
     return UserMessage(
         "\n".join(part for part in parts if isinstance(part, str)),
         tuple(part for part in parts if isinstance(part, Image)),
