@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._options import explain_missing
 
 Deps = TypeVar("Deps", default=None)
 
@@ -57,6 +58,17 @@ class ToolContext(Generic[Deps]):
     def deadline(self) -> float | None:
         """Deadline of the call on the clock of `time.monotonic()`, in seconds; None without one."""
         return self.cancellation.deadline
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            {
+                **dict.fromkeys(("config", "context", "invocation_state", "runtime", "state", "store"), "context.deps"),
+                **dict.fromkeys(("info", "log", "report_progress", "stream_writer"), "context.progress(text)"),
+                **dict.fromkeys(("elicit", "interrupt"), "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
+                "retry": "context.attempt",
+                "tool_call_id": "context.call_id",
+            }
+        )
 
     @staticmethod
     def current() -> ToolContext[Any] | None:

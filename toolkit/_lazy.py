@@ -9,14 +9,27 @@ from types import MappingProxyType
 
 NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
 # Names in this library, by the names that other libraries use.
-_OTHER_NAMES = MappingProxyType(
+OTHER_NAMES = MappingProxyType(
     {
-        "Agent": "Runner",
-        "FunctionTool": "Tool",
-        "ModelRetry": "ToolError",
-        "RunContext": "ToolContext",
-        "RunContextWrapper": "ToolContext",
-        "function_tool": "tool",
+        **dict.fromkeys(("Agent", "ToolCallingAgent", "create_agent", "create_react_agent"), "Runner"),
+        **dict.fromkeys(("FunctionTool", "StructuredTool"), "Tool"),
+        **dict.fromkeys(("FunctionToolset", "ToolRegistry", "Toolset"), "Toolbox"),
+        **dict.fromkeys(("beta_tool", "function_tool"), "tool"),
+        **dict.fromkeys(("Context", "RunContext", "RunContextWrapper", "ToolRuntime"), "ToolContext"),
+        **dict.fromkeys(("ModelRetry", "ToolException", "ToolFailed", "ToolRejectError"), "ToolError"),
+        **dict.fromkeys(("ContentToolResult", "ToolOutput", "ToolReturn"), "ToolResult"),
+        **dict.fromkeys(("BinaryContent", "BinaryImage", "ToolOutputImage"), "Image"),
+        **dict.fromkeys(("MaxTurnsExceeded", "UsageLimitExceeded"), "LimitError"),
+        "ModelHTTPError": "ModelError",
+        "RunUsage": "Usage",
+        "UsageLimits": "Limits",
+        "AIMessage": "ModelResponse",
+        "HumanMessage": "UserMessage",
+        **dict.fromkeys(("FakeListChatModel", "FunctionModel", "TestModel"), "ScriptedModel"),
+        "FastMCP": "make_server",
+        **dict.fromkeys(("MCPClient", "MCPServerStdio", "MCPServerStreamableHttp", "MCPToolset"), "MCP"),
+        **dict.fromkeys(("MCPServerHTTP", "MultiServerMCPClient"), "MCP"),
+        **dict.fromkeys(("DuckDuckGoSearchTool", "WebSearchTool"), "web_search_tool"),
     }
 )
 
@@ -71,12 +84,12 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 
 def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
     """Make the error about a name that a module lacks: it tells the name in this library, or the module that has it."""
-    ours = _OTHER_NAMES.get(name)
-    if ours in names:
-        return ImportError(f"{name} is called {ours} here: write from {module} import {ours}.")
-    if not name.startswith("_") and (other := _find_home(name, module)):
-        return ImportError(f"{name} is in {other}: write from {other} import {name}.")
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
+    ours = OTHER_NAMES.get(name, name)
+    home = "" if name.startswith("_") else module if ours in names else _find_home(ours, module)
+    if not home:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    place = f"in {home}" if ours == name else f"called {ours} here"
+    return ImportError(f"{name} is {place}: write from {home} import {ours}.")
 
 
 def _find_home(name: str, module: str) -> str:

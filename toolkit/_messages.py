@@ -58,7 +58,8 @@ class ModelRequest:
         messages: The conversation so far.
         tools: The tools that are offered; none in a last turn.
         output: Interface of the structured output; None if the answer is text.
-        choice: Tool choice: "auto", "none", "required", or one tool's name; None leaves it to the server.
+        choice: Tool choice: "auto", "none", "required", or one tool's name; None leaves it to the server. One that
+            forces a call applies if `turn` is 0.
         allowed: Names of the offered tools that may be called in this turn; None means all.
         turn: Number of the response in the run, from 0.
         early: Whether a stream yields each call as soon as its arguments are complete.

@@ -254,6 +254,15 @@ class PendingApproval:
     source: str = ""
     imports: str = ""
 
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            {
+                **dict.fromkeys(("name", "tool", "tool_name"), "pending.call.name"),
+                **dict.fromkeys(("call_id", "id", "tool_call_id"), "pending.call.id"),
+                **dict.fromkeys(("args", "input"), "pending.arguments"),
+            }
+        )
+
     def _repr_html_(self) -> str:
         return render(self, "cards.render_pending")
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 import asyncio
 from toolkit import Limits, Runner, RunState, Toolbox, ToolContext, tool
-from toolkit.approvers import Console
+from toolkit.approvers import Console, defer
 from toolkit.testing import ScriptedModel, call
 
 def add(a: int, b: int) -> int:
@@ -72,6 +72,10 @@ TURNS: dict[str, tuple[str, str]] = {
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
     "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db', 'name'\)"),
     "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
+    "history as another library's input": (
+        'runner.run({"messages": [{"role": "user", "content": "Hi"}]})',
+        r"goes in as messages=\[...\]",
+    ),
     "no prompt": ("runner.run()", "pass a prompt"),
     "missing file": ('runner.run(["Look", Path("photo.png")])', "is not a file; the current directory is"),
     "one prompt for many": ('runner.map("Hi")', r"write \[prompt\], or runner.run\(prompt\)"),
@@ -115,7 +119,17 @@ TURNS: dict[str, tuple[str, str]] = {
         'runner.run("Hi", output_type=[int])',
         "is not a type that JSON can fill: .*Pass a type, such as",
     ),
-    "another library's name": ('runner.run("Hi").final_output', "write result.output, the answer"),
+    "another library's name": ('runner.run("Hi").final_output', r"write result\.output\."),
+    "that name of a stream": ('runner.stream("Hi").final_output', "write stream.result.output, after the last event"),
+    "events of a stream": ('runner.stream("Hi").stream_events()', "write for event in stream"),
+    "another library's context": (
+        "ToolContext(deps=None).context",
+        r"ToolContext has no attribute 'context': write context\.deps",
+    ),
+    "name of a waiting call": (
+        'Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("Hi").pending[0].name',
+        r"write pending\.call\.name",
+    ),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
     "no state": ('RunState.from_json("{")', "This is not the state of a run"),
     "answer of another type": ('runner.run("Hi", output_type=int)', "no answer of its output_type"),

@@ -21,6 +21,7 @@ from toolkit._tools.options import ToolOptions, ToolSettings
 from toolkit.approvers import Console, allow, ask_when
 from toolkit.builtin import bash_tool, file_tools, http_tool
 from toolkit.middleware import redact
+from toolkit.sources.mcp import MCP
 from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import ScriptedModel
 
@@ -227,6 +228,11 @@ FOREIGN = {
     "max_iterations": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
     "max_steps": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
     "verbose": r"runner\.stream\(prompt\) gives the events of a run\.$",
+    "retries": r"@tool\(retries=\.\.\.\) repeats a call",
+    "input_guardrails": r"Write hooks=\[\.\.\.\]: before_model checks the prompt",
+    "mcp_servers": r"Runner\(\[MCP\(\.\.\.\)\]\)",
+    "deps_type": r"ToolContext\[Deps\], and pass deps= to a run",
+    "checkpointer": r"session=SQLiteSession\(",
 }
 
 
@@ -252,6 +258,11 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "strict": (tool, "strict_mode", "Write strict="),
     "dialect": (BOX.schemas, "format", "Write dialect="),
     "limit": (Limits, "request_limit", "Write max_turns="),
+    "cost": (Limits, "max_budget", "Write max_cost="),
+    "thread": (RUNNING.run, "config", "Write session="),
+    "images": (RUNNING.run, "images", "They are parts of the prompt"),
+    "calls of a tool": (tool, "max_calls", r"Limits\(max_calls_per_tool="),
+    "tools of a server": (partial(MCP, "birds"), "tool_filter", r"Write allow=\[\.\.\.\]"),
 }
 
 

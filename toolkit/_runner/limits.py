@@ -35,7 +35,10 @@ ANY_SECONDS = 31 * 24 * 3600.0
 
 # Hints for options that other libraries have.
 LIMIT_HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("max_iterations", "max_steps", "request_limit", "recursion_limit"), "Write max_turns=..."),
+    **dict.fromkeys(
+        ("max_iterations", "max_requests", "max_steps", "request_limit", "recursion_limit"), "Write max_turns=..."
+    ),
+    **dict.fromkeys(("budget", "cost_limit", "max_budget"), "Write max_cost=..."),
     **dict.fromkeys(("tool_calls_limit", "max_tool_calls"), "Write max_calls=..."),
     **dict.fromkeys(("timeout", "max_time", "max_duration"), "Write max_seconds=..."),
     **dict.fromkeys(("total_tokens_limit", "token_limit"), "Write max_tokens=..."),

@@ -53,12 +53,26 @@ if TYPE_CHECKING:
 # Methods of other libraries, and what to write here.
 OTHER_METHODS: Mapping[str, str] = {
     **dict.fromkeys(("function", "register", "tool"), "@tool of toolkit, and pass the function: Runner([f])"),
+    **dict.fromkeys(("register_tool", "tool_plain"), "@tool of toolkit, and pass the function: Runner([f])"),
     **dict.fromkeys(("ask", "chat", "execute", "generate", "invoke", "run_sync"), "runner.run(prompt)"),
-    **dict.fromkeys(("ainvoke", "run_async"), "await runner.arun(prompt)"),
-    **dict.fromkeys(("iter", "run_stream"), "runner.stream(prompt)"),
+    **dict.fromkeys(("chain", "kickoff", "prompt"), "runner.run(prompt)"),
+    **dict.fromkeys(("ainvoke", "chat_async", "invoke_async", "run_async"), "await runner.arun(prompt)"),
+    **dict.fromkeys(("iter", "run_stream", "run_streamed", "stream_events"), "runner.stream(prompt)"),
+    **dict.fromkeys(("astream_events", "run_stream_events", "stream_async"), "runner.astream(prompt)"),
+    "abatch": "await runner.amap(prompts)",
+    "add_hook": "Runner(..., hooks=[...])",
+    **dict.fromkeys(("add_tool", "bind_tools"), "runner.toolbox.add(f), or Runner([f])"),
+    "batch": "runner.map(prompts)",
     "call": "runner.toolbox.call(name, arguments)",
+    **dict.fromkeys(("conversation", "history", "memory"), "session=Session() in each run, or result.messages"),
     "messages": "result.messages",
+    "on_tool_request": "Runner(..., approve=...)",
+    "output_validator": "a validator into the type: output_type=Annotated[T, AfterValidator(f)] of a run",
+    "override": "another Runner, with model=ScriptedModel([...])",
+    "system_prompt": "Runner(..., instructions=...)",
+    "tool_names": "runner.toolbox.names",
     "tools": "runner.toolbox",
+    "with_structured_output": "runner.run(prompt, output_type=...)",
 }
 
 T = TypeVar("T", default=str)  # without an output_type, the answer is text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
@@ -26,8 +26,11 @@ from toolkit._runner.run import Run
 from toolkit.events import Event
 
 T = TypeVar("T", default=str)
-# Attributes of a result, which a stream or a handle does not have.
-RESULT_NAMES = ("output", "messages", "calls", "usage", "finish_reason", "cost", "pending", "state", *OTHER_NAMES)
+# Attributes of a result, which a stream or a handle does not have, by the names that are tried.
+RESULT_NAMES: Mapping[str, str] = {
+    **{name: name for name in ("output", "messages", "calls", "usage", "finish_reason", "cost", "pending", "state")},
+    **OTHER_NAMES,
+}
 
 
 class Controls:
@@ -94,7 +97,14 @@ class _Stream(Controls, Generic[T]):
         return render_stream(self._run.result)
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing({name: f"stream.result.{name}, after the last event" for name in RESULT_NAMES})
+        __getattr__ = explain_missing(
+            {
+                **{name: f"stream.result.{ours}, after the last event" for name, ours in RESULT_NAMES.items()},
+                **dict.fromkeys(
+                    ("events", "stream_events", "stream_output", "stream_text"), "for event in stream, or async for"
+                ),
+            }
+        )
 
 
 class RunStream(_Stream[T]):
@@ -235,7 +245,7 @@ class RunHandle(Controls, Generic[T]):
             yield event
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing({name: f"handle.result().{name}" for name in RESULT_NAMES})
+        __getattr__ = explain_missing({name: f"handle.result().{ours}" for name, ours in RESULT_NAMES.items()})
 
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
         import asyncio

@@ -361,21 +361,44 @@ HINTS: Mapping[str, str] = {
         "Signature and docstring are the schema; Tool.from_schema() takes one written by hand.",
     ),
     **dict.fromkeys(("output_schema", "output_type"), "The return annotation is the schema of the result."),
-    **dict.fromkeys(("takes_ctx", "takes_context"), "Annotate a parameter with ToolContext."),
+    **dict.fromkeys(
+        ("context", "exclude_args", "takes_ctx", "takes_context"), "Annotate a parameter with ToolContext."
+    ),
     "max_retries": "Write retries=...",
     "sequential": "Write exclusive=True.",
     **dict.fromkeys(("stop_after_tool_call", "result_as_answer"), "Write return_direct=True."),
-    **dict.fromkeys(("read_only", "destructive"), "Write effect='read', 'write' or 'destructive'."),
+    **dict.fromkeys(
+        ("annotations", "destructive", "destructiveHint", "read_only", "readOnlyHint"),
+        "Write effect='read', 'write' or 'destructive'.",
+    ),
     **dict.fromkeys(
         ("failure_error_function", "handle_tool_error", "on_error"),
         "Raise ToolError with a text for the model, or list exceptions in relay=(...).",
     ),
-    **dict.fromkeys(("is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
+    **dict.fromkeys(
+        ("enabled", "is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."
+    ),
+    **dict.fromkeys(
+        ("args_validator", "guardrails", "tool_input_guardrails", "validator"),
+        "Write authorize= a function of tool, arguments and context, or a validator into the type of a parameter.",
+    ),
+    "tool_output_guardrails": "Write a hook with after_call: Runner(..., hooks=[...]).",
+    **dict.fromkeys(
+        ("call_limit", "max_calls", "max_usage_count", "usage_limit"),
+        "Write limits=Limits(max_calls_per_tool={...}) of a Runner.",
+    ),
+    **dict.fromkeys(("meta", "metadata"), "ToolResult(..., details=...) has what your program reads beside a result."),
+    "examples": "Examples are in the docstring, under Examples:.",
+    **dict.fromkeys(
+        ("docstring_format", "require_parameter_descriptions"), "Docstrings are parsed; Toolbox.check() reports."
+    ),
     **dict.fromkeys(("func", "fn"), "Write tool(function), or function=..."),
     "tags": "Write namespace=..., the group of the tool.",
     "strict_mode": "Write strict=...",
     **dict.fromkeys(("compensate", "compensation", "rollback"), "Write undo= a function that undoes a call."),
-    "cache_results": "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results.",
+    **dict.fromkeys(
+        ("cache", "cache_results"), "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results."
+    ),
 }
 
 

@@ -284,6 +284,19 @@ class RemoteSource:
         return tool
 
 
+# Hints for options that other libraries have.
+SOURCE_HINTS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("allowed_tools", "include_tools", "tool_filter"), "Write allow=[...], with the server's own names."
+    ),
+    **dict.fromkeys(("exclude_tools", "excluded_tools"), "Write block=[...], with the server's own names."),
+    **dict.fromkeys(("prefix", "tool_prefix"), "Write name=...: the tools are called mcp_NAME_TOOL."),
+    "require_approval": "Write approve=True.",
+    **dict.fromkeys(("elicitation_callback", "elicitation_handler"), "Write elicit=..."),
+    **dict.fromkeys(("sampling_callback", "sampling_handler", "sampling_model"), "Write sample=True."),
+}
+
+
 def check_options(caller: str, own: Collection[str], options: Mapping[str, Any]) -> None:
     """Check the options of the tools of a source.
 
@@ -296,7 +309,7 @@ def check_options(caller: str, own: Collection[str], options: Mapping[str, Any])
         DefinitionError: An option has an invalid value.
         TypeError: There is no such option.
     """
-    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], HINTS)
+    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], {**HINTS, **SOURCE_HINTS})
     split_options(options, caller, ToolSettings())
 
 

@@ -73,7 +73,10 @@ class Address:
         if isinstance(server, Sequence) and not is_url:
             server = [os.fspath(word) for word in server]
         if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
-            raise DefinitionError(f"MCP() takes a command, a URL or a server object, not {server!r:.100}.")
+            raise DefinitionError(
+                f"MCP() takes a command, a URL or a server object, not {server!r:.100}: "
+                "write MCP('uvx bird-server'), or MCP([command, *args], env={...})."
+            )
         address = cls(server=server, **options)
         own = ("headers", "auth") if address.is_url else ("env", "cwd") if address.is_command else ()
         other = next((name for name, value in options.items() if value is not None and name not in own), None)
