@@ -21,6 +21,7 @@ from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._lazy import render
+from toolkit._options import check_methods
 from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
@@ -33,6 +34,12 @@ FILES_TEXT = "The files of the results above, in order: the images first."
 REMEDY = "Try other arguments or another tool, or report that this did not work."
 # A rough estimate, for English and JSON.
 CHARACTERS_PER_TOKEN = 4
+# Hints for options of images and files that other libraries have.
+MEDIA_HINTS: Mapping[str, str] = {
+    **dict.fromkeys(("path", "file"), "Write data=Path(...).read_bytes()."),
+    **dict.fromkeys(("image_url", "url"), "It takes bytes: fetch them, and write data=..."),
+    **dict.fromkeys(("format", "mime_type"), "Write media_type='image/png' or the like."),
+}
 
 
 class FrozenValue:
@@ -151,6 +158,11 @@ class Usage:
     requests: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens that the model read and wrote."""
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*map(add, vars(self).values(), vars(other).values()))
@@ -389,6 +401,7 @@ class ToolResult(NamedTuple):
 _new = tuple.__new__  # the constructor takes twice the time
 
 
+@check_methods(MEDIA_HINTS)
 @dataclass(frozen=True)
 class Image:
     """An image, for a model that supports images.
@@ -412,6 +425,7 @@ class Image:
         return f"<Image of {len(self.data)} bytes, {self.media_type}>"
 
 
+@check_methods(MEDIA_HINTS)
 @dataclass(frozen=True)
 class File:
     """A document, for a model that supports files.

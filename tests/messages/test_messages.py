@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from toolkit import Runner, ToolResult, tool
+from toolkit import Runner, ToolResult, Usage, tool
 from toolkit._messages import ToolSpec
 from toolkit.testing import ScriptedModel, call
 
@@ -22,6 +22,11 @@ def test_result_with_an_error() -> None:
     """A result whose text is its error shows it once."""
     assert "ToolResult(error='no', kind='failed')" == repr(ToolResult(text="no", error="no", kind="failed"))
     assert "ToolResult(value=3, text='3 no', error='no')" == repr(ToolResult(3, "3 no", error="no"))
+
+
+def test_total_tokens() -> None:
+    """The total of a usage is what the model read and wrote; cached and reasoning tokens are part of these."""
+    assert 15 == Usage(10, 5, cached_tokens=8, reasoning_tokens=3).total_tokens
 
 
 def test_printed_calls() -> None:

@@ -203,7 +203,7 @@ class Conversation:
         with self._lock:
             used["max_calls"] = self._calls_by_tool.total()
         used |= {
-            "max_tokens": usage.input_tokens + usage.output_tokens,
+            "max_tokens": usage.total_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
             "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,

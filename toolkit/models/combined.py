@@ -204,4 +204,4 @@ class RateLimitedModel:
     def _count(self, response: ModelResponse) -> None:
         usage = response.usage
         with self._lock:
-            self._tokens.append((time.monotonic(), usage.input_tokens + usage.output_tokens))
+            self._tokens.append((time.monotonic(), usage.total_tokens))
