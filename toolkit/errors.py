@@ -196,7 +196,7 @@ class FatalError(ToolkitError):
 
 
 class Halt(ToolkitError):
-    """Raise it in a hook to end the run; its message becomes the run's answer."""
+    """Raise it in a hook to end the run; its message is the run's answer, and the last one of the conversation."""
 
 
 class RunError(ToolkitError):

@@ -20,7 +20,7 @@ START = '''
 from dataclasses import dataclass
 from pathlib import Path
 import asyncio
-from toolkit import Limits, Runner, RunState, Toolbox, ToolContext, tool
+from toolkit import Image, Limits, Runner, RunState, SQLiteSession, Toolbox, ToolContext, tool
 from toolkit.approvers import Console, defer
 from toolkit.testing import ScriptedModel, call
 
@@ -126,6 +126,8 @@ TURNS: dict[str, tuple[str, str]] = {
         "ToolContext(deps=None).context",
         r"ToolContext has no attribute 'context': write context\.deps",
     ),
+    "image of a path": ("Image(path='photo.png')", r"Write data=Path\(...\).read_bytes\(\)"),
+    "session by id": ("SQLiteSession(session_id='anna')", "The options are: path, name, timeout"),
     "name of a waiting call": (
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("Hi").pending[0].name',
         r"write pending\.call\.name",

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from toolkit._dialects.chat import parse_history
 from toolkit._messages import Message, message_from_dict, message_to_dict
-from toolkit._options import hide_frames
+from toolkit._options import check_options
 from toolkit._runner.history import repair_history
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError, StoreError
@@ -122,7 +122,7 @@ class SQLiteSession(Session, SQLiteStore):
         ('anna',)
     """
 
-    @hide_frames
+    @check_options
     def __init__(self, path: str | os.PathLike[str], name: str = "main", *, timeout: float = 30.0) -> None:
         SQLiteStore.__init__(self, path, _LAYOUT, timeout=timeout)
         self.name = name
