@@ -200,6 +200,7 @@ SEARCHED = """
     docstrings; strict mode; fallback; proxies; migrating; compared; examples; pytest; dry run; code mode; web
     search; ledger; errors; limits; system prompt; pydantic model; enum; optional arguments; dependency injection;
     persist a chat; max iterations; parallel tool calls; cache; Responses API; tracing;
+    tool choice; dynamic system prompt; output validator; dynamic tools; workflows; judge;
     temperature; environment variables; token usage; multi-agent; error handling; mock
 """
 
