@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, File, FinishReason, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
+from toolkit import Decision, File, FinishReason, Halt, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -210,6 +210,29 @@ def test_early_call() -> None:
     events = encode_turn(ToolCallStarted(CALL), finish_turn(CALL, BARE), ToolCallStarted(BARE), finish())
 
     assert ["r_0", "r_1"] == [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+
+
+class Guard:
+    def before_model(self, request: object) -> None:
+        raise Halt("I may not.")
+
+
+@pytest.mark.parametrize(
+    ("hooks", "answer"), [([], "A pond."), ([Guard()], "I may not.")], ids=["result of a tool", "text of a hook"]
+)
+def test_answer_that_the_model_has_not_written(hooks: list[object], answer: str) -> None:
+    """Such an answer is a message of its own."""
+
+    @tool(return_direct=True)
+    def look() -> str:
+        """Look."""
+        return "A pond."
+
+    runner = Runner([look], model=ScriptedModel(lambda _: call("look")), hooks=hooks)
+    texts = [event for event in agui.encode_events(runner.stream("x"), run_id="r") if "TEXT" in event["type"]]
+
+    assert ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"] == types(texts)
+    assert ("r-answer", answer) == (texts[1]["messageId"], texts[1]["delta"])
 
 
 def test_call_of_an_earlier_run() -> None:
