@@ -521,9 +521,14 @@ class Toolbox:
         __getattr__ = explain_missing(
             {
                 "tool": "@tool of toolkit, and pass the function: Toolbox([f])",
-                **dict.fromkeys(("add_tool", "append", "register"), "box.add(f)"),
+                **dict.fromkeys(("add_function", "add_tool", "append", "register", "register_tool"), "box.add(f)"),
                 **dict.fromkeys(("call_tool", "execute", "invoke", "run"), "box.call(name, arguments)"),
-                "tools": "[*box]",
+                **dict.fromkeys(("combine", "merge", "mount"), "box | other"),
+                **dict.fromkeys(("definitions", "get_schemas", "to_openai"), 'box.schemas("chat")'),
+                **dict.fromkeys(("functions", "get_tools", "list_tools", "tools"), "[*box]"),
+                "get_tool": "box[name]",
+                "remove_tool": "box.remove(name)",
+                "tool_names": "box.names",
             }
         )
 

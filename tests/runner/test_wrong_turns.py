@@ -93,6 +93,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "answer of a handle": ('runner.start("Hi").output', r"write handle.result\(\).output"),
     "decorator of another library": ("@runner.tool\ndef f(): ...", r"write @tool of toolkit, .*: Runner\(\[f\]\)"),
     "decorator of a toolbox": ("@Toolbox().tool\ndef f(): ...", r"write @tool of toolkit, .*: Toolbox\(\[f\]\)"),
+    "tools of a toolbox": ("Toolbox([add]).list_tools()", r"write \[\*box\]"),
     "another library's method": ('runner.run_sync("Hi")', r"write runner.run\(prompt\)"),
     "value of a call": (
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2), "3"])).run("Hi").calls[0].output',
