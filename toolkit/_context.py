@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._options import explain_missing
+from toolkit._options import explain_missing, make_hints
 
 Deps = TypeVar("Deps", default=None)
 
@@ -61,13 +61,13 @@ class ToolContext(Generic[Deps]):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                **dict.fromkeys(("config", "context", "invocation_state", "runtime", "state", "store"), "context.deps"),
-                **dict.fromkeys(("info", "log", "report_progress", "stream_writer"), "context.progress(text)"),
-                **dict.fromkeys(("elicit", "interrupt"), "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
-                "retry": "context.attempt",
-                "tool_call_id": "context.call_id",
-            }
+            make_hints(
+                ("config context invocation_state runtime state store", "context.deps"),
+                ("info log report_progress stream_writer", "context.progress(text)"),
+                ("elicit interrupt", "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
+                ("retry", "context.attempt"),
+                ("tool_call_id", "context.call_id"),
+            )
         )
 
     @staticmethod

@@ -21,7 +21,7 @@ from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._lazy import render
-from toolkit._options import check_methods
+from toolkit._options import check_methods, make_hints
 from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
@@ -35,11 +35,11 @@ REMEDY = "Try other arguments or another tool, or report that this did not work.
 # A rough estimate, for English and JSON.
 CHARACTERS_PER_TOKEN = 4
 # Hints for options of images and files that other libraries have.
-MEDIA_HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("path", "file"), "Write data=Path(...).read_bytes()."),
-    **dict.fromkeys(("image_url", "url"), "It takes bytes: fetch them, and write data=..."),
-    **dict.fromkeys(("format", "mime_type"), "Write media_type='image/png' or the like."),
-}
+MEDIA_HINTS: Mapping[str, str] = make_hints(
+    ("path file", "Write data=Path(...).read_bytes()."),
+    ("image_url url", "It takes bytes: fetch them, and write data=..."),
+    ("format mime_type", "Write media_type='image/png' or the like."),
+)
 
 
 class FrozenValue:

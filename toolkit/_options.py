@@ -28,6 +28,11 @@ MAX_SECONDS = 1e6
 NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
+def make_hints(*rows: tuple[str, str]) -> dict[str, str]:
+    """Make a table of hints by name, such as names of other libraries, from rows of names, separated by spaces."""
+    return {name: hint for names, hint in rows for name in names.split()}
+
+
 def list_own_options(function: Callable[..., Any]) -> tuple[str, ...]:
     """List the parameters of a function or class, without its `**options`."""
     parameters = inspect.signature(function).parameters.values()

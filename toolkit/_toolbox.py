@@ -28,7 +28,7 @@ from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
 from toolkit._lazy import render
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_methods, explain_missing
+from toolkit._options import check_methods, explain_missing, make_hints
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
@@ -519,17 +519,17 @@ class Toolbox:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                "tool": "@tool of toolkit, and pass the function: Toolbox([f])",
-                **dict.fromkeys(("add_function", "add_tool", "append", "register", "register_tool"), "box.add(f)"),
-                **dict.fromkeys(("call_tool", "execute", "invoke", "run"), "box.call(name, arguments)"),
-                **dict.fromkeys(("combine", "merge", "mount"), "box | other"),
-                **dict.fromkeys(("definitions", "get_schemas", "to_openai"), 'box.schemas("chat")'),
-                **dict.fromkeys(("functions", "get_tools", "list_tools", "tools"), "[*box]"),
-                "get_tool": "box[name]",
-                "remove_tool": "box.remove(name)",
-                "tool_names": "box.names",
-            }
+            make_hints(
+                ("tool", "@tool of toolkit, and pass the function: Toolbox([f])"),
+                ("add_function add_tool append register register_tool", "box.add(f)"),
+                ("call_tool execute invoke run", "box.call(name, arguments)"),
+                ("combine merge mount", "box | other"),
+                ("definitions get_schemas to_openai", 'box.schemas("chat")'),
+                ("functions get_tools list_tools tools", "[*box]"),
+                ("get_tool", "box[name]"),
+                ("remove_tool", "box.remove(name)"),
+                ("tool_names", "box.names"),
+            )
         )
 
     def _repr_html_(self) -> str:

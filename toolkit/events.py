@@ -27,7 +27,7 @@ from toolkit._messages import (
     clean_json,
     make_plain,
 )
-from toolkit._options import explain_missing
+from toolkit._options import explain_missing, make_hints
 
 __all__ = [
     "ApprovalNeeded",
@@ -256,11 +256,11 @@ class PendingApproval:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                **dict.fromkeys(("name", "tool", "tool_name"), "pending.call.name"),
-                **dict.fromkeys(("call_id", "id", "tool_call_id"), "pending.call.id"),
-                **dict.fromkeys(("args", "input"), "pending.arguments"),
-            }
+            make_hints(
+                ("name tool tool_name", "pending.call.name"),
+                ("call_id id tool_call_id", "pending.call.id"),
+                ("args input", "pending.arguments"),
+            )
         )
 
     def _repr_html_(self) -> str:

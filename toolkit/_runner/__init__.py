@@ -25,4 +25,5 @@ Files, each importing only those below it:
     history        reading of a history, and repair of one that servers reject
     control        messages to running runs, cancellation, and the list of active runs
     prompt         what a user sends, as a message
+    hints          names that other libraries use, and what to write here
 """

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from toolkit._lazy import needs_extra
 from toolkit._messages import Usage
 from toolkit._options import check_methods, is_number, is_whole
+from toolkit._runner.hints import LIMIT_HINTS
 
 # The most responses of the model that may call tools, by default.
 MAX_TURNS = 10
@@ -32,17 +33,6 @@ STOP_NOTE = "Limit reached: {name} ({used}/{limit})"
 LAST_SECONDS = 60.0
 # Seconds for a response without a limit: a wait with a deadline can be cancelled.
 ANY_SECONDS = 31 * 24 * 3600.0
-
-# Hints for options that other libraries have.
-LIMIT_HINTS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("max_iterations", "max_requests", "max_steps", "request_limit", "recursion_limit"), "Write max_turns=..."
-    ),
-    **dict.fromkeys(("budget", "cost_limit", "max_budget"), "Write max_cost=..."),
-    **dict.fromkeys(("tool_calls_limit", "max_tool_calls"), "Write max_calls=..."),
-    **dict.fromkeys(("timeout", "max_time", "max_duration"), "Write max_seconds=..."),
-    **dict.fromkeys(("total_tokens_limit", "token_limit"), "Write max_tokens=..."),
-}
 
 
 @check_methods()

@@ -20,6 +20,7 @@ from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
 from toolkit._options import is_number, is_whole
 from toolkit._runner.control import QueueMode
+from toolkit._runner.hints import RUN_HINTS, RUNNER_HINTS
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import ANY_SECONDS, MAX_TURNS, Limits
 from toolkit._runner.prompt import UserInput
@@ -131,120 +132,14 @@ DEFAULTS: Mapping[str, Any] = {
 
 _LISTS = ("allowed_tools", "hooks", "middleware", "messages")
 
-# Hints for options that other libraries have.
-HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("system", "system_prompt", "system_message", "prompt"), "Write Runner(..., instructions=...)."),
-    **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
-    **dict.fromkeys(
-        ("output_schema", "result_type", "structured_output_model"), "Write runner.run(..., output_type=...)."
-    ),
-    **{
-        name: f"It belongs to one run: runner.run(prompt, {name}=...)."
-        for name in ("messages", "deps", "session", "shared")
-    },
-    **dict.fromkeys(("tools", "functions", "toolsets"), "Tools are the first argument: Runner([...])."),
-    "mcp_servers": "A server is one of the tools: Runner([MCP(...)]), from toolkit.sources.mcp import MCP.",
-    **dict.fromkeys(
-        ("handoffs", "managed_agents"),
-        "A runner is a tool of another one: Runner([other]), or other.as_tool(..., handoff=True).",
-    ),
-    **dict.fromkeys(("llm", "model_name"), "Write Runner(..., model=...)."),
-    "provider": "Write base_url= and model=, or client=.",
-    **dict.fromkeys(
-        ("chain_limit", "max_iterations", "max_steps", "recursion_limit"),
-        "Write Runner(..., max_turns=...), or limits=Limits(...).",
-    ),
-    **dict.fromkeys(("max_tool_calls", "tool_call_limit"), "Write limits=Limits(max_calls=...)."),
-    "usage_limits": "Write limits=Limits(...).",
-    "output_retries": "Write limits=Limits(max_output_retries=...).",
-    "retries": "@tool(retries=...) repeats a call, and limits=Limits(max_output_retries=...) asks for another answer.",
-    **dict.fromkeys(("timeout", "max_time"), "limits=Limits(...) has the time of a run and of a turn."),
-    "tool_timeout": "Write @tool(timeout=...), or Toolbox([...], defaults={'timeout': ...}).",
-    **dict.fromkeys(("stream", "streaming", "verbose"), "runner.stream(prompt) gives the events of a run."),
-    **dict.fromkeys(
-        ("callback_handler", "callbacks", "event_stream_handler"),
-        "runner.stream(prompt) gives the events of a run, and on_event of a hook gets them.",
-    ),
-    **dict.fromkeys(("instrument", "tracing"), "Write middleware=[Telemetry()] of toolkit.middleware."),
-    **dict.fromkeys(
-        ("deps_type", "context_schema"),
-        "Annotate a parameter of a tool: context: ToolContext[Deps], and pass deps= to a run.",
-    ),
-    **dict.fromkeys(
-        ("guardrails", "input_guardrails", "output_guardrails"),
-        "Write hooks=[...]: before_model checks the prompt, after_model the answer, and raise Halt(...) ends the run.",
-    ),
-    **dict.fromkeys(
-        ("after_call", "after_tool_call", "before_call", "before_tool_call", "plugins"),
-        "Write hooks=[...]: objects with before_call or after_call.",
-    ),
-    **dict.fromkeys(
-        ("interrupt_before", "interrupt_on", "needs_approval", "on_tool_request"),
-        "Write Runner(..., approve=...), such as Console() of toolkit.approvers. A tool has @tool(approve=True).",
-    ),
-    **dict.fromkeys(
-        ("conversation_manager", "history_processors"), "Write hooks=[Compaction(...)] of toolkit.middleware."
-    ),
-    **dict.fromkeys(
-        ("is_enabled", "prepare_tools"),
-        "Leave tools out by allowed_tools=[...] of a run, or in before_model of a hook.",
-    ),
-    **dict.fromkeys(
-        ("checkpointer", "memory", "session_id", "session_manager", "thread_id"),
-        "A conversation is a session: runner.run(prompt, session=SQLiteSession('chats.db', 'name')).",
-    ),
-    "tool_use_behavior": "Write @tool(return_direct=True): the result is the answer.",
-    "reset_tool_choice": "A forced tool_choice applies to the first turn only.",
-    "output_validators": "Write a validator into the type: output_type=Annotated[T, AfterValidator(f)] of a run.",
-    **dict.fromkeys(
-        ("additional_authorized_imports", "executor_type"),
-        "Write Runner([code_tool([...])]), from toolkit.builtin import code_tool.",
-    ),
-    "cache": "Write middleware=[cache(...)] of toolkit.middleware.",
-    **dict.fromkeys(("model_settings", "settings"), "Write request_options={...}."),
-    "max_tokens": "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}.",
-    "max_retries": "Set it on the client: client=OpenAI(max_retries=...).",
-    **{
-        name: f"It is a key of the request: request_options={{{name!r}: ...}}."
-        for name in (
-            "temperature",
-            "top_p",
-            "max_completion_tokens",
-            "max_output_tokens",
-            "seed",
-            "stop",
-            "frequency_penalty",
-            "presence_penalty",
-            "reasoning",
-            "reasoning_effort",
-            "parallel_tool_calls",
-        )
-    },
-}
-
 # Hints for options of a run that belong to the Runner, or that other libraries have.
-RUN_HINTS: Mapping[str, str] = {
-    **HINTS,
+ALL_RUN_HINTS: Mapping[str, str] = {
+    **RUNNER_HINTS,
     **{
         name: f"It is an option of the Runner: Runner(..., {name}=...)."
         for name in ("model", "instructions", *RunnerOptions.__annotations__)
     },
-    **dict.fromkeys(("output_type", "response_format", "response_model", "result_type"), "Write output_type=..."),
-    **dict.fromkeys(("output_schema", "schema", "structured_output_model"), "Write output_type=..."),
-    **dict.fromkeys(("history", "message_history", "chat_history"), "Write messages=..."),
-    **dict.fromkeys(("context", "dependencies", "invocation_state"), "Write deps=..."),
-    **dict.fromkeys(("input", "message", "query", "user_prompt"), "The prompt is the first argument."),
-    **dict.fromkeys(
-        ("attachments", "files", "images"), "They are parts of the prompt: runner.run([text, image, path])."
-    ),
-    **dict.fromkeys(("tools", "functions", "toolsets"), "Tools are the first argument of the Runner: Runner([...])."),
-    **dict.fromkeys(
-        ("config", "conversation_id", "previous_response_id", "session_id", "thread_id"), "Write session=..."
-    ),
-    **dict.fromkeys(("deferred_tool_results", "resume"), "Write runner.resume(result.state, {call_id: True})."),
-    **dict.fromkeys(
-        ("cancel_signal", "cancellation_token"), "Write handle = runner.start(prompt), and handle.cancel()."
-    ),
+    **RUN_HINTS,
 }
 
 

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
 from toolkit._messages import Message, Usage
-from toolkit._options import explain_missing
+from toolkit._options import explain_missing, make_hints
 from toolkit._runner.state import RunState
 from toolkit.errors import RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval, ToolCallFinished, TurnFinished
@@ -22,17 +22,16 @@ from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval
 T = TypeVar("T", default=str)
 
 # Attributes of a result, by the names that other libraries use.
-OTHER_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("answer", "content", "data", "final_output", "final_output_as", "get_output"), "output"),
-    **dict.fromkeys(("response", "structured_output", "text", "value"), "output"),
-    **dict.fromkeys(("all_messages", "history", "new_items", "new_messages", "to_input_list"), "messages"),
-    **dict.fromkeys(("interruptions", "interrupts"), "pending"),
-    **dict.fromkeys(("metrics", "token_usage"), "usage"),
-    "run_id": "state.run_id",
-    "stop_reason": "finish_reason",
-    "to_state": "state",
-    "tool_calls": "calls",
-}
+OTHER_NAMES: Mapping[str, str] = make_hints(
+    ("answer content data final_output final_output_as get_output response structured_output text value", "output"),
+    ("all_messages history new_items new_messages to_input_list", "messages"),
+    ("interruptions interrupts", "pending"),
+    ("metrics token_usage", "usage"),
+    ("run_id", "state.run_id"),
+    ("stop_reason", "finish_reason"),
+    ("to_state", "state"),
+    ("tool_calls", "calls"),
+)
 
 
 def _get_answer(result: RunResult[Any]) -> Any:

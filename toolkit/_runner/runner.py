@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
@@ -12,15 +12,15 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, explain_missing, spell_options
+from toolkit._runner.hints import METHOD_HINTS, RUNNER_HINTS
 from toolkit._runner.limits import Limits
 from toolkit._runner.many import arun_all, make_prompt_batch, run_all
 from toolkit._runner.options import (
+    ALL_RUN_HINTS,
     DEFAULTS,
-    HINTS,
     MAP_DEFAULTS,
     NO_DECISIONS,
     RUN_DEFAULTS,
-    RUN_HINTS,
     Decisions,
     MapOptions,
     Prompt,
@@ -50,35 +50,10 @@ if TYPE_CHECKING:
 # pyright: reportInvalidTypeVarUse=false
 
 
-# Methods of other libraries, and what to write here.
-OTHER_METHODS: Mapping[str, str] = {
-    **dict.fromkeys(("function", "register", "tool"), "@tool of toolkit, and pass the function: Runner([f])"),
-    **dict.fromkeys(("register_tool", "tool_plain"), "@tool of toolkit, and pass the function: Runner([f])"),
-    **dict.fromkeys(("ask", "chat", "execute", "generate", "invoke", "run_sync"), "runner.run(prompt)"),
-    **dict.fromkeys(("chain", "kickoff", "prompt"), "runner.run(prompt)"),
-    **dict.fromkeys(("ainvoke", "chat_async", "invoke_async", "run_async"), "await runner.arun(prompt)"),
-    **dict.fromkeys(("iter", "run_stream", "run_streamed", "stream_events"), "runner.stream(prompt)"),
-    **dict.fromkeys(("astream_events", "run_stream_events", "stream_async"), "runner.astream(prompt)"),
-    "abatch": "await runner.amap(prompts)",
-    "add_hook": "Runner(..., hooks=[...])",
-    **dict.fromkeys(("add_tool", "bind_tools"), "runner.toolbox.add(f), or Runner([f])"),
-    "batch": "runner.map(prompts)",
-    "call": "runner.toolbox.call(name, arguments)",
-    **dict.fromkeys(("conversation", "history", "memory"), "session=Session() in each run, or result.messages"),
-    "messages": "result.messages",
-    "on_tool_request": "Runner(..., approve=...)",
-    "output_validator": "a validator into the type: output_type=Annotated[T, AfterValidator(f)] of a run",
-    "override": "another Runner, with model=ScriptedModel([...])",
-    "system_prompt": "Runner(..., instructions=...)",
-    "tool_names": "runner.toolbox.names",
-    "tools": "runner.toolbox",
-    "with_structured_output": "runner.run(prompt, output_type=...)",
-}
-
 T = TypeVar("T", default=str)  # without an output_type, the answer is text
 
 
-@check_methods(RUN_HINTS)
+@check_methods(ALL_RUN_HINTS)
 class Runner(Controls):
     """A model with tools. A runner can have many runs, one after the other or at the same time.
 
@@ -147,7 +122,7 @@ class Runner(Controls):
         'It is 42.'
     """
 
-    @spell_options(RunnerOptions, DEFAULTS, HINTS)
+    @spell_options(RunnerOptions, DEFAULTS, RUNNER_HINTS)
     def __init__(
         self,
         toolbox: Toolbox | Iterable[Addable] = (),
@@ -165,7 +140,7 @@ class Runner(Controls):
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
     def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
         """Send a prompt to the model, and execute its tool calls until it has an answer.
 
@@ -209,7 +184,7 @@ class Runner(Controls):
     ) -> RunResult[T]: ...
     @overload
     async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
     async def arun(
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
@@ -224,7 +199,7 @@ class Runner(Controls):
     ) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
     def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
         """Do what `run` does, and return an iterator of events. Leaving it early cancels the run."""
         return RunStream(
@@ -239,7 +214,7 @@ class Runner(Controls):
     def astream(
         self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
     def astream(
         self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]:
@@ -253,7 +228,7 @@ class Runner(Controls):
     ) -> RunHandle[T]: ...
     @overload
     def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
-    @spell_options(RunOptions, RUN_DEFAULTS, RUN_HINTS)
+    @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
     def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
         """Start the run in the background, and return a handle."""
         request = RunRequest(prompt=prompt, output_type=output_type, streams=True, in_background=True, **given)
@@ -267,7 +242,7 @@ class Runner(Controls):
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
-    @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
@@ -307,7 +282,7 @@ class Runner(Controls):
     async def amap(
         self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
-    @spell_options(MapOptions, MAP_DEFAULTS, RUN_HINTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
     async def amap(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
@@ -361,7 +336,7 @@ class Runner(Controls):
     def resume(
         self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
     ) -> RunResult[Any]: ...
-    @spell_options(ResumeOptions, {}, RUN_HINTS)
+    @spell_options(ResumeOptions, {}, ALL_RUN_HINTS)
     def resume(
         self,
         state: RunState | str,
@@ -407,7 +382,7 @@ class Runner(Controls):
     async def aresume(
         self, state: RunState | str, decisions: Decisions = ..., *, output_type: Any, **given: Unpack[ResumeOptions]
     ) -> RunResult[Any]: ...
-    @spell_options(ResumeOptions, {}, RUN_HINTS)
+    @spell_options(ResumeOptions, {}, ALL_RUN_HINTS)
     async def aresume(
         self,
         state: RunState | str,
@@ -499,7 +474,7 @@ class Runner(Controls):
         return f"<Runner{f' {name!r}' if name else ''} of {self.toolbox!r}>"
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing(OTHER_METHODS)
+        __getattr__ = explain_missing(METHOD_HINTS)
 
     def _repr_html_(self) -> str:
         from toolkit.display.cards import render_runner  # only a notebook asks

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from typing_extensions import TypedDict
 
 from toolkit._messages import Effect
-from toolkit._options import MAX_SECONDS, is_number, is_whole
+from toolkit._options import MAX_SECONDS, is_number, is_whole, make_hints
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -347,59 +347,47 @@ DEFAULTS: Mapping[str, Any] = {
 OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
 # Hints for options that other libraries have.
-HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("desc", "doc", "description_override"), "Write description=..."),
-    **dict.fromkeys(("name_override", "tool_name"), "Write name=..."),
-    "retry": "Write retries=...",
-    **dict.fromkeys(("label", "display_name"), "Write title=..."),
-    **dict.fromkeys(
-        ("approval", "confirm", "needs_approval", "requires_approval", "requires_confirmation"),
+HINTS: Mapping[str, str] = make_hints(
+    ("desc doc description_override", "Write description=..."),
+    ("name_override tool_name", "Write name=..."),
+    ("retry max_retries", "Write retries=..."),
+    ("label display_name", "Write title=..."),
+    (
+        "approval confirm needs_approval requires_approval requires_confirmation",
         "Write approve=True, or approve= a function of an ApprovalRequest.",
     ),
-    **dict.fromkeys(
-        ("args_schema", "input_schema", "parameters", "schema", "parse_docstring", "docstring_style", "infer_schema"),
+    (
+        "args_schema input_schema parameters schema parse_docstring docstring_style infer_schema",
         "Signature and docstring are the schema; Tool.from_schema() takes one written by hand.",
     ),
-    **dict.fromkeys(("output_schema", "output_type"), "The return annotation is the schema of the result."),
-    **dict.fromkeys(
-        ("context", "exclude_args", "takes_ctx", "takes_context"), "Annotate a parameter with ToolContext."
-    ),
-    "max_retries": "Write retries=...",
-    "sequential": "Write exclusive=True.",
-    **dict.fromkeys(("stop_after_tool_call", "result_as_answer"), "Write return_direct=True."),
-    **dict.fromkeys(
-        ("annotations", "destructive", "destructiveHint", "read_only", "readOnlyHint"),
+    ("output_schema output_type", "The return annotation is the schema of the result."),
+    ("context exclude_args takes_ctx takes_context", "Annotate a parameter with ToolContext."),
+    ("sequential", "Write exclusive=True."),
+    ("stop_after_tool_call result_as_answer", "Write return_direct=True."),
+    (
+        "annotations destructive destructiveHint read_only readOnlyHint",
         "Write effect='read', 'write' or 'destructive'.",
     ),
-    **dict.fromkeys(
-        ("failure_error_function", "handle_tool_error", "on_error"),
+    (
+        "failure_error_function handle_tool_error on_error",
         "Raise ToolError with a text for the model, or list exceptions in relay=(...).",
     ),
-    **dict.fromkeys(
-        ("enabled", "is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."
-    ),
-    **dict.fromkeys(
-        ("args_validator", "guardrails", "tool_input_guardrails", "validator"),
+    ("enabled is_enabled prepare", "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
+    (
+        "args_validator guardrails tool_input_guardrails validator",
         "Write authorize= a function of tool, arguments and context, or a validator into the type of a parameter.",
     ),
-    "tool_output_guardrails": "Write a hook with after_call: Runner(..., hooks=[...]).",
-    **dict.fromkeys(
-        ("call_limit", "max_calls", "max_usage_count", "usage_limit"),
-        "Write limits=Limits(max_calls_per_tool={...}) of a Runner.",
-    ),
-    **dict.fromkeys(("meta", "metadata"), "ToolResult(..., details=...) has what your program reads beside a result."),
-    "examples": "Examples are in the docstring, under Examples:.",
-    **dict.fromkeys(
-        ("docstring_format", "require_parameter_descriptions"), "Docstrings are parsed; Toolbox.check() reports."
-    ),
-    **dict.fromkeys(("func", "fn"), "Write tool(function), or function=..."),
-    "tags": "Write namespace=..., the group of the tool.",
-    "strict_mode": "Write strict=...",
-    **dict.fromkeys(("compensate", "compensation", "rollback"), "Write undo= a function that undoes a call."),
-    **dict.fromkeys(
-        ("cache", "cache_results"), "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results."
-    ),
-}
+    ("tool_output_guardrails", "Write a hook with after_call: Runner(..., hooks=[...])."),
+    ("call_limit max_calls max_usage_count usage_limit", "Write limits=Limits(max_calls_per_tool={...}) of a Runner."),
+    ("meta metadata", "ToolResult(..., details=...) has what your program reads beside a result."),
+    ("examples", "Examples are in the docstring, under Examples:."),
+    ("docstring_format require_parameter_descriptions", "Docstrings are parsed; Toolbox.check() reports."),
+    ("func fn", "Write tool(function), or function=..."),
+    ("tags", "Write namespace=..., the group of the tool."),
+    ("strict_mode", "Write strict=..."),
+    ("compensate compensation rollback", "Write undo= a function that undoes a call."),
+    ("cache cache_results", "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results."),
+)
 
 
 def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:

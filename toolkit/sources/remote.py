@@ -24,7 +24,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_texts, check_type
 from toolkit._messages import File, Image, ToolResult
-from toolkit._options import hide_frames, refuse_unknown_options
+from toolkit._options import hide_frames, make_hints, refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
@@ -285,16 +285,14 @@ class RemoteSource:
 
 
 # Hints for options that other libraries have.
-SOURCE_HINTS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("allowed_tools", "include_tools", "tool_filter"), "Write allow=[...], with the server's own names."
-    ),
-    **dict.fromkeys(("exclude_tools", "excluded_tools"), "Write block=[...], with the server's own names."),
-    **dict.fromkeys(("prefix", "tool_prefix"), "Write name=...: the tools are called mcp_NAME_TOOL."),
-    "require_approval": "Write approve=True.",
-    **dict.fromkeys(("elicitation_callback", "elicitation_handler"), "Write elicit=..."),
-    **dict.fromkeys(("sampling_callback", "sampling_handler", "sampling_model"), "Write sample=True."),
-}
+SOURCE_HINTS: Mapping[str, str] = make_hints(
+    ("allowed_tools include_tools tool_filter", "Write allow=[...], with the server's own names."),
+    ("exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
+    ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
+    ("require_approval", "Write approve=True."),
+    ("elicitation_callback elicitation_handler", "Write elicit=..."),
+    ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
+)
 
 
 def check_options(caller: str, own: Collection[str], options: Mapping[str, Any]) -> None:
