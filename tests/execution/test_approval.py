@@ -1347,6 +1347,26 @@ def test_after_foreign_by_a_sub_agent() -> None:
     assert ["pay"] == asked
 
 
+def test_after_foreign_by_an_approver() -> None:
+    """A person is asked about arguments that an approver has changed after its own run has read what others wrote."""
+    reader = Runner([read_mail], model=ScriptedModel([[call("read_mail")], "9"]))
+    asked = list[tuple[Any, ...]]()
+
+    def person(request: ApprovalRequest) -> bool:
+        asked.append((request.name, request.arguments["amount"], request.foreign))
+        return False
+
+    def correct(request: ApprovalRequest) -> bool | Decision:
+        return request.name != "pay" or Decision.modify({"amount": int(reader.run("How much?").output)})
+
+    clerk = Runner([pay], model=ScriptedModel([[call("pay", amount=1)], "Done."]), approve=correct)
+    helper = clerk.as_tool(name="clerk", description="Pays.")
+    turns: list[Any] = [[call("clerk", query="Pay.")], "Done."]
+    Runner([helper], model=ScriptedModel(turns), approve=after_foreign(person)).run("Go")
+
+    assert [("pay", 9, ("read_mail",))] == asked
+
+
 @pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\U000e0041", "a\ufe0f", "\x1b", "<|im_start|>"])
 def test_hidden_texts_of_others(hidden: str) -> None:
     """What a person would not see in a result or an error of a foreign tool is escaped for the model, and kept as the

@@ -299,9 +299,12 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
     ) -> tuple[dict[str, Any], ToolCall]:
         """Ask the gates about a call; return the arguments to run with, and the call, as an approver changed it."""
-        foreign = tuple(sorted(self.dispatcher.foreign))
-        request = ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
-        return await self.dispatcher.gates.ask(request, arguments, self.backend)
+
+        def make_request(arguments: dict[str, Any], call: ToolCall) -> ApprovalRequest:
+            foreign = tuple(sorted(self.dispatcher.foreign))  # a run inside a gate may add to them
+            return ApprovalRequest(tool, arguments, self.context, call, self._imports, foreign, emit=self.emit)
+
+        return await self.dispatcher.gates.ask(make_request, arguments, call, self.backend)
 
     def _digest(self, tool: Tool[..., Any], call: ToolCall) -> str:
         return digest_call(tool, call, self.context.run_id, self._imports)

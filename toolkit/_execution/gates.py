@@ -80,13 +80,18 @@ class Gates:
     passed: str = ""
 
     async def ask(
-        self, request: ApprovalRequest, arguments: dict[str, Any], backend: Backend
+        self,
+        make_request: Callable[[dict[str, Any], ToolCall], ApprovalRequest],
+        arguments: dict[str, Any],
+        call: ToolCall,
+        backend: Backend,
     ) -> tuple[dict[str, Any], ToolCall]:
         """Ask each gate about a call, and return the arguments to run with, and the call with them as JSON.
 
         Args:
-            request: The call, with a view of the arguments.
-            arguments: The validated arguments themselves.
+            make_request: Makes the request of a call; again if an approver has changed the call.
+            arguments: The validated arguments.
+            call: The call.
             backend: Runs the gates.
 
         Raises:
@@ -96,20 +101,21 @@ class Gates:
             Stopped: An approver ends the run.
             TimedOut, Cancelled: The run ended first.
         """
+        request = make_request(arguments, call)
         if self.passed and self.passed == request.digest:
-            return arguments, request.call
+            return arguments, call
         await self._authorize(request, backend)
         for approver in self.approvers or (None,):
             decision = await approve(approver, request, backend, self.timeout, self.no_approver)
             if decision.arguments is not None:
-                call = replace(request.call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
+                call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = request.tool._invocation.parser.parse(call.arguments)
-                request = replace(request, arguments=arguments, call=call)
+                request = make_request(arguments, call)
                 await self._authorize(request, backend)
         if self.hold is not None:
             self.hold(request)
             raise Deferred(request.to_pending())
-        return arguments, request.call
+        return arguments, call
 
     def join(self, above: Gates) -> Gates:
         """Return these gates and those of the runs above; a function that both have is asked once."""
