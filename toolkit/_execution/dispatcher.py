@@ -22,10 +22,10 @@ from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import STOPPED_TEXT, Deferred, Stopped
 from toolkit._execution.approval_request import ApprovalRequest, digest_call
-from toolkit._execution.gates import NO_GATES, Gates, Unanswered
+from toolkit._execution.gates import Gates, Unanswered
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
-from toolkit._execution.ledger import NO_RECORDING, STARTED, CallNote, CallRecord, Ledger, Recording
+from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger, Recording
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
@@ -111,9 +111,9 @@ class Dispatcher:
 
     tools: Mapping[str, Tool[..., Any]]
     available: Collection[str] | None = None
-    gates: Gates = NO_GATES
+    gates: Gates = field(default_factory=Gates)
     middleware: tuple[Middleware, ...] = ()
-    recording: Recording = NO_RECORDING
+    recording: Recording = field(default_factory=Recording)
     max_result: int = MAX_RESULT
     check_output: bool = False
     format_error: Callable[[ToolResult], str] | None = None

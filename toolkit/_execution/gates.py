@@ -138,9 +138,6 @@ def list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
     )
 
 
-NO_GATES = Gates()
-
-
 async def authorize(
     authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
 ) -> None:

@@ -207,8 +207,6 @@ class Recording:
     suspects: Collection[str] = ()
 
 
-NO_RECORDING = Recording()
-
 UNRECORDED = "This call was not run: its steps cannot be written down now."
 STARTED = "This call was started before and may have taken effect; it was not run again."
 CHANGED = (

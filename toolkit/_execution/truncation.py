@@ -40,7 +40,7 @@ RESULT_READ = "result_read"
 AROUND = 200
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ResultStore:
     """Stores the whole texts of the results that one run truncated, and lets the model read them.
 

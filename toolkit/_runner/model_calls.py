@@ -47,22 +47,24 @@ class ModelCaller:
     allowed: tuple[str, ...] | None
     cancellation: Cancellation
     list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None
+    _model: Model = field(init=False)
     # The wire forms of the messages so far, cached by the model.
     _memo: list[dict[str, Any]] = field(default_factory=list)
     _specs: tuple[ToolSpec, ...] = ()
 
     async def choose_model(self, backend: Backend) -> Model:
-        """Return the model of the run."""
+        """Choose the model of the run, which `call` calls, and return it."""
         choice = self.settings.model_choice
         model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
         limit_rate = self.tool_caller.request.limit_rate
-        return limit_rate(model) if limit_rate else model
+        self._model = limit_rate(model) if limit_rate else model
+        return self._model
 
     def get_deadline(self, step: CallModel) -> Cancellation:
         """Return what ends a step: the run's time limit, which a last turn may pass, or the run's cancellation."""
         return self.tool_caller.deadline if step.with_tools else self.cancellation
 
-    async def call(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Piece, None]:
+    async def call(self, step: CallModel, backend: Backend) -> AsyncGenerator[Piece, None]:
         """Call the model, and yield the pieces of its response; the last one is the whole response.
 
         Raises:
@@ -76,8 +78,8 @@ class ModelCaller:
         with self._limit_time(step) as cancellation:
             request = await self._make_request(step, backend, cancellation)
             names = [spec.name for spec in request.tools]
-            logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
-            async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
+            logger.debug("Request to %r, tools %s, messages %s", self._model.name, names, request.messages)
+            async with aclosing(self._send(request, backend, cancellation)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, ModelResponse):
                         response = piece
@@ -85,7 +87,7 @@ class ModelCaller:
                         yield piece
             logger.debug("Response %r", response)
             if response is None:
-                raise RunError(f"{model!r} ended its stream without a ModelResponse.")
+                raise RunError(f"{self._model!r} ended its stream without a ModelResponse.")
             self.tool_caller.conversation.add_usage(response.usage)  # counted even if a hook fails
             for hook in self.settings.hooks.after_model:
                 response = await apply_model_hook(hook, response, backend, cancellation)
@@ -127,7 +129,7 @@ class ModelCaller:
         return tuple([spec for spec in self._specs if spec.name not in refused]) if refused else self._specs
 
     async def _send(
-        self, request: ModelRequest, model: Model, backend: Backend, cancellation: Cancellation
+        self, request: ModelRequest, backend: Backend, cancellation: Cancellation
     ) -> AsyncGenerator[Piece, None]:
         """Send a request, and yield the pieces of the response.
 
@@ -136,6 +138,7 @@ class ModelCaller:
             TimedOut: The time is up.
             Cancelled: The run was cancelled.
         """
+        model = self._model
         try:
             if not self.tool_caller.request.streams:
                 complete = partial(model.complete, request)

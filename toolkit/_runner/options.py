@@ -1,4 +1,4 @@
-"""Options of a Runner, and the request that a run is made of."""
+"""Options of a Runner, the settings of its runs, and the request that a run is made of."""
 
 from __future__ import annotations
 

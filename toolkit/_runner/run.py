@@ -27,7 +27,7 @@ from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation
 from toolkit._runner.hooks import Hook, notify
 from toolkit._runner.model_calls import ModelCaller
 from toolkit._runner.options import RunnerSettings
-from toolkit._runner.output import Output, PartialOutput
+from toolkit._runner.output import Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.tool_calls import ToolCaller, TurnCalls
 from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
@@ -44,7 +44,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.models import CallReady, Model, Piece
+from toolkit.models import CallReady
 
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
@@ -105,8 +105,8 @@ class Run(Generic[T]):
         """
         self._abandoned = backend.abandoned
         try:
-            model = await self.model_caller.choose_model(backend)
-            async with aclosing(self._perform(self.conversation.next(), model, backend)) as events:
+            await self.model_caller.choose_model(backend)
+            async with aclosing(self._perform(self.conversation.next(), backend)) as events:
                 async for event in events:
                     notify(self.tool_caller.observers, event, self.conversation.run_id)
                     yield event
@@ -157,7 +157,7 @@ class Run(Generic[T]):
                             yield LimitReached(limit=limit)
                         if isinstance(step, (CallModel, RunCalls)):
                             await self._save_state(backend)
-                        async with aclosing(self._perform(step, model, backend)) as events:
+                        async with aclosing(self._perform(step, backend)) as events:
                             async for event in events:
                                 yield event
                 except Halt as halt:
@@ -224,23 +224,27 @@ class Run(Generic[T]):
         finally:
             self.leave()
 
-    def _perform(self, step: Step, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
+    def _perform(self, step: Step, backend: Backend) -> AsyncGenerator[Event, None]:
         match step:
             case CallModel():
-                return self._call_model(step, model, backend)
+                return self._call_model(step, backend)
             case RunCalls():
                 return self._run_calls(step, backend)
             case _:
                 return self._finish_run(step)
 
-    async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
+    async def _call_model(self, step: CallModel, backend: Backend) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=step.turn, messages=step.messages)
         started = time.time()
         partial_output = PartialOutput(self.output) if self.tool_caller.request.streams and self.output.spec else None
         try:
-            async with aclosing(self.model_caller.call(step, model, backend)) as pieces:
+            async with aclosing(self.model_caller.call(step, backend)) as pieces:
                 async for piece in pieces:
-                    for event in self._handle_piece(piece, step, partial_output, started, backend):
+                    if isinstance(piece, ModelResponse):
+                        events = self._add_response(piece, step, partial_output, started)
+                    else:
+                        events = self._transform_piece(piece, step, partial_output, backend)
+                    for event in events:
                         yield event
         except Exception as error:
             for dropped in self.tool_caller.drop_early():
@@ -260,19 +264,12 @@ class Run(Generic[T]):
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
-    def _handle_piece(
-        self,
-        piece: Piece,
-        step: CallModel,
-        partial_output: PartialOutput | None,
-        started: float,
-        backend: Backend,
+    def _transform_piece(
+        self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
         """Yield the events of a piece of a response; start a call that is ready, if it may start early."""
         caller = self.tool_caller
-        if isinstance(piece, ModelResponse):
-            yield from self._add_response(piece, step, partial_output, started)
-        elif isinstance(piece, CallReady):
+        if isinstance(piece, CallReady):
             if self.settings.early and step.with_tools and caller.may_start_early(piece):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
