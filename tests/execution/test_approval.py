@@ -53,7 +53,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.approval import Approver, Deferred, RecordedDecisions, Stopped
-from toolkit._execution.gates import NO_APPROVER, approve
+from toolkit._execution.gates import NO_APPROVER, Gates
 from toolkit.approvers import ApprovalQueue, Console, Notebook, after_foreign, allow, approve_all, ask_when, defer
 from toolkit.errors import ApprovalError, DefinitionError, Failed
 from toolkit.events import ApprovalNeeded, PendingApproval
@@ -84,8 +84,8 @@ def decided(
     """Put one call to an approver."""
     request = request_for(made, **more)
     if backend == "sync":
-        return run_sync(approve(approver, request, SyncBackend()))
-    return asyncio.run(approve(approver, request, AsyncBackend()))
+        return run_sync(Gates().approve(approver, request, SyncBackend()))
+    return asyncio.run(Gates().approve(approver, request, AsyncBackend()))
 
 
 @BACKENDS
@@ -370,7 +370,7 @@ def test_policy_changes_nothing() -> None:
         seen.append(request.arguments["items"])
         return True
 
-    run_sync(approve(ask_when(approver, when=spoil), request, SyncBackend()))
+    run_sync(Gates().approve(ask_when(approver, when=spoil), request, SyncBackend()))
 
     assert [[1]] == seen
 
@@ -1080,7 +1080,7 @@ def test_queue_late_answer(backend: BackendName) -> None:
 
     async def timed_out(through: Any) -> None:
         with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
-            await approve(queue, request_for(), through, 0.01)
+            await Gates(timeout=0.01).approve(queue, request_for(), through)
 
     run_sync(timed_out(SyncBackend())) if backend == "sync" else asyncio.run(timed_out(AsyncBackend()))
 
@@ -1095,7 +1095,7 @@ def test_queue_answer_while_the_loop_is_busy() -> None:
     async def office_hours() -> tuple[Any, ...]:
         queue, announced = ApprovalQueue(), asyncio.Event()
         request = request_for(emit=lambda _: announced.set())
-        asked = asyncio.ensure_future(approve(queue, request, AsyncBackend(), 0.05))
+        asked = asyncio.ensure_future(Gates(timeout=0.05).approve(queue, request, AsyncBackend()))
         await announced.wait()
         threading.Event().wait(0.06)
         with pytest.raises(ApprovalError, match="already resolved"):
@@ -1204,14 +1204,14 @@ def test_decided_about_a_later_call(rule: bool) -> None:
     request = replace(request_for(marked(rule)), call=replace(CALL, id="run_2"))
 
     with pytest.raises(Deferred):
-        run_sync(approve(answered, request, SyncBackend()))
+        run_sync(Gates().approve(answered, request, SyncBackend()))
 
 
 def test_later_call_is_asked_about() -> None:
     """Where somebody is there, they are asked about the calls that come later."""
     person = Person()
     request = replace(request_for(), call=replace(CALL, id="run_2"))
-    run_sync(approve(RecordedDecisions({"run_1": True}, [PENDING], person), request, SyncBackend()))
+    run_sync(Gates().approve(RecordedDecisions({"run_1": True}, [PENDING], person), request, SyncBackend()))
 
     assert ["pay"] == person.asked
 

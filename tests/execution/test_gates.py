@@ -31,7 +31,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.approval_request import ArgumentsView
-from toolkit._execution.gates import approve, authorize
+from toolkit._execution.gates import Gates
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]
@@ -333,10 +333,10 @@ def put(
     """Put a call to one gate, through a backend of one's choice."""
 
     def asked(through: Any) -> Any:
-        made, values = Post().send, {"to": ["anna"]}
+        request = ApprovalRequest(Post().send, {"to": ["anna"]}, context)
         if gate == "authorize":
-            return authorize(answer, ApprovalRequest(made, values, context), through, seconds)
-        return approve(answer, ApprovalRequest(made, values, context), through, seconds)
+            return Gates(authorizers=(answer,), timeout=seconds).authorize(request, through)
+        return Gates(timeout=seconds).approve(answer, request, through)
 
     return run_sync(asked(SyncBackend())) if backend == "sync" else asyncio.run(asked(AsyncBackend()))
 

@@ -104,14 +104,14 @@ class Gates:
         request = make_request(arguments, call)
         if self.passed and self.passed == request.digest:
             return arguments, call
-        await self._authorize(request, backend)
+        await self.authorize(request, backend)
         for approver in self.approvers or (None,):
-            decision = await approve(approver, request, backend, self.timeout, self.no_approver)
+            decision = await self.approve(approver, request, backend)
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = request.tool._invocation.parser.parse(call.arguments)
                 request = make_request(arguments, call)
-                await self._authorize(request, backend)
+                await self.authorize(request, backend)
         if self.hold is not None:
             self.hold(request)
             raise Deferred(request.to_pending())
@@ -126,9 +126,110 @@ class Gates:
             timeout=above.timeout if self.timeout is None else self.timeout,
         )
 
-    async def _authorize(self, request: ApprovalRequest, backend: Backend) -> None:
+    async def authorize(self, request: ApprovalRequest, backend: Backend) -> None:
+        """Ask each authorizer about a call, and the tool's own.
+
+        Raises:
+            Denied: One did not return True. An answer that is neither a bool nor a Deny is logged.
+            Unanswered: One raised, or did not answer in time.
+            TimedOut, Cancelled: The run ended first.
+        """
         for authorizer in (*self.authorizers, request.tool.settings.authorize):
-            await authorize(authorizer, request, backend, self.timeout)
+            if authorizer is not None:
+                await self._ask_authorizer(authorizer, request, backend)
+
+    async def _ask_authorizer(self, authorizer: Authorizer, request: ApprovalRequest, backend: Backend) -> None:
+        verdict = await self._call(authorizer, request, backend, attrgetter("tool", "arguments", "context"))
+        match verdict:
+            case True:
+                return
+            case Late():
+                raise Late(FAILED.format(request.name, "it was not answered in time"))
+            case Denied():
+                raise Denied(DENIED + _format_reason(str(verdict))) from verdict.__cause__
+            case Exception():
+                raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
+            case Deny():
+                raise Denied(DENIED + _format_reason(verdict.reason))
+        if verdict is not False:
+            kind = type(verdict).__name__
+            logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
+        raise Denied(DENIED)
+
+    async def approve(self, approver: Approver | None, request: ApprovalRequest, backend: Backend) -> Decision:
+        """Ask the tool's own rule and one approver about a call; return the decision that approves it.
+
+        Raises:
+            Rejected: The approver rejected the call.
+            Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
+                Decision; or there is none, and the tool requires approval.
+            Deferred: The approver deferred the decision.
+            Stopped: The approver ends the run.
+            TimedOut, Cancelled: The run ended first.
+        """
+        rule = request.tool.settings.approve
+        # A rule that fails, or does not answer in time, requires approval.
+        required = await self._call(rule, request, backend) is not False if callable(rule) else rule
+        request = replace(request, required=required)
+        if approver is None and request.required:
+            raise Unanswered(self.no_approver)
+        if approver is None:
+            return Decision.approve()
+        decision = await self._ask_approver(approver, request, backend)
+        if decision.approved is True:
+            return decision
+        if decision.refusal == "defer":
+            raise Deferred(request.to_pending(decision.reason))
+        if decision.refusal == "stop":
+            raise Stopped(decision.reason)
+        if decision.refusal == "unavailable":
+            raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
+        raise Rejected(REJECTED + _format_reason(decision.reason))
+
+    async def _ask_approver(self, approver: Approver, request: ApprovalRequest, backend: Backend) -> Decision:
+        verdict = await self._call(approver, request, backend)
+        if type(verdict) in (Decision, bool):
+            return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+        match verdict:
+            case Late():
+                raise Late(f"Tool approval timed out after {self.timeout:g} s.")
+            case Denied():
+                raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
+            case Exception():
+                raise Unanswered(INCOMPLETE) from verdict
+        kind = type(verdict).__name__
+        logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
+        raise Unanswered(INCOMPLETE)
+
+    async def _call(
+        self,
+        gate: Callable[..., Any],
+        request: ApprovalRequest,
+        backend: Backend,
+        list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
+    ) -> Any:
+        """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
+
+        Without a timeout a sync gate runs on the calling thread. `list_arguments` makes its arguments from the request,
+        whose context is cancelled as soon as the answer is no longer needed.
+
+        Raises:
+            TimedOut, Cancelled: The run ended first.
+        """
+        context = request.context
+        with Cancellation(self.timeout, parent=context.cancellation) as cancellation:
+            try:
+                bound = replace(request, context=replace(context, cancellation=cancellation))
+                answer = await call_function(gate, list_arguments(bound), backend, cancellation)
+            except Exception as error:  # noqa: BLE001  it refuses the call
+                answer = error
+            if cancellation.reason == DEADLINE and not context.cancellation:
+                return Late()
+            if cancellation:
+                raise cancellation_error(cancellation)
+        if isinstance(answer, Exception) and not isinstance(answer, Denied):
+            logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
+        return answer
 
 
 def list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
@@ -136,123 +237,6 @@ def list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(
         each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
     )
-
-
-async def authorize(
-    authorizer: Authorizer | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
-) -> None:
-    """Check a call with an authorizer, which has `timeout` seconds; without an authorizer the call is allowed.
-
-    Raises:
-        Denied: The authorizer did not return True. An answer that is neither a bool nor a Deny is logged.
-        Unanswered: It raised, or did not answer in time.
-        TimedOut, Cancelled: The run ended first.
-    """
-    if authorizer is None:
-        return
-    verdict = await _ask_gate(authorizer, request, backend, timeout, attrgetter("tool", "arguments", "context"))
-    match verdict:
-        case True:
-            return
-        case Late():
-            raise Late(FAILED.format(request.name, "it was not answered in time"))
-        case Denied():
-            raise Denied(DENIED + _format_reason(str(verdict))) from verdict.__cause__
-        case Exception():
-            raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
-        case Deny():
-            raise Denied(DENIED + _format_reason(verdict.reason))
-    if verdict is not False:
-        kind = type(verdict).__name__
-        logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
-    raise Denied(DENIED)
-
-
-async def approve(
-    approver: Approver | None,
-    request: ApprovalRequest,
-    backend: Backend,
-    timeout: float | None = None,
-    no_approver: str = NO_APPROVER,
-) -> Decision:
-    """Return the decision that approves a call. The tool's own rule and the approver have `timeout` seconds each.
-
-    Raises:
-        Rejected: The approver rejected the call.
-        Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
-            Decision; or there is none, and the tool requires approval.
-        Deferred: The approver deferred the decision.
-        Stopped: The approver ends the run.
-        TimedOut, Cancelled: The run ended first.
-    """
-    rule = request.tool.settings.approve
-    # A rule that fails, or does not answer in time, requires approval.
-    required = await _ask_gate(rule, request, backend, timeout) is not False if callable(rule) else rule
-    request = replace(request, required=required)
-    if approver is None and request.required:
-        raise Unanswered(no_approver)
-    if approver is None:
-        return Decision.approve()
-    decision = await _get_decision(approver, request, backend, timeout)
-    if decision.approved is True:
-        return decision
-    if decision.refusal == "defer":
-        raise Deferred(request.to_pending(decision.reason))
-    if decision.refusal == "stop":
-        raise Stopped(decision.reason)
-    if decision.refusal == "unavailable":
-        raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
-    raise Rejected(REJECTED + _format_reason(decision.reason))
-
-
-async def _get_decision(
-    approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
-) -> Decision:
-    verdict = await _ask_gate(approver, request, backend, timeout)
-    if type(verdict) in (Decision, bool):
-        return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
-    match verdict:
-        case Late():
-            raise Late(f"Tool approval timed out after {timeout:g} s.")
-        case Denied():
-            raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
-        case Exception():
-            raise Unanswered(INCOMPLETE) from verdict
-    kind = type(verdict).__name__
-    logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
-    raise Unanswered(INCOMPLETE)
-
-
-async def _ask_gate(
-    gate: Callable[..., Any],
-    request: ApprovalRequest,
-    backend: Backend,
-    timeout: float | None,
-    list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
-) -> Any:
-    """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
-
-    The gate has `timeout` seconds, by default as long as the run takes. Without a timeout a sync gate runs on the
-    calling thread. `list_arguments` makes its arguments from the request, whose context is cancelled as soon as the
-    answer is no longer needed.
-
-    Raises:
-        TimedOut, Cancelled: The run ended first.
-    """
-    context = request.context
-    with Cancellation(timeout, parent=context.cancellation) as cancellation:
-        try:
-            bound = replace(request, context=replace(context, cancellation=cancellation))
-            answer = await call_function(gate, list_arguments(bound), backend, cancellation)
-        except Exception as error:  # noqa: BLE001  it refuses the call
-            answer = error
-        if cancellation.reason == DEADLINE and not context.cancellation:
-            return Late()
-        if cancellation:
-            raise cancellation_error(cancellation)
-    if isinstance(answer, Exception) and not isinstance(answer, Denied):
-        logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
-    return answer
 
 
 def _format_reason(reason: object) -> str:
