@@ -1347,8 +1347,9 @@ def test_after_foreign_by_a_sub_agent() -> None:
     assert ["pay"] == asked
 
 
-def test_after_foreign_by_an_approver() -> None:
-    """A person is asked about arguments that an approver has changed after its own run has read what others wrote."""
+@pytest.mark.parametrize("changes", [True, False], ids=["changed", "approved"])
+def test_after_foreign_by_an_approver(changes: bool) -> None:
+    """A person is asked about a call that an approver lets pass after its own run has read what others wrote."""
     reader = Runner([read_mail], model=ScriptedModel([[call("read_mail")], "9"]))
     asked = list[tuple[Any, ...]]()
 
@@ -1356,15 +1357,16 @@ def test_after_foreign_by_an_approver() -> None:
         asked.append((request.name, request.arguments["amount"], request.foreign))
         return False
 
-    def correct(request: ApprovalRequest) -> bool | Decision:
-        return request.name != "pay" or Decision.modify({"amount": int(reader.run("How much?").output)})
+    def check(request: ApprovalRequest) -> bool | Decision:
+        amount = 1 if request.name != "pay" else int(reader.run("How much?").output)
+        return Decision.modify({"amount": amount}) if changes and request.name == "pay" else True
 
-    clerk = Runner([pay], model=ScriptedModel([[call("pay", amount=1)], "Done."]), approve=correct)
+    clerk = Runner([pay], model=ScriptedModel([[call("pay", amount=1)], "Done."]), approve=check)
     helper = clerk.as_tool(name="clerk", description="Pays.")
     turns: list[Any] = [[call("clerk", query="Pay.")], "Done."]
     Runner([helper], model=ScriptedModel(turns), approve=after_foreign(person)).run("Go")
 
-    assert [("pay", 9, ("read_mail",))] == asked
+    assert [("pay", 9 if changes else 1, ("read_mail",))] == asked
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\U000e0041", "a\ufe0f", "\x1b", "<|im_start|>"])

@@ -89,7 +89,7 @@ class Gates:
         """Ask each gate about a call, and return the arguments to run with, and the call with them as JSON.
 
         Args:
-            make_request: Makes the request of a call; again if an approver has changed the call.
+            make_request: Makes the request of a call, for each gate.
             arguments: The validated arguments.
             call: The call.
             backend: Runs the gates.
@@ -106,13 +106,14 @@ class Gates:
             return arguments, call
         await self.authorize(request, backend)
         for approver in self.approvers or (None,):
+            request = make_request(arguments, call)  # again: the gate before may have read what others wrote
             decision = await self.approve(approver, request, backend)
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = request.tool._invocation.parser.parse(call.arguments)
-                request = make_request(arguments, call)
-                await self.authorize(request, backend)
+                await self.authorize(make_request(arguments, call), backend)
         if self.hold is not None:
+            request = make_request(arguments, call)
             self.hold(request)
             raise Deferred(request.to_pending())
         return arguments, call
