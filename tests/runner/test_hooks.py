@@ -633,6 +633,42 @@ def test_fatal(name: str, go: Go) -> None:
         answering(Hook(**{name: raising(FatalError("end"))}), script=lambda _: call("pay", amount=5), go=go)
 
 
+class Reader:
+    """Notes the context of the run around the model."""
+
+    def __init__(self) -> None:
+        self.seen = list[Any]()
+
+    def before_model(self, request: ModelRequest, context: ToolContext[str]) -> None:
+        self.note(context)
+
+    async def after_model(self, response: ModelResponse, context: ToolContext[str]) -> None:
+        await asyncio.sleep(0)
+        self.note(context)
+
+    def note(self, context: ToolContext[str]) -> None:
+        self.seen.append((context.deps, context.iteration, context.call_id, len(context.run_id)))
+
+
+@BACKENDS
+def test_context_of_the_hooks_around_the_model(go: Go) -> None:
+    """They read the deps and the turn of the run if they take a context."""
+    reader = Reader()
+    model = ScriptedModel([[call("ping")], "x"])
+    go(Runner([tool(lambda: 1, name="ping")], model=model, hooks=[reader]), deps="Ann")
+
+    assert [("Ann", 0, "", 32), ("Ann", 0, "", 32), ("Ann", 1, "", 32), ("Ann", 1, "", 32)] == reader.seen
+
+
+def test_hook_with_a_default() -> None:
+    """A second parameter with a default keeps it, and gets no context."""
+    seen = list[int]()
+    hook = Hook(before_model=lambda request, own=5: seen.append(own))
+    Runner(model=ScriptedModel(["x"]), hooks=[hook]).run("x")
+
+    assert [5] == seen
+
+
 @pytest.mark.parametrize("middleware", [lambda call: call, lambda call, context, call_next: call], ids=["one", "three"])
 def test_middleware_with_other_parameters(middleware: Any) -> None:
     """A middleware that does not take a call and the next step is refused when the runner is made."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function, is_async
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext
 from toolkit._execution.approval import Deny
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
@@ -21,10 +21,10 @@ from toolkit.events import Event, SubAgentEvent
 logger = logging.getLogger("toolkit")
 
 _WITHHELD = "The result of {} is withheld: it could not be checked. If it has run, its effect stays."
-# The methods of a hook, and what each takes.
+# The methods of a hook, and what each takes; those around the model may leave out the context.
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "before_model": ("request",),
-    "after_model": ("response",),
+    "before_model": ("request", "context"),
+    "after_model": ("response", "context"),
     "before_call": ("call", "context"),
     "after_call": ("call", "result", "context"),
     "on_event": ("event", "run_id"),
@@ -37,13 +37,14 @@ Hook: TypeAlias = Callable[..., Any]
 class Hooks:
     """The hooks of a runner: objects with any of these methods, sync or async.
 
-        before_model(request) -> ModelRequest | None
-        after_model(response) -> ModelResponse | None
+        before_model(request, context) -> ModelRequest | None
+        after_model(response, context) -> ModelResponse | None
         before_call(call, context) -> ToolCall | Deny | None
         after_call(call, result, context) -> ToolResult | None
         on_event(event, run_id) -> None                 sync; each event, or the exception that ends the run
 
-    None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
+    `before_model` and `after_model` may leave out the context, which is that of the run, without a call. None changes
+    nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
     they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
     ends the run with that text as its answer. `on_event` gets the events of the runs below, too, each by itself and not
     as a `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
@@ -101,9 +102,10 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
             logger.exception("The hook %r failed; the run goes on.", observer)
 
 
-async def apply_model_hook(hook: Hook, given: T, backend: Backend, cancellation: Cancellation) -> T:
+async def apply_model_hook(hook: Hook, given: T, context: ToolContext[Any], backend: Backend) -> T:
     """Run one hook on a request or a response of the model; its exceptions are raised."""
-    return _get_replacement(await call_function(hook, (given,), backend, cancellation), given, hook)
+    arguments = (given,) if _takes(hook, given) else (given, context)
+    return _get_replacement(await call_function(hook, arguments, backend, context.cancellation), given, hook)
 
 
 async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
@@ -173,8 +175,19 @@ def _check_hook(hook: object) -> None:
     ]:
         raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():
-        if _has_method(hook, name):
-            _check_parameters(getattr(hook, name), taken)
+        method = getattr(hook, name, None)
+        if callable(method) and not (name.endswith("_model") and _takes(method, hook)):
+            _check_parameters(method, taken)
+
+
+def _takes(function: Callable[..., Any], *arguments: object) -> bool:
+    """Return whether a function can be called with these arguments; True if it has no signature."""
+    with suppress(ValueError):
+        try:
+            inspect.signature(function).bind(*arguments)
+        except TypeError:
+            return False
+    return True
 
 
 def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> None:

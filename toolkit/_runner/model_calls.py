@@ -90,7 +90,8 @@ class ModelCaller:
                 raise RunError(f"{self._model!r} ended its stream without a ModelResponse.")
             self.tool_caller.conversation.add_usage(response.usage)  # counted even if a hook fails
             for hook in self.settings.hooks.after_model:
-                response = await apply_model_hook(hook, response, backend, cancellation)
+                context = self.tool_caller.make_context(step.turn, cancellation)
+                response = await apply_model_hook(hook, response, context, backend)
         yield response
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
@@ -115,7 +116,7 @@ class ModelCaller:
         )
         offered, hooks = request.tools, self.settings.hooks.before_model
         for hook in hooks:
-            request = await apply_model_hook(hook, request, backend, cancellation)
+            request = await apply_model_hook(hook, request, caller.make_context(step.turn, cancellation), backend)
         if hooks:
             memo = self._memo if request.messages is step.messages else []
             request = replace(request, memo=memo, cancellation=cancellation)

@@ -46,6 +46,7 @@ PROVIDER_ARGUMENTS = ("action", "queries", "code")
 # The most runs inside each other, whatever starts them; sub-agents have a lower limit.
 MAX_NESTING = 10
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
+NO_CALL = ToolCall(name="")
 STARTED_TEXT = "it had started, and its effects stay."
 
 
@@ -199,16 +200,7 @@ class ToolCaller:
         """Execute one call with a context of its own."""
         start = time.perf_counter()
         with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel only its own call
-            context = ToolContext(
-                deps=self.request.deps,
-                run_id=self.conversation.run_id,
-                call_id=call.id,
-                provider_call_id=call.provider_call_id,
-                tool_name=call.name,
-                iteration=turn,
-                shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
-                cancellation=cancellation,
-            )
+            context = self.make_context(turn, cancellation, call)
             outer = current_cancellation.set(self.deadline)
             above = parent_call.set(ParentCall(self, call, emit, backend))
             try:
@@ -217,6 +209,19 @@ class ToolCaller:
                 current_cancellation.reset(outer)
                 parent_call.reset(above)
         return self.end(call, result, start)
+
+    def make_context(self, turn: int, cancellation: Cancellation, call: ToolCall = NO_CALL) -> ToolContext[Any]:
+        """Make the context of a call, or of the hooks around the model."""
+        return ToolContext(
+            deps=self.request.deps,
+            run_id=self.conversation.run_id,
+            call_id=call.id,
+            provider_call_id=call.provider_call_id,
+            tool_name=call.name,
+            iteration=turn,
+            shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
+            cancellation=cancellation,
+        )
 
     def end(self, call: ToolCall, result: ToolResult, start: float) -> ToolCallFinished:
         """Record the result of a call that started at a time of `time.perf_counter()`, unless it waits for approval."""
