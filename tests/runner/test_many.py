@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pytest
 from typing_extensions import TypedDict
 
@@ -97,6 +99,16 @@ def test_prompts_that_cannot_start(go: Callable[..., list[Any]]) -> None:
         type(each).__name__ if isinstance(each, Exception) else each.output for each in go(runner, ["1", [], "2"])
     ]
     assert 3 * [ValueError] == [*map(type, go(runner, [[], [], []], max_parallel=1))]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_column_of_a_table(frame: Callable[..., Any]) -> None:
+    """The prompts may be a column of a table; the table itself is refused, since its items are its columns."""
+    table, runner = frame({"text": ["1", "2"], "id": ["7", "8"]}), Runner(model=ScriptedModel(answer))
+
+    assert ["2", "4"] == [each.output for each in results(runner.map(table["text"]))]
+    with pytest.raises(TypeError, match=r"whose items are its columns: pass one of them"):
+        runner.map(table)
 
 
 def test_broken_prompts() -> None:

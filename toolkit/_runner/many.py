@@ -31,6 +31,7 @@ from toolkit._runner.run import Run
 from toolkit._runner.state import RunState, restore_calls
 from toolkit._runner.stream import RunHandle
 from toolkit._schema.json_text import dump_json
+from toolkit._tools.library_values import is_table
 from toolkit.errors import ConversationError, StoreError, ToolError
 from toolkit.events import REASONS_WITHOUT_ANSWER
 from toolkit.models import Model
@@ -150,7 +151,7 @@ class PromptBatch:
 
     Raises:
         ValueError: `max_parallel` is below 1.
-        TypeError: `prompts` is one text, or nothing to iterate over.
+        TypeError: `prompts` is one text, a whole table, or nothing to iterate over.
     """
 
     prompts: Iterable[Prompt]
@@ -170,6 +171,8 @@ class PromptBatch:
             raise TypeError(
                 f"prompts={self.prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
             )
+        if is_table(self.prompts) and hasattr(self.prompts, "columns"):
+            raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
         self.progress = self.progress and (sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel"))
 
     def skip(self, number: int, prompt: Prompt) -> bool:

@@ -263,7 +263,7 @@ class Runner(Controls):
 
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
-            TypeError: There is no such option, or `prompts` is one text.
+            TypeError: There is no such option, or `prompts` is one text or a whole table.
             StoreError: `save` cannot be read or written, or is another file.
 
         Examples:
