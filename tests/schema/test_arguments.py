@@ -12,6 +12,8 @@ from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+import numpy as np
+import pandas as pd
 import pytest
 from annotated_types import Le
 from pydantic import AfterValidator, BaseModel, Field, Json
@@ -717,6 +719,21 @@ def test_empty_arguments(arguments: Any) -> None:
 
     assert (result.value == 1) == (arguments == "")
     assert result.is_error != (arguments == "")
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.array([1, 2]), pd.Series([1, 2]), [np.int64(1), np.float32(2)]], ids=["array", "series", "scalars"]
+)
+def test_numbers_of_numpy(numbers: Any) -> None:
+    """Arrays and scalars of NumPy in a mapping are lists and numbers; the values beside them stay what they are."""
+
+    @tool
+    def add_up(numbers: list[float], day: date, more: Any) -> str:
+        """Add up."""
+        return f"{sum(numbers)} on {day}, {more}"
+
+    given = {"numbers": numbers, "day": date(2026, 1, 2), "more": numbers}
+    assert "3.0 on 2026-01-02, [1, 2]" == add_up.invoke(given).text.replace("2.0]", "2]")
 
 
 def test_endless_arguments() -> None:

@@ -103,9 +103,15 @@ def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
         return arguments
     document = {} if arguments is None else arguments
     try:
-        return to_json(document, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
+        # NaN is refused later, and not sent as null.
+        return to_json(document, inf_nan_mode="constants", fallback=_to_plain).decode()
     except PydanticSerializationError:
         return json.dumps(arguments, default=repr)  # with lone surrogates as escapes, which are refused later, too
+
+
+def _to_plain(value: Any) -> Any:
+    """Convert an array or a scalar of NumPy's kind to lists and numbers, and any other object to its `repr`."""
+    return value.tolist() if hasattr(type(value), "tolist") else repr(value)
 
 
 def load_json(text: str) -> Any:
