@@ -54,11 +54,11 @@ TURNS: dict[str, tuple[str, str]] = {
     "module as client": ("import openai\nRunner(client=openai, model='m')", r"write client=OpenAI\(\.\.\.\)"),
     "bad signature": (
         'def f(x: Thing) -> str:\n    "F."\nRunner([f])',
-        "Annotate it with the type that the model sends, such as Annot",
+        "Annotate it with the type that the model sends: Annot",
     ),
     "schema of a bad signature": (
         'def f(x: Thing) -> str:\n    "F."\ntool(f).parameters',
-        "Annotate it with the type that the model sends, such as Annot",
+        "Annotate it with the type that the model sends: Annot",
     ),
     "call as tool": ("Runner([add(1, 2)])", r"3 is not a tool. Pass a function \(f, not f\(\)\)"),
     "name as tool": ('Runner("add")', "the function itself, not its name"),

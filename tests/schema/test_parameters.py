@@ -692,7 +692,7 @@ class Named(Protocol):
 UNFIT: dict[str, tuple[Any, str]] = {
     "class": (
         Opaque,
-        r"its type is .*Opaque.*Annotate it with the type .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
+        r"its type is .*Opaque.*Annotate it .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\] .*program has",
     ),
     "list of a type": ([int], r"its annotation \[<class 'int'>\] is not a type.*Write a type such as list\[int\]"),
     "function": (any, "its annotation <built-in function any> is not a type"),

@@ -118,9 +118,9 @@ class ReturnSchema(Uncached):
 
 
 REMEDY = (
-    "Annotate it with the type that the model sends, such as Annotated[{written}, FromJson(str)] with "
-    "toolkit.schema.FromJson, or FromJson(list[float], function) if it is not made from a text; or give it a default "
-    "(it is then left out), or bind it with functools.partial."
+    "Annotate it with the type that the model sends: Annotated[{written}, FromJson(str)] makes it from a text, "
+    "FromJson(list[float], function) by a function (toolkit.schema.FromJson). If your program has it, use "
+    "ToolContext.deps, functools.partial or a default (it is then left out)."
 )
 NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
