@@ -307,6 +307,9 @@ class ToolCallFinished:
         """Return the call and its result on one line, long ones cut: `add(a=17, b=25) -> 42`."""
         return render(self, "formatting.format_finished")
 
+    def _repr_html_(self) -> str:
+        return render(self, "notebook.render_call")
+
     @property
     def name(self) -> str:
         """Name of the tool that ran. If the call did not run, as the model wrote it."""

@@ -428,6 +428,33 @@ def test_long_table() -> None:
         assert (50, "… 950 more rows") == (len(card.cells), card.texts[-1])
 
 
+def test_tables_among_calls() -> None:
+    """A table that a call returned has ten rows in the timeline of its run, and where the call is displayed alone."""
+    frame = pd.DataFrame({"day": range(1000), "rain": 0.5})
+    result = Runner([tool(lambda: frame, name="read")], model=ScriptedModel([call("read"), "Wet."])).run("x")
+
+    for card in (displayed(result), displayed(result.calls[0])):
+        assert (20, "… 990 more rows") == (len(card.cells), card.texts[-1])
+        assert "read" in card.texts
+
+
+def test_page_of_a_table(tmp_path: Path) -> None:
+    """A saved page has the whole text of a table, as the model read it."""
+    frame = pd.DataFrame({"day": range(100), "rain": 0.5})
+    result = Runner([tool(lambda: frame, name="read")], model=ScriptedModel([call("read"), "Wet."])).run("x")
+    result.save(tmp_path / "run.html")
+
+    assert "day,rain\n0,0.5\n" in (tmp_path / "run.html").read_text()
+    assert "\n99,0.5" in (tmp_path / "run.html").read_text()
+
+
+def test_partial_table() -> None:
+    """A table beside an error stays the text of both."""
+    finished = ToolCallFinished(QUICK, ToolResult([{"n": 1}], '[{"n":1}]\nno more', "no more"), 0.1)
+
+    assert [] == displayed(made(finished)).cells
+
+
 def test_text_and_error_of_a_call() -> None:
     """A value that is not a table is its text; an error has its kind and text, without the exception's own."""
     box = Toolbox([add, fail])

@@ -119,8 +119,8 @@ class ReturnSchema(Uncached):
 
 REMEDY = (
     "Annotate it with the type that the model sends: Annotated[{written}, FromJson(str)] makes it from a text, "
-    "FromJson(list[float], function) by a function (toolkit.schema.FromJson). If your program has it, use "
-    "ToolContext.deps, functools.partial or a default (it is then left out)."
+    "FromJson(list[float], function) by a function (toolkit.schema.FromJson). If your program has it: "
+    "ToolContext.deps, functools.partial or a default (then left out)."
 )
 NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "

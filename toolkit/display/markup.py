@@ -233,10 +233,10 @@ def format_count(number: int, word: str, plural: str = "") -> str:
     return f"{number} {word}" if number == 1 else f"{number} {plural or f'{word}s'}"
 
 
-def render_table(value: Any) -> str:
+def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
     """Render rows as a table: a DataFrame, or a list of mappings, dataclasses or models; "" for any other value."""
     try:
-        rows, count = _read_rows(value)
+        rows, count = _read_rows(value, max_rows)
     except Exception:  # noqa: BLE001  the value's class may do anything
         return ""
     if not rows:
@@ -248,14 +248,14 @@ def render_table(value: Any) -> str:
     return render_cells(cells[0], cells[1:]) + render_dim(" ".join(filter(None, (more_rows, more_columns))), tag="div")
 
 
-def _read_rows(value: Any) -> tuple[list[list[str]], int]:
+def _read_rows(value: Any, max_rows: int) -> tuple[list[list[str]], int]:
     """Read the head and the first rows of a table as texts, and count its rows; [] and 0 for other values."""
     if is_table(value):
-        text, _ = write_rows(value.head(MAX_ROWS), 0, None, MAX_ANSWER)
+        text, _ = write_rows(value.head(max_rows), 0, None, MAX_ANSWER)
         return list(csv.reader(StringIO(text))), value.shape[0]
-    if not isinstance(value, (list, tuple)) or not value or not all(map(_has_fields, value[:MAX_ROWS])):
+    if not isinstance(value, (list, tuple)) or not value or not all(map(_has_fields, value[:max_rows])):
         return [], 0
-    plain = [each for each in map(make_plain, value[:MAX_ROWS]) if isinstance(each, dict)]
+    plain = [each for each in map(make_plain, value[:max_rows]) if isinstance(each, dict)]
     names = [*dict.fromkeys(name for each in plain for name in each)]
     texts = [[_format_cell(each[name]) if name in each else "" for name in names] for each in plain]
     return [list(map(str, names)), *texts] if names else [], len(value)

@@ -66,6 +66,7 @@ from toolkit.events import (
 # Frequent events, and the last one, after which `end_line` updates the display.
 FREQUENT = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta, ToolCallUpdated, SubAgentEvent, RunFinished)
 SECONDS_BETWEEN_UPDATES = 0.1
+MAX_TABLE = 10  # rows of a table among the calls of a run; `ToolResult` displays more
 # Limits for an active run, since each update sends the whole display.
 MAX_ACTIVE_CALLS = 20
 MAX_ACTIVE_BYTES = 200_000  # of images
@@ -85,6 +86,7 @@ class Row:
     seconds: float | None = None
     images: tuple[Image, ...] = ()
     files: tuple[File, ...] = ()
+    value: Any = None  # what may be displayed as a table in place of the text
     anchor: str = ""  # id of its element
 
 
@@ -320,7 +322,13 @@ def make_row(event: ToolCallFinished) -> Row:
         seconds=event.seconds,
         images=event.result.images,
         files=event.result.files,
+        value=None if event.result.is_error else event.result.value,
     )
+
+
+def render_call(event: ToolCallFinished) -> str:
+    """Render a finished call alone."""
+    return render_card(render_row(make_row(event)))
 
 
 def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
@@ -398,7 +406,7 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
 
     Args:
         row: The call.
-        size: Characters of one text, at most.
+        size: Characters of one text, at most. If it is that of a page, a table is the whole text that the model read.
     """
     style = {"error": " bad", "waiting": " wait"}.get(row.state, "")
     mark = {"done": "", "waiting": "waits for approval"}.get(row.state, row.state)
@@ -406,7 +414,8 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
     marks = "".join(render_pill(each) for each in (mark, row.effect) if each)
     head = f'<div class="h"><b>{render_code(row.name, MAX_NAME)}</b>{render_dim(row.title)}{marks}{seconds}</div>'
     arguments = f"{_render_arguments(row, size)}{render_dim(row.reasoning, tag='div')}"
-    result = f"{render_json(row.text, size)}{render_attachments(row.images, row.files)}"
+    table = render_table(row.value, MAX_TABLE) if size == MAX_CELL else ""
+    result = f"{table or render_json(row.text, size)}{render_attachments(row.images, row.files)}"
     anchor = f' id="{row.anchor}"' if row.anchor else ""
     return f'<div class="c{style}"{anchor}>{head}<div class="f"><div>{arguments}</div><div>{result}</div></div></div>'
 
