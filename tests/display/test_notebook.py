@@ -428,6 +428,12 @@ def test_long_table() -> None:
         assert (50, "… 950 more rows") == (len(card.cells), card.texts[-1])
 
 
+def test_almost_whole_table() -> None:
+    """One row that is left out is counted in the singular; large numbers have commas."""
+    assert "… 1 more row" == displayed(ToolResult([{"n": n} for n in range(51)])).texts[-1]
+    assert "… 4,950 more rows" == displayed(ToolResult([{"n": n} for n in range(5000)])).texts[-1]
+
+
 def test_tables_among_calls() -> None:
     """A table that a call returned has ten rows in the timeline of its run, and where the call is displayed alone."""
     frame = pd.DataFrame({"day": range(1000), "rain": 0.5})

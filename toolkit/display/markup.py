@@ -230,7 +230,7 @@ def format_tokens(usage: Usage) -> str:
 
 def format_count(number: int, word: str, plural: str = "") -> str:
     """Write a number with its word."""
-    return f"{number} {word}" if number == 1 else f"{number} {plural or f'{word}s'}"
+    return f"{number} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
 
 
 def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
@@ -242,8 +242,8 @@ def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
     if not rows:
         return ""
     head, *body = rows
-    more_rows = f"… {count - len(body):,} more rows" if count > len(body) else ""
-    more_columns = f"… {len(head) - MAX_COLUMNS:,} more columns" if len(head) > MAX_COLUMNS else ""
+    more_rows = f"… {format_count(count - len(body), 'more row')}" if count > len(body) else ""
+    more_columns = f"… {format_count(len(head) - MAX_COLUMNS, 'more column')}" if len(head) > MAX_COLUMNS else ""
     cells = [[escape_text(cell, MAX_CELL) for cell in row[:MAX_COLUMNS]] for row in rows]
     return render_cells(cells[0], cells[1:]) + render_dim(" ".join(filter(None, (more_rows, more_columns))), tag="div")
 

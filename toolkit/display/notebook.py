@@ -402,7 +402,7 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
 
 
 def render_row(row: Row, size: int = MAX_CELL) -> str:
-    """Render one call: its arguments beside its result, or above it on a narrow page.
+    """Render one call: its arguments beside its result, or above it if that is a table, or on a narrow page.
 
     Args:
         row: The call.
@@ -417,7 +417,9 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
     table = render_table(row.value, MAX_TABLE) if size == MAX_CELL else ""
     result = f"{table or render_json(row.text, size)}{render_attachments(row.images, row.files)}"
     anchor = f' id="{row.anchor}"' if row.anchor else ""
-    return f'<div class="c{style}"{anchor}>{head}<div class="f"><div>{arguments}</div><div>{result}</div></div></div>'
+    layout = "" if table else ' class="f"'
+    parts = "".join(f"<div>{part}</div>" for part in (arguments, result) if part)
+    return f'<div class="c{style}"{anchor}>{head}<div{layout}>{parts}</div></div>'
 
 
 def _render_arguments(row: Row, size: int) -> str:
