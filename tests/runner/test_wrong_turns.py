@@ -121,6 +121,7 @@ TURNS: dict[str, tuple[str, str]] = {
         "is not a type that JSON can fill: .*Pass a type, such as",
     ),
     "another library's name": ('runner.run("Hi").final_output', r"write result\.output\."),
+    "tokens": ('runner.run("Hi").total_tokens', r"write result\.usage\.total_tokens\."),
     "that name of a stream": ('runner.stream("Hi").final_output', "write stream.result.output, after the last event"),
     "events of a stream": ('runner.stream("Hi").stream_events()', "write for event in stream"),
     "another library's context": (
