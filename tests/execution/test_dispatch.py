@@ -397,11 +397,13 @@ def test_indescribable(backend: BackendName) -> None:
 
 
 def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What a tool did not mean to raise is in the log with its traceback; what it meant is not."""
+    """What a tool did not mean to raise is in the log with its traceback, and how to relay it; what it meant is not."""
     execute_call(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
+    execute_call(tool(name="pay", relay=(RuntimeError,))(raising(RuntimeError("again"))), "sync", "{}")
     execute_call(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
 
-    assert [("Tool pay raised", logging.WARNING)] == [(it.getMessage(), it.levelno) for it in caplog.records]
+    texts = ["Tool pay raised (relay= lets the model read the message)", "Tool pay raised"]
+    assert [(text, logging.WARNING) for text in texts] == [(it.getMessage(), it.levelno) for it in caplog.records]
     assert "boom" in caplog.text
 
 

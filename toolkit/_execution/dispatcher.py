@@ -144,8 +144,7 @@ class Dispatcher:
                     self.add_foreign(call.name)
             else:
                 result = await pipeline.execute(call)
-            if result.exception:
-                log_exception(call.name, result.exception)
+            log_exception(call.name, result)
         except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn has ended; its results are not read

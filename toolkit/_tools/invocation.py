@@ -178,8 +178,7 @@ class Invocation:
 
     def _log(self, result: ToolResult) -> ToolResult:
         """Log the exception of a failed call without a run, and return the result."""
-        if result.exception is not None:
-            log_exception(self._tool.name, result.exception)
+        log_exception(self._tool.name, result)
         return result
 
     def explain_error(self, error: BaseException) -> ToolResult:

@@ -30,6 +30,8 @@ MAX_LEAVES = 1_000
 # Images and pictures are searched for in so many levels of a value, in dicts and lists of so many items at most.
 MAX_DEPTH = 2
 MAX_ITEMS = 100
+# The end of an error's text, of whose exceptions the model may not read each message.
+_HIDDEN = f"not shown here. {REMEDY}"
 # Types whose values may be, or hold, something that is not sent as text.
 _SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
 _has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
@@ -62,10 +64,14 @@ def explain_exception(
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
-def log_exception(name: str, error: BaseException) -> None:
-    """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
+def log_exception(name: str, result: ToolResult) -> None:
+    """Log the exception of a failed call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
+    error = result.exception
+    if error is None:
+        return
     if not isinstance(error, ToolkitError):
-        logger.warning("Tool %s raised", name, exc_info=get_short_traceback(error))
+        hint = " (relay= lets the model read the message)" if (result.text or "").endswith(_HIDDEN) else ""
+        logger.warning("Tool %s raised%s", name, hint, exc_info=get_short_traceback(error))
     elif logger.isEnabledFor(logging.DEBUG):
         logger.debug("Tool %s refused", name, exc_info=error)
 
@@ -114,7 +120,7 @@ def _describe_exception(
 def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
     """Join the descriptions of exceptions, with a note if a message was left out."""
     which = "Its message is" if len(descriptions) == 1 else "Not all messages are"
-    rest = "" if all(descriptions.values()) else f". {which} not shown here. {REMEDY}"
+    rest = "" if all(descriptions.values()) else f". {which} {_HIDDEN}"
     what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(descriptions)}"
     return replace_surrogates(shorten(what, MAX_ERROR - len(rest)) + rest)
 
