@@ -424,6 +424,9 @@ class Image:
     def __repr__(self) -> str:
         return f"<Image of {len(self.data)} bytes, {self.media_type}>"
 
+    def _repr_html_(self) -> str:
+        return render(self, "cards.render_picture")
+
 
 @check_methods(MEDIA_HINTS)
 @dataclass(frozen=True)

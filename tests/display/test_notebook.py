@@ -454,6 +454,13 @@ def test_page_of_a_table(tmp_path: Path) -> None:
     assert "\n99,0.5" in (tmp_path / "run.html").read_text()
 
 
+def test_image() -> None:
+    """An image is displayed."""
+    (source,) = [value for name, value in displayed(Image(b"\0", "image/png")).attributes if name == "src"]
+
+    assert "data:image/png;base64,AA==" == source
+
+
 def test_partial_table() -> None:
     """A table beside an error stays the text of both."""
     finished = ToolCallFinished(QUICK, ToolResult([{"n": 1}], '[{"n":1}]\nno more', "no more"), 0.1)

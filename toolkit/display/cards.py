@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from toolkit._messages import ToolResult, make_plain
+from toolkit._messages import Image, ToolResult, make_plain
 from toolkit._schema.json_schema import as_mapping
 from toolkit._schema.python_stubs import StubWriter
 from toolkit._tools.tool import Tool
@@ -84,6 +84,11 @@ def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[...
 def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
     """Render a call that waits for approval, with texts of at most `size` characters."""
     return render_card(render_row(make_waiting_row(approval), size))
+
+
+def render_picture(image: Image) -> str:
+    """Render an image."""
+    return render_card(render_attachments([image], ()))
 
 
 def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
