@@ -78,6 +78,8 @@ TURNS: dict[str, tuple[str, str]] = {
     ),
     "no prompt": ("runner.run()", "pass a prompt"),
     "missing file": ('runner.run(["Look", Path("photo.png")])', "is not a file; the current directory is"),
+    "prompts by name": ('runner.map({"a": "Hi"})', "is not a list of prompts"),
+    "runner for another process": ("import pickle\npickle.dumps(runner)", r"make one in each process, or use map\(\)"),
     "one prompt for many": ('runner.map("Hi")', r"write \[prompt\], or runner.run\(prompt\)"),
     "async stream in a plain loop": ('for event in runner.astream("Hi"): ...', "async for event in stream"),
     "plain stream in an async loop": (

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -151,7 +151,7 @@ class PromptBatch:
 
     Raises:
         ValueError: `max_parallel` is below 1.
-        TypeError: `prompts` is one text, a whole table, or nothing to iterate over.
+        TypeError: `prompts` is one text, a mapping, a whole table, or nothing to iterate over.
     """
 
     prompts: Iterable[Prompt]
@@ -167,7 +167,7 @@ class PromptBatch:
     def __post_init__(self) -> None:
         if not is_whole(self.max_parallel, 1):
             raise ValueError(f"max_parallel={self.max_parallel!r} is not a whole number of runs, 1 or more.")
-        if isinstance(self.prompts, str) or not isinstance(self.prompts, Iterable):
+        if isinstance(self.prompts, (str, Mapping)) or not isinstance(self.prompts, Iterable):
             raise TypeError(
                 f"prompts={self.prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from typing_extensions import TypeVar, Unpack, override
 
@@ -263,7 +263,7 @@ class Runner(Controls):
 
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
-            TypeError: There is no such option, or `prompts` is one text or a whole table.
+            TypeError: There is no such option, or `prompts` is one text, a mapping or a whole table.
             StoreError: `save` cannot be read or written, or is another file.
 
         Examples:
@@ -472,6 +472,10 @@ class Runner(Controls):
     def __repr__(self) -> str:
         name = self._factory.options.get("name")
         return f"<Runner{f' {name!r}' if name else ''} of {self.toolbox!r}>"
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A Runner cannot be pickled or copied: make one in each process, or use map() or threads.")
 
     if not TYPE_CHECKING:  # checkers know what there is
         __getattr__ = explain_missing(METHOD_HINTS)
