@@ -44,6 +44,7 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     HttpUrl,
@@ -234,6 +235,16 @@ SHOWN: dict[str, tuple[Any, Any]] = {
     "str": (str, TEXT),
     "bounds": (Annotated[int, Field(ge=1, le=50)], {"type": "integer", "minimum": 1, "maximum": 50}),
     "length": (Annotated[str, Field(min_length=1)], {"type": "string", "minLength": 1}),
+    "bounds after a validator before": (
+        Annotated[int, BeforeValidator(int), Field(ge=1, lt=9)],
+        {"type": "integer", "minimum": 1, "exclusiveMaximum": 9},
+    ),
+    "bounds of a function's result": (Annotated[str, AfterValidator(int), Field(ge=1)], TEXT),
+    "bounds of another input": (Annotated[int, BeforeValidator(len, json_schema_input_type=str), Field(ge=1)], TEXT),
+    "length after a validator": (
+        Annotated[dict[str, int], AfterValidator(dict), Field(min_length=1)],
+        {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
+    ),
     "Literal": (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
     "Optional": (int | None, {"anyOf": [INTEGER, {"type": "null"}]}),
     "Any": (Any, {}),
@@ -1331,6 +1342,18 @@ def test_same_everywhere() -> None:
     texts = {run.communicate()[0] for run in runs}
 
     assert (1, True) == (len(texts), b'"default": ["w", "x", "y", "z"]' in texts.pop())
+
+
+class Spot(NamedTuple):
+    latitude: Annotated[float, "Degrees north."]
+    longitude: float = 0
+
+
+def test_items_of_a_named_tuple() -> None:
+    """The items of a named tuple, which have no names in JSON, are described by their texts, or else by their names."""
+    items = tool(echo(Spot)).parameters["$defs"]["Spot"]["prefixItems"]
+
+    assert ["Degrees north.", "longitude"] == [item["description"] for item in items]
 
 
 def test_validator_raises() -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         DictSchema,
         IsSubclassSchema,
         ModelSchema,
+        NamedTupleSchema,
         TypedDictSchema,
         UnionSchema,
     )
@@ -424,6 +425,9 @@ def get_generator() -> type[GenerateJsonSchema]:  # noqa: C901  it counts each m
         def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
             return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
 
+        def named_tuple_schema(self, schema: NamedTupleSchema) -> JsonSchemaValue:
+            return _name_items(super().named_tuple_schema(schema), schema["cls"])
+
         def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
             generated = super().dict_schema(schema)
             keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
@@ -491,12 +495,13 @@ def _is_constraint(core: Any) -> bool:
     return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
 
 
-def _is_constrained(core: Any) -> bool:
-    """Return whether a type has constraints that pydantic checks by functions, and no other function inside of them."""
-    inner = core
-    while inner["type"] == "function-after" and _is_constraint(inner):
-        inner = inner["schema"]
-    return inner is not core and not inner["type"].startswith("function-")
+def _is_about_json(core: Any) -> bool:
+    """Return whether a constraint is about the value in JSON, and not about what a function makes of it."""
+    while (core["type"] == "function-after" and _is_constraint(core)) or (
+        core["type"] == "function-before" and "json_schema_input_schema" not in core
+    ):
+        core = core["schema"]
+    return not core["type"].startswith("function-")
 
 
 # Keywords of JSON Schema by pydantic's names of constraints, for each type.
@@ -517,14 +522,17 @@ _BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
 
 
 def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue:
-    """Rename constraints, which pydantic writes by its own names, to keywords of the type or of a union's members."""
-    if not _is_constrained(core):
+    """Rename a constraint, which pydantic writes by its own name, to the keyword of a type or of a union's members."""
+    if core["type"] != "function-after" or not _is_constraint(core):
         return generated
     bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
+    is_about_json = _is_about_json(core)
     for member in generated.get("anyOf", [generated]):
         names = _BOUND_NAMES.get(member.get("type"), {})
         written = {
-            keyword: bounds[name] for name, keyword in names.items() if isinstance(bounds.get(name), (int, float))
+            keyword: bounds[name]
+            for name, keyword in names.items()
+            if isinstance(bounds.get(name), (int, float)) and (is_about_json or name not in _NUMBER)
         }
         member.update({**written, **member})
     return generated
@@ -548,15 +556,28 @@ def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
     properties = generated.get("properties", {})
     texts = read_field_texts(kind)
     if properties and not hasattr(kind, "__pydantic_fields__"):  # a TypedDict, or a dataclass that is not pydantic's
-        try:
-            hints = get_type_hints(kind, include_extras=True)
-        except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
-            hints = {}
-        texts = {name: find_text(hint) for name, hint in hints.items()}
+        texts = _read_texts(kind)
     for name, text in texts.items():
         if text and name in properties:
             properties[name] = {"description": text, **properties[name]}
     return generated
+
+
+def _name_items(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    """Describe the items of a named tuple by the texts in its annotations, or else by their names."""
+    texts = _read_texts(kind)
+    for name, item in zip(getattr(kind, "_fields", ()), generated.get("prefixItems", ())):
+        item.setdefault("description", texts.get(name) or name)
+    return generated
+
+
+def _read_texts(kind: Any) -> dict[str, str]:
+    """Return the texts in the annotations of a class, by the names of its fields."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
+        return {}
+    return {name: find_text(hint) for name, hint in hints.items()}
 
 
 def read_field_texts(kind: Any) -> dict[str, str]:
