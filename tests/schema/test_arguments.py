@@ -433,6 +433,10 @@ def take_mixed(sizes: list[int | None], points: list[Point | int] = []) -> None:
 def take_either(size: int | float | None = None, unit: Literal["c", 1] = "c", point: Point | None = None) -> None: ...
 def take_anything(what, other: Any = None, more: dict[str, int] = Field(default_factory=dict)) -> None: ...  # type: ignore[no-untyped-def]
 def take_one_of(number: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] = 1) -> None: ...
+def take_nested(
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None, size: Literal["s", "m"] | int = 1
+) -> None: ...
+def take_choices(units: list[Literal["c", "f"]]) -> None: ...
 def take_long(word: str = "x" * 100) -> None: ...
 
 
@@ -442,6 +446,8 @@ SIGNATURES = {
     "lists of either": (take_mixed, "sizes: array of (integer | null), points: array of (Point | integer) = []"),
     "choices": (take_either, 'size: integer | number | null = null, unit: "c" | 1 = "c", point: Point | null = null'),
     "anything": (take_anything, "what: any, other: any = null, more: object = ..."),
+    "a union in a union": (take_nested, 'pet: Cat | Dog | null = null, size: "s" | "m" | integer = 1'),
+    "a list of choices": (take_choices, 'units: array of ("c" | "f")'),
     "many choices": (take_one_of, "number: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | ... = 1"),
     "a long default": (take_long, f'word: string = "{"x" * 58}…'),
 }

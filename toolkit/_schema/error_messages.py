@@ -159,22 +159,26 @@ def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
 
 def _render_type(part: Mapping[str, Any]) -> str:
     """Name the type that a schema describes, no deeper than the items of a list."""
-    choices = part.get("enum") or ([part["const"]] if "const" in part else ())
-    if choices:
-        return _join_types(_dump(choice) for choice in choices)
-    if branches := part.get("anyOf") or part.get("oneOf"):
-        return _join_types(map(_name_type, branches))
-    items = part.get("items")
-    return f"array of {_name_items(items)}" if part.get("type") == "array" and items else _name_type(part)
+    if part.get("type") != "array" or not part.get("items"):
+        return _name_types(part)
+    items = _name_types(part["items"])
+    return f"array of ({items})" if " | " in items else f"array of {items}"
 
 
-def _name_items(items: Any) -> str:
-    branches = as_mapping(items).get("anyOf") or as_mapping(items).get("oneOf")
-    return f"({_join_types(map(_name_type, branches))})" if branches else _name_type(items)
+def _name_types(part: Any) -> str:
+    """Name the type that a schema describes, or those of a union, also of one with null."""
+    branches = [inner for branch in _list_branches(part) for inner in _list_branches(branch)]
+    return _join_types(map(_name_type, branches))
+
+
+def _list_branches(part: Any) -> Sequence[Any]:
+    return as_mapping(part).get("anyOf") or as_mapping(part).get("oneOf") or [part]
 
 
 def _name_type(part: Any) -> str:
     named = part if type(part) is dict else {}
+    if choices := named.get("enum") or ([named["const"]] if "const" in named else ()):
+        return _join_types(map(_dump, choices))
     kind = named.get("type") or str(named.get("$ref", "any")).rpartition("/")[2]
     return kind if isinstance(kind, str) else _join_types(map(str, kind))
 
