@@ -384,6 +384,10 @@ PARAMETERS = {
         "Get.\n\n:param x: One\n    two.\n\n    Three\n    four.\n:param y:",
         {"x": "One two.\n\nThree four.", "y": ""},
     ),
+    "an escaped name": (
+        "Get.\n\nParameters\n----------\nfrom\\_ : str\n    X.\ncity\\_zone, b\\_ : int\n    Y.",
+        {"from_": "X.", "city_zone": "Y.", "b_": "Y."},
+    ),
     # Epytext
     "epytext": ("Get.\n\n@param city: Name of the city,\n    in English.\n@type city: str", CITY),
     "epytext, unicode": ("Get.\n\n@param größe: Größe.\n@keyword b: B.", {"größe": "Größe.", "b": "B."}),

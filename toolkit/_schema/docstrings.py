@@ -47,7 +47,7 @@ _INLINE_FIELD = re.compile(r"(?<! ) +(?=[:@](?:param|type|returns?|rtype|raises?
 _FENCE = re.compile(r"\s*(?:```[^`]*|~~~.*)$")
 
 # "x: ...", "*x (int): ...", "- `x`, `y` -- ...", "1. x [int]: ...", "x=3: ...", "x : int", "x".
-_NAME = r"[^\W\d]\w*(?:[-.]\w+)*"
+_NAME = r"[^\W\d](?:\w|\\_)*(?:[-.]\w+)*"
 _NAMES = re.compile(rf"(?<![\w:])(?!(?:or|and)\s){_NAME}")
 _MARKED_NAME = rf"(?::[\w:]+:`)?[\\*`~!'\"]*{_NAME}[*`'\"]*"
 _DASH = r"(?:--?|[\u2010-\u2015\u2212])"
@@ -259,7 +259,7 @@ def _match_entry(section: _Section, line: str, known: frozenset[str]) -> _Entry 
     """Match a line that can begin an entry of the section."""
     is_inside = section.style == "field" and line not in section.lines[:1]
     match = None if section.kind not in _LISTED or is_inside else _ENTRY.match(line)
-    names = _NAMES.findall(match["names"]) if match else []
+    names = _NAMES.findall(match["names"].replace("\\", "")) if match else []
     if match is None or not names:
         return None
     if match["dots"] and known.isdisjoint(names):  # "sample1, sample2, ..." are `*samples`
