@@ -461,6 +461,24 @@ def test_signature(function: Callable[..., None], shown: str) -> None:
     assert f"Expected: {function.__name__}({shown})" == text[text.index("Expected: ") :]
 
 
+class Span(BaseModel):
+    start: int
+    stop: int = Field(default_factory=lambda data: data["start"] + 1)
+
+
+def test_default_that_follows() -> None:
+    """A default that is made of other values is no fault of its own if one of them is missing."""
+
+    def function(span: Span) -> int:
+        return span.stop
+
+    assert (
+        invalid("span.start: missing, but required. Expected: function(span: Span)")
+        == tool(function).invoke({"span": {}}).text
+    )
+    assert 3 == tool(function).invoke({"span": {"start": 2}}).value
+
+
 def test_long_signature() -> None:
     """A signature is cut to the room that the faults leave, and they are whole."""
 
