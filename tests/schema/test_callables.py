@@ -427,6 +427,32 @@ def test_docstring_of_a_class() -> None:
     assert ("A dial.", "Whom to call.") == (shown.description, shown.parameters["properties"]["number"]["description"])
 
 
+class Lamp:
+    """A lamp.
+
+    Attributes:
+        watts: Its power.
+    """
+
+    def __init__(self, watts: int, color: str = "white") -> None:
+        """Make a lamp.
+
+        Args:
+            watts: How strong it is.
+            color: Of the light.
+        """
+        self.watts = watts
+
+
+def test_two_docstrings_of_a_class() -> None:
+    """What the docstring of a class does not say about a parameter, that of `__init__` says."""
+    properties = tool(Lamp).parameters["properties"]
+
+    assert {"watts": "Its power.", "color": "Of the light."} == {
+        name: part["description"] for name, part in properties.items()
+    }
+
+
 @dataclass
 class Sign:
     """A sign.

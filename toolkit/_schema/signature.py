@@ -90,8 +90,8 @@ class Signature:
             from toolkit._schema.core_schema import read_field_texts
 
             texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
-            written = parsed.parameters or parse_docstring(inspect.getdoc(self.source), names).parameters
-            return replace(parsed, parameters={**written, **texts})
+            written = parse_docstring(inspect.getdoc(self.source), names).parameters
+            return replace(parsed, parameters={**written, **parsed.parameters, **texts})
         return parsed
 
     @cached_property
