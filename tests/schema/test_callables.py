@@ -7,11 +7,12 @@ import contextlib
 import enum
 import functools
 import inspect
+import json
 import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 from unittest import mock
 
 import attrs
@@ -597,3 +598,101 @@ def test_a_wrapper_gets_by_position_what_it_names_otherwise(function: Callable[.
     assert tool(function).invoke({"a": 1, "b": 3}).value == [1, 3]
     assert tool(function).invoke({"a": 1}).value == [1, 2]
     assert ["a"] == tool(function).parameters["required"]
+
+
+T = TypeVar("T")
+
+
+class Person(BaseModel):
+    name: str
+
+
+class Envelope(BaseModel, Generic[T]):
+    content: T
+
+
+class Store(Generic[T]):
+    """A class whose methods take values of the type that a subclass names."""
+
+    def put(self, item: T, others: list[T] | None = None, *more: T) -> list[T]:
+        return [item, *(others or ()), *more]
+
+    def send(self, sent: Envelope[T], by: dict[str, T]) -> T:
+        return by.get("name", sent.content)
+
+    @classmethod
+    def check(cls, item: Annotated[T, "Whom."]) -> T:
+        return item
+
+    @tool
+    def take(self, item: T) -> T:
+        """Take an item."""
+        return item
+
+    def __call__(self, item: T) -> T:
+        """Return an item."""
+        return item
+
+
+class People(Store[Person]): ...
+
+
+class Lists(Store[list[T]], Generic[T]):
+    def add(self, item: T) -> T:
+        return item
+
+
+class Numbers(Lists[int]): ...
+
+
+class Reader(Protocol[T]):
+    def read(self, item: T) -> T:
+        return item
+
+
+class NumberReader(Reader[int], Protocol): ...
+
+
+class OwnReader(NumberReader): ...
+
+
+class Named(Store["Person"]): ...
+
+
+class Folder(BaseModel, Generic[T]):
+    def keep(self, item: T) -> T:
+        return item
+
+
+class Files(Folder[Person]): ...
+
+
+ANN = Person(name="Ann")
+IN_GENERIC_CLASSES = {
+    "in a subclass": (People().put, {"item": ANN, "others": [ANN], "more": [ANN]}, [ANN] * 3),
+    "in a generic type": (People().send, {"sent": {"content": ANN}, "by": {}}, ANN),
+    "class method": (People.check, {"item": ANN}, ANN),
+    "decorated": (People().take, {"item": ANN}, ANN),
+    "callable object": (People(), {"item": ANN}, ANN),
+    "partial": (functools.partial(People().put, others=[]), {"item": ANN}, [ANN]),
+    "two steps above": (Numbers().put, {"item": [1]}, [[1]]),
+    "the same variable below": (Numbers().add, {"item": 1}, 1),
+    "of the instance": (Store[Person]().put, {"item": ANN}, [ANN]),
+    "protocol": (OwnReader().read, {"item": "1"}, 1),
+    "model": (Files().keep, {"item": ANN}, ANN),
+    "alias of a model": (Folder[Person]().keep, {"item": ANN}, ANN),
+    "written as text": (Named().put, {"item": "x"}, ["x"]),
+    "unknown": (Store().put, {"item": "x"}, ["x"]),
+}
+
+
+@pytest.mark.parametrize(("method", "values", "result"), IN_GENERIC_CLASSES.values(), ids=IN_GENERIC_CLASSES)
+def test_methods_of_generic_classes(method: Any, values: dict[str, Any], result: Any) -> None:
+    """A method receives values of the types that its class, or its instance, has for type variables."""
+    assert result == tool(method).invoke(json.dumps(values, default=Person.model_dump)).value
+
+
+def test_results_of_generic_classes() -> None:
+    """The return annotation of a method has these types, too."""
+    assert "integer" == tool(Numbers().add).output_schema["type"]  # type: ignore[index]
+    assert tool(Numbers().add).invoke('{"item": "x"}').is_error

@@ -103,6 +103,8 @@ class Signature:
             return ReturnType(self.callable, "")
         try:
             annotation = resolve_annotation(self._python.return_annotation, self.source, self.names)
+            if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
+                annotation = self._fill_variables(annotation)
             annotation = resolve_result(annotation)
         except Exception:  # noqa: BLE001  an annotation is code of the user's
             annotation = Any
@@ -236,6 +238,8 @@ class Signature:
             annotation = (
                 Any if annotation is declared.empty else resolve_annotation(annotation, self.source, self.names)
             )
+            if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
+                annotation = self._fill_variables(annotation)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
                 annotation = ToolContext  # may be imported for type checkers only
@@ -260,6 +264,16 @@ class Signature:
                 value = replace(parameter, annotation=alias.__value__)
                 return value if value.is_injected else parameter
         return parameter
+
+    def _fill_variables(self, annotation: Any) -> Any:
+        """Replace type variables by the types that the method's class, or its instance, has for them."""
+        owner = getattr(find_called(unwrap_partials(self.callable)), "__self__", self.owner)
+        kind = owner if isinstance(owner, type) else type(owner)
+        name = getattr(self.source, "__name__", "")
+        home = next((base for base in kind.__mro__ if name in vars(base)), kind)
+        # The alias by which an instance was made; read like this, since an object may make up every attribute.
+        alias = inspect.getattr_static(owner, "__orig_class__", kind)
+        return fill_variables(annotation, find_type_arguments(alias, home))
 
     def _list_taken(self) -> frozenset[str]:
         """List the keywords that belong to a parameter."""
@@ -562,6 +576,36 @@ def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Map
     )
     again = hints["it"] if sys.version_info >= (3, 11) else _convert_strings(hints["it"])
     return again if again is hints["it"] else resolve_annotation(again, function, names)
+
+
+def find_type_arguments(kind: Any, home: type) -> dict[Any, Any]:
+    """Find the types that a class, or a generic alias of one, has for the type variables of its base `home`."""
+    origin, arguments = _split_alias(kind)
+    pairs = zip(getattr(origin, "__parameters__", ()), arguments)
+    given = {variable: each for variable, each in pairs if isinstance(variable, TypeVar) and is_resolved(each)}
+    if origin is home:
+        return given
+    for base in vars(origin).get("__orig_bases__", origin.__bases__):
+        if home in _split_alias(base)[0].__mro__:
+            return find_type_arguments(fill_variables(base, given), home)
+    return {}
+
+
+def _split_alias(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Split a generic alias into the class and its arguments; those of pydantic's models are classes."""
+    own = getattr(kind, "__pydantic_generic_metadata__", {})
+    return own.get("origin") or get_origin(kind) or kind, own.get("args") or get_args(kind)
+
+
+def fill_variables(annotation: Any, types: Mapping[Any, Any]) -> Any:
+    """Replace the type variables in a type, as far as their types are known."""
+    if isinstance(annotation, TypeVar):
+        return types.get(annotation, annotation)
+    variables = getattr(annotation, "__parameters__", ())
+    is_written = get_args(annotation) or hasattr(annotation, "__pydantic_generic_metadata__")
+    if types.keys().isdisjoint(variables) or not is_written:  # a class alone has variables of its own
+        return annotation
+    return annotation[tuple(types.get(variable, variable) for variable in variables)]
 
 
 def _is_literal(annotation: Any) -> bool:

@@ -118,8 +118,11 @@ class FunctionHandler:
         return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
     def bind(self, instance: Any) -> FunctionHandler:
-        """Return the handler of the method on one instance; it shares schema and docstring."""
-        return replace(self, instance=instance)
+        """Return the handler of the method on one instance; unless its class is generic, they share the schema."""
+        signature = self.signature
+        if getattr(signature.owner, "__parameters__", ()):
+            signature = replace(signature, owner=instance if isinstance(instance, type) else type(instance))
+        return replace(self, signature=signature, instance=instance)
 
 
 def make_function_handler(function: Any) -> FunctionHandler:
