@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Dict, List, TypedDict  # noqa:
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from typing_extensions import TypeAliasType
 
 from toolkit import Image, Toolbox, ToolResult, tool
 
@@ -168,6 +169,21 @@ def one_by_one() -> Iterator[Person]:
     yield Member(name="Ann")
 
 
+def labelled() -> Annotated[Iterator[Person], "Who is there."]:
+    yield Member(name="Ann")
+
+
+def optional() -> Iterator[Person] | None:
+    return iter([Member(name="Ann")])
+
+
+People = TypeAliasType("People", AsyncIterator[Person])
+
+
+async def aliased() -> People:
+    yield Member(name="Ann")
+
+
 async def awaited() -> Person:
     return Member(name="Ann")
 
@@ -182,6 +198,9 @@ WRITTEN: dict[Any, str] = {
     broken: "5",
     named: "Müller",
     one_by_one: '[{"name":"Ann"}]',
+    labelled: '[{"name":"Ann"}]',
+    optional: '[{"name":"Ann"}]',
+    aliased: '[{"name":"Ann"}]',
     awaited: '{"name":"Ann"}',
 }
 

@@ -582,11 +582,23 @@ class ReturnType(ReturnSchema):
 
 
 def resolve_result(annotation: Any) -> Any:
-    """Return the type of a call's result: of an awaitable the awaited type, of an iterator a list of its items."""
+    """Return the type of a call's result: of an awaitable the awaited type, of an iterator a list of its items.
+
+    Both may be in a union, in `Annotated` or behind a type alias.
+    """
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in _AWAITABLES and args:
         return resolve_result(args[-1])
-    return list[args[0]] if origin in _ITERATORS and args else annotation  # type: ignore[valid-type]
+    if origin in _ITERATORS and args:
+        return list[args[0]]  # type: ignore[valid-type]
+    if origin is Annotated:
+        return Annotated[(resolve_result(args[0]), *args[1:])]
+    if origin in (Union, UnionType):
+        return Union[tuple(map(resolve_result, args))]  # noqa: UP007  made at run time
+    if type(annotation).__name__ == "TypeAliasType":
+        value = resolve_result(annotation.__value__)
+        return annotation if value == annotation.__value__ else value
+    return annotation
 
 
 def _has_parts(annotation: Any) -> bool:
