@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -95,10 +95,6 @@ class ToolContext(Generic[Deps]):
 
         identity = f"{self.run_id}:{self.iteration}:{self.call_id}"
         return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:
-        raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
 
 
 def use_context(given: ToolContext[Any] | None) -> ToolContext[Any]:

@@ -123,6 +123,7 @@ Rest = TypeVarTuple("Rest")
 Number = NewType("Number", int)
 Bounded = TypeVar("Bounded", bound=int)
 Numbers = TypeAliasType("Numbers", list[int])
+Contexts = TypeAliasType("Contexts", ToolContext[T], type_params=(T,))
 
 
 class Box(BaseModel, Generic[T]):
@@ -580,10 +581,11 @@ def test_context(annotation: Any, place: str) -> None:
     assert [1, 5] == made.invoke('{"a": 1}', ToolContext(deps=5)).value
 
 
-def test_context_elsewhere() -> None:
+@pytest.mark.parametrize("inner", [ToolContext, ToolContext[int], Contexts[int]])
+def test_context_elsewhere(inner: Any) -> None:
     """A context inside another type is refused: no model may write one."""
     with pytest.raises(DefinitionError, match="a context comes from the run: write ToolContext alone"):
-        _ = echo(list[ToolContext]).parameters
+        _ = echo(list[inner]).parameters
 
 
 def test_hidden() -> None:

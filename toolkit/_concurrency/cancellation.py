@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, NoReturn
 
 from typing_extensions import Self
 
@@ -38,6 +38,10 @@ class Cancellation:
         self._unsubscribe: Callback | None = None
         if parent is not None:
             self._unsubscribe = parent.subscribe(lambda: self.cancel(parent.reason))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:  # nor has a context, of which it is a field
+        raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
 
     @property
     def reason(self) -> str:
