@@ -482,12 +482,33 @@ class Label(BaseModel):
     size: int = Field(description="In points.")
 
 
+class Poster:
+    """A poster.
+
+    Attributes:
+        text: What was said.
+    """
+
+    def __init__(self, text: str, size: int = 10) -> None:
+        """Print it.
+
+        Args:
+            text: What to say.
+            size: In points.
+        """
+        self.text = text * size
+
+
 @pytest.mark.parametrize(
     ("kind", "texts"),
-    [(Sign, {"text": "What it says."}), (Label, {"text": "What it says.", "size": "In points."})],
+    [
+        (Sign, {"text": "What it says."}),
+        (Label, {"text": "What it says.", "size": "In points."}),
+        (Poster, {"text": "What to say.", "size": "In points."}),
+    ],
 )
 def test_attributes_of_a_class(kind: Any, texts: dict[str, str]) -> None:
-    """The attributes in the docstring of a class describe its parameters, unless a field has a text of its own."""
+    """The attributes in the docstring of a class describe its parameters, unless these have texts of their own."""
     properties = tool(kind).parameters["properties"]
 
     assert texts == {name: part["description"] for name, part in properties.items()}

@@ -71,10 +71,11 @@ _WRAP = re.compile(rf"(?<!\n)\n(?!\n|{_BULLET}) *|(?<=\S) +")
 
 @dataclass(frozen=True, kw_only=True)
 class Docstring:
-    """The parts of a function's docstring."""
+    """The parts of a function's docstring; `attributes` are those parameters that a class lists as attributes."""
 
     description: str
     parameters: Mapping[str, str]
+    attributes: Mapping[str, str] = field(default_factory=dict)
     returns: str = ""
     raises: Mapping[str, str]
     examples: tuple[str, ...] = ()
@@ -107,10 +108,10 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
             parts["returns"].append(_read_returns(section))
         elif section.kind != "dropped":
             parts[section.kind].append(_dedent(section.lines))
-    taken = {name: text for name, text in _read_entries(attributes).items() if name in known}
     return Docstring(
         description="\n\n".join(filter(None, parts["prose"])),
-        parameters={**taken, **_read_entries(parts["parameters"])},
+        parameters=_read_entries(parts["parameters"]),
+        attributes={name: text for name, text in _read_entries(attributes).items() if name in known},
         returns="\n".join(filter(None, parts["returns"])),
         raises=_read_entries(parts["raises"]),
         examples=tuple(filter(None, parts["examples"])),

@@ -91,7 +91,7 @@ class Signature:
 
             texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
             written = parse_docstring(inspect.getdoc(self.source), names).parameters
-            return replace(parsed, parameters={**written, **parsed.parameters, **texts})
+            return replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
         return parsed
 
     @cached_property
@@ -162,15 +162,13 @@ class Signature:
             return docstring.parameters, ()
         from toolkit._schema.docstrings import find_examples
 
-        whole = read_signature(
-            find_called(unwrap_partials(self.callable))
-        )  # an example has the arguments that a partial binds
+        # An example has the arguments that a partial binds, too.
+        whole = read_signature(find_called(unwrap_partials(self.callable)))
         injected = [p.name for p in self.parameters if p.is_injected]
         taken = [p for p in [*whole.parameters.values()][self.is_method :] if p.name not in injected]
         name = getattr(self.callable if inspect.isclass(self.callable) else self.source, "__name__", "")
-        return docstring.parameters, find_examples(
-            docstring.examples, name, whole.replace(parameters=taken), self.argument_schema.keys
-        )
+        signature = whole.replace(parameters=taken)
+        return docstring.parameters, find_examples(docstring.examples, name, signature, self.argument_schema.keys)
 
     def arrange(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[list[Any], dict[str, Any]]:
         """Arrange validated values for the call: positional arguments, then keyword arguments."""
