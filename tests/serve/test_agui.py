@@ -213,26 +213,36 @@ def test_early_call() -> None:
 
 
 class Guard:
-    def before_model(self, request: object) -> None:
+    def before_call(self, call: object, context: object) -> None:
         raise Halt("I may not.")
 
 
+class Censor:
+    def after_model(self, response: object) -> None:
+        raise Halt("I may not.")
+
+
+@pytest.mark.parametrize("text", ["", "Let me look."])
 @pytest.mark.parametrize(
-    ("hooks", "answer"), [([], "A pond."), ([Guard()], "I may not.")], ids=["result of a tool", "text of a hook"]
+    ("hooks", "answer"),
+    [([], "A pond."), ([Guard()], "I may not."), ([Censor()], "I may not.")],
+    ids=["result of a tool", "text of a hook around a call", "text of a hook after the model"],
 )
-def test_answer_that_the_model_has_not_written(hooks: list[object], answer: str) -> None:
-    """Such an answer is a message of its own."""
+def test_answer_that_the_model_has_not_written(hooks: list[object], answer: str, text: str) -> None:
+    """Such an answer is a message of its own, after the text of its turn."""
 
     @tool(return_direct=True)
     def look() -> str:
         """Look."""
         return "A pond."
 
-    runner = Runner([look], model=ScriptedModel(lambda _: call("look")), hooks=hooks)
+    response = ModelResponse(text=text, calls=(ToolCall(name="look"),))
+    runner = Runner([look], model=ScriptedModel([response]), hooks=hooks)
     texts = [event for event in agui.encode_events(runner.stream("x"), run_id="r") if "TEXT" in event["type"]]
 
-    assert ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"] == types(texts)
-    assert ("r-answer", answer) == (texts[1]["messageId"], texts[1]["delta"])
+    assert ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"] == types(texts)[-3:]
+    assert ("r-answer", answer) == (texts[-2]["messageId"], texts[-2]["delta"])
+    assert text == "".join(event["delta"] for event in texts[:-3] if "delta" in event)
 
 
 def test_call_of_an_earlier_run() -> None:

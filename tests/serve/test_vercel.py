@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Decision, File, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
+from toolkit import Decision, File, Halt, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -153,17 +153,25 @@ def test_cancelled_run() -> None:
     assert "abort" == [*started, *parts][-1]["type"]
 
 
-def test_answer_of_a_tool() -> None:
-    """An answer that the model has not written, as it is the result of a tool, is the text of the message."""
+class Censor:
+    def after_model(self, response: object) -> None:
+        raise Halt("I may not.")
+
+
+@pytest.mark.parametrize(("hooks", "answer"), [([], "A pond."), ([Censor()], "I may not.")])
+def test_answer_that_the_model_has_not_written(hooks: list[object], answer: str) -> None:
+    """The result of a tool, or the text of a hook, that is the answer is a text of its own, after that of its turn."""
 
     @tool(return_direct=True)
     def look() -> str:
         """Look."""
         return "A pond."
 
-    parts = list(vercel.encode_events(Runner([look], model=ScriptedModel([[call("look")]])).stream("x")))
+    response = ModelResponse(text="Wait.", calls=(ToolCall(name="look"),))
+    runner = Runner([look], model=ScriptedModel([response]), hooks=hooks)
+    deltas = [part for part in vercel.encode_events(runner.stream("x")) if part["type"] == "text-delta"]
 
-    assert ["A pond."] == [part["delta"] for part in parts if part["type"] == "text-delta"]
+    assert [("text-1", "Wait."), ("text-2", answer)] == [(part["id"], part["delta"]) for part in deltas]
 
 
 def test_leaving_ends_the_run() -> None:

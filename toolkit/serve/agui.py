@@ -181,9 +181,8 @@ class AGUIEncoder(RunEncoder):
     @override
     def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
         self._is_over = True
-        if event.output and event.finish_reason in ("stop", "halted") and "text" not in self._streamed:
-            self._turn_id = f"{self.run_id}-answer"  # the answer is the result of a tool, or the text of a hook
-            yield from self.add_text(TextDelta(event.output))
+        self._turn_id = f"{self.run_id}-answer"
+        yield from self._add_answer(event)
         yield from self._close_parts()
         outcome = self._make_outcome(event)
         result = {"result": replace_surrogates(event.output)} if outcome["type"] == "success" else {}

@@ -246,6 +246,13 @@ class RunEncoder(ABC):
     @abstractmethod
     def _make_failure(self, message: str, code: str) -> WireEvent: ...
 
+    def _add_answer(self, event: RunFinished) -> Iterator[WireEvent]:
+        """Encode an answer that is no text of its turn: the text of a hook, or the result of a tool."""
+        is_text = event.finish_reason == "stop" and "text" in self._streamed and not self._has_calls
+        if event.output and event.finish_reason in ("stop", "halted") and not is_text:
+            yield from self._close_parts("text")
+            yield from self.add_text(TextDelta(event.output))
+
     def _encode_call_once(self, call: ToolCall) -> Iterator[WireEvent]:
         if call.id in self._call_ids:
             return

@@ -230,8 +230,7 @@ class VercelEncoder(RunEncoder):
             yield from self._close_parts()
             yield {"type": "abort"}
             return
-        if event.output and "text" not in self._streamed:  # the answer is the result of a tool
-            yield from self.add_text(TextDelta(event.output))
+        yield from self._add_answer(event)
         yield from self._close_parts()
         usage = {"inputTokens": event.usage.input_tokens, "outputTokens": event.usage.output_tokens}
         metadata = {"finishReason": event.finish_reason, "model": replace_surrogates(self._model), "usage": usage}
