@@ -660,6 +660,18 @@ def test_context_of_the_hooks_around_the_model(go: Go) -> None:
     assert [("Ann", 0, "", 32), ("Ann", 0, "", 32), ("Ann", 1, "", 32), ("Ann", 1, "", 32)] == reader.seen
 
 
+@BACKENDS
+def test_hook_that_cancels(go: Go) -> None:
+    """A hook that cancels its context ends the run."""
+
+    def give_up(_: object, context: ToolContext) -> None:
+        context.cancellation.cancel()
+
+    result = go(Runner(model=ScriptedModel(["x"]), hooks=[Hook(before_model=give_up)]))
+
+    assert "cancelled" == result.finish_reason
+
+
 def test_hook_with_a_default() -> None:
     """A second parameter with a default keeps it, and gets no context."""
     seen = list[int]()

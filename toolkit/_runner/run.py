@@ -262,6 +262,8 @@ class Run(Generic[T]):
         if self.tool_caller.deadline.reason == DEADLINE and not self.cancellation:
             seconds = self.settings.limits.max_seconds or 0.0
             self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
+        else:
+            self.cancellation.cancel()  # a hook may have cancelled its context alone
         return True
 
     def _transform_piece(
