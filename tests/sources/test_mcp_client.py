@@ -354,6 +354,7 @@ def test_texts_have_no_keys(server: Any) -> None:
     [
         (lambda: MCP(""), r"or a server object, not \[\]"),
         (lambda: MCP(None), "or a server object, not None"),
+        (lambda: MCP({"command": "uvx", "env": {"TOKEN": "key"}}), "or a server object, not a dict: write "),
         (lambda: MCP("x", headers={"a": "b"}), "headers= does not go with a command"),
         (lambda: MCP("http://x", env={"a": "b"}), "env= does not go with a URL"),
         (lambda: MCP(make_server(), cwd="/"), "cwd= does not go with a server object"),

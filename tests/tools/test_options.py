@@ -21,6 +21,7 @@ from toolkit._tools.options import ToolOptions, ToolSettings
 from toolkit.approvers import Console, allow, ask_when
 from toolkit.builtin import bash_tool, file_tools, http_tool
 from toolkit.middleware import redact
+from toolkit.sources.a2a import A2A
 from toolkit.sources.mcp import MCP
 from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import ScriptedModel
@@ -220,16 +221,16 @@ def test_coroutine_functions(function: Callable[..., Any]) -> None:
 FOREIGN = {
     "system": r"Write Runner\(\.\.\., instructions=\.\.\.\)\.$",
     "system_prompt": r"Write Runner\(\.\.\., instructions=\.\.\.\)\.$",
-    "temperature": r"request_options=\{'temperature': \.\.\.\}\.$",
+    "temperature": r"Runner\(\.\.\., request_options=\{'temperature': \.\.\.\}\)\.$",
     "max_tokens": r"request_options=\{'max_tokens': \.\.\.\}\.$",
-    "top_p": r"request_options=\{'top_p': \.\.\.\}\.$",
+    "top_p": r"request_options=\{'top_p': \.\.\.\}\)\.$",
     "output_type": r"runner\.run\(\.\.\., output_type=\.\.\.\)\.$",
     "tools": r"Tools are the first argument: Runner\(\[\.\.\.\]\)\.$",
     "max_iterations": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
     "max_steps": r"Write Runner\(\.\.\., max_turns=\.\.\.\), or limits=Limits\(\.\.\.\)\.$",
     "verbose": r"runner\.stream\(prompt\) gives the events of a run\.$",
     "retries": r"@tool\(retries=\.\.\.\) repeats a call",
-    "input_guardrails": r"Write hooks=\[\.\.\.\]: before_model checks the prompt",
+    "input_guardrails": r"Write Runner\(\.\.\., hooks=\[\.\.\.\]\): before_model checks the prompt",
     "mcp_servers": r"Runner\(\[MCP\(\.\.\.\)\]\)",
     "deps_type": r"ToolContext\[Deps\], and pass deps= to a run",
     "checkpointer": r"session=SQLiteSession\(",
@@ -263,6 +264,8 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "images": (RUNNING.run, "images", "They are parts of the prompt"),
     "calls of a tool": (tool, "max_calls", r"Limits\(max_calls_per_tool="),
     "tools of a server": (partial(MCP, "birds"), "tool_filter", r"Write allow=\[\.\.\.\]"),
+    "skills of an agent": (partial(A2A, "http://birds"), "allowed_tools", "The options are: url, "),
+    "limits of a run": (RUNNING.run, "usage_limits", r"Write Runner\(\.\.\., limits=Limits\("),
 }
 
 

@@ -31,9 +31,9 @@ _RUNNER = make_hints(
         "chain_limit max_iterations max_steps recursion_limit",
         "Write Runner(..., max_turns=...), or limits=Limits(...).",
     ),
-    ("max_tool_calls tool_call_limit", "Write limits=Limits(max_calls=...)."),
-    ("usage_limits", "Write limits=Limits(...)."),
-    ("output_retries", "Write limits=Limits(max_output_retries=...)."),
+    ("max_tool_calls tool_call_limit", "Write Runner(..., limits=Limits(max_calls=...))."),
+    ("usage_limits", "Write Runner(..., limits=Limits(...))."),
+    ("output_retries", "Write Runner(..., limits=Limits(max_output_retries=...))."),
     (
         "retries",
         "@tool(retries=...) repeats a call, and limits=Limits(max_output_retries=...) asks for another answer.",
@@ -45,24 +45,24 @@ _RUNNER = make_hints(
         "callback_handler callbacks event_stream_handler",
         "runner.stream(prompt) gives the events of a run, and on_event of a hook gets them.",
     ),
-    ("instrument tracing", "Write middleware=[Telemetry()] of toolkit.middleware."),
+    ("instrument tracing", "Write Runner(..., middleware=[Telemetry()]), of toolkit.middleware."),
     (
         "deps_type context_schema",
         "Annotate a parameter of a tool: context: ToolContext[Deps], and pass deps= to a run.",
     ),
     (
         "guardrails input_guardrails output_guardrails",
-        "Write hooks=[...]: before_model checks the prompt, after_model the answer, and raise Halt(...) ends the run.",
+        "Write Runner(..., hooks=[...]): before_model checks the prompt, after_model the answer; raise Halt(...) ends.",
     ),
     (
         "after_call after_tool_call before_call before_tool_call plugins",
-        "Write hooks=[...]: objects with before_call or after_call.",
+        "Write Runner(..., hooks=[...]): objects with before_call or after_call.",
     ),
     (
         "interrupt_before interrupt_on needs_approval on_tool_request",
         "Write Runner(..., approve=...), such as Console() of toolkit.approvers. A tool has @tool(approve=True).",
     ),
-    ("conversation_manager history_processors", "Write hooks=[Compaction(...)] of toolkit.middleware."),
+    ("conversation_manager history_processors", "Write Runner(..., hooks=[Compaction(...)]), of toolkit.middleware."),
     ("is_enabled prepare_tools", "Leave tools out by allowed_tools=[...] of a run, or in before_model of a hook."),
     (
         "checkpointer memory session_id session_manager thread_id",
@@ -75,8 +75,8 @@ _RUNNER = make_hints(
         "additional_authorized_imports executor_type",
         "Write Runner([code_tool([...])]), from toolkit.builtin import code_tool.",
     ),
-    ("cache", "Write middleware=[cache(...)] of toolkit.middleware."),
-    ("model_settings settings", "Write request_options={...}."),
+    ("cache", "Write Runner(..., middleware=[cache(...)]), of toolkit.middleware."),
+    ("model_settings settings", "Write Runner(..., request_options={...})."),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
     ("max_retries", "Set it on the client: client=OpenAI(max_retries=...)."),
 )
@@ -86,7 +86,7 @@ RUNNER_HINTS: Mapping[str, str] = {
         name: f"It belongs to one run: runner.run(prompt, {name}=...)."
         for name in ("messages", "deps", "session", "shared")
     },
-    **{name: f"It is a key of the request: request_options={{{name!r}: ...}}." for name in _KEYS.split()},
+    **{name: f"It is a key of the request: Runner(..., request_options={{{name!r}: ...}})." for name in _KEYS.split()},
 }
 
 # Options of a run.

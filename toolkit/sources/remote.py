@@ -24,7 +24,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_texts, check_type
 from toolkit._messages import File, Image, ToolResult
-from toolkit._options import hide_frames, make_hints, refuse_unknown_options
+from toolkit._options import NO_HINTS, hide_frames, refuse_unknown_options
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
@@ -284,30 +284,22 @@ class RemoteSource:
         return tool
 
 
-# Hints for options that other libraries have.
-SOURCE_HINTS: Mapping[str, str] = make_hints(
-    ("allowed_tools include_tools tool_filter", "Write allow=[...], with the server's own names."),
-    ("exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
-    ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
-    ("require_approval", "Write approve=True."),
-    ("elicitation_callback elicitation_handler", "Write elicit=..."),
-    ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
-)
-
-
-def check_options(caller: str, own: Collection[str], options: Mapping[str, Any]) -> None:
+def check_options(
+    caller: str, own: Collection[str], options: Mapping[str, Any], hints: Mapping[str, str] = NO_HINTS
+) -> None:
     """Check the options of the tools of a source.
 
     Args:
         caller: Name of the source, for errors.
         own: Options of the source itself.
         options: Options of its tools.
+        hints: Hints for names that other libraries use for options of the source.
 
     Raises:
         DefinitionError: An option has an invalid value.
         TypeError: There is no such option.
     """
-    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], {**HINTS, **SOURCE_HINTS})
+    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], {**HINTS, **hints})
     split_options(options, caller, ToolSettings())
 
 

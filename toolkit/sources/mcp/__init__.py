@@ -31,7 +31,7 @@ from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_type
 from toolkit._lazy import needs_extra
 from toolkit._messages import File, Image, Message, ToolResult
-from toolkit._options import list_own_options
+from toolkit._options import list_own_options, make_hints
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
@@ -129,7 +129,7 @@ class MCP(RemoteSource):
         sample: bool = False,
         **options: Unpack[ToolOptions],
     ) -> None:
-        check_options("MCP", OWN_OPTIONS, options)
+        check_options("MCP", OWN_OPTIONS, options, HINTS)
         self._address = Address.parse(server, headers=headers, auth=auth, env=env, cwd=cwd)
         super().__init__(
             self._address.short_name if name is None else name,
@@ -397,3 +397,12 @@ class MCP(RemoteSource):
 
 # Its options besides those of `@tool`.
 OWN_OPTIONS = list_own_options(MCP)
+# Hints for options that other libraries have.
+HINTS = make_hints(
+    ("allowed_tools include_tools tool_filter", "Write allow=[...], with the server's own names."),
+    ("exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
+    ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
+    ("require_approval", "Write approve=True."),
+    ("elicitation_callback elicitation_handler", "Write elicit=..."),
+    ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
+)

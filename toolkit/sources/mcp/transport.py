@@ -73,8 +73,9 @@ class Address:
         if isinstance(server, Sequence) and not is_url:
             server = [os.fspath(word) for word in server]
         if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
+            given = f"a {type(server).__name__}" if server else repr(server)  # a dict may hold secrets
             raise DefinitionError(
-                f"MCP() takes a command, a URL or a server object, not {server!r:.100}: "
+                f"MCP() takes a command, a URL or a server object, not {given}: "
                 "write MCP('uvx bird-server'), or MCP([command, *args], env={...})."
             )
         address = cls(server=server, **options)
