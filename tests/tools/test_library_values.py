@@ -43,6 +43,16 @@ class Bare:
     """A class without a text of its own."""
 
 
+class Store:
+    """A database of keys and values."""
+
+    def keys(self) -> list[str]:
+        return ["a"]
+
+    def __getitem__(self, key: str) -> str:
+        return "b"
+
+
 def read_row() -> sqlite3.Row:
     """Read a row of a database, whose repr is that of any object."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
@@ -114,6 +124,7 @@ TEXTS: list[tuple[Any, str]] = [
     (MappingProxyType({"a": 1}), '{"a":1}'),
     (memoryview(b"ab"), '"YWI="'),
     (Bare(), '"<test_library_values.Bare object>"'),
+    (Store(), '"<test_library_values.Store object>"'),
     ([read_row()], '[{"a":1,"b":"x","c":"_w=="}]'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),

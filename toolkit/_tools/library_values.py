@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Mapping, Set, ValuesView
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set, ValuesView
 from contextlib import suppress
 from io import BytesIO, StringIO
 from math import prod
@@ -48,9 +48,9 @@ def to_plain(value: Any) -> Any:
         return _read_response(value)
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
-    has_text = kind.__repr__ is not object.__repr__ or kind.__str__ is not object.__str__
-    if isinstance(value, Mapping) or (hasattr(kind, "keys") and not has_text):
-        return {key: value[key] for key in value.keys()}  # noqa: SIM118  a row of sqlite3 iterates over its values
+    is_row = isinstance(value, Sequence) and hasattr(kind, "keys")  # as of sqlite3, which iterates over its values
+    if is_row or isinstance(value, Mapping):
+        return {key: value[key] for key in value.keys()}  # noqa: SIM118
     if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
