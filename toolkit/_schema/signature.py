@@ -439,13 +439,15 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     home = getattr(source, "__qualname__", "").rpartition(".")[0]
     called = unwrap_partials(function)
     owner = getattr(called, "__self__", called)
-    local = _collect_class_names(owner if isinstance(owner, type) else type(owner), home)
+    is_plain = type(owner) is FunctionType  # also if it is a static method
+    local = {} if is_plain else _collect_class_names(owner if isinstance(owner, type) else type(owner), home)
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     while frame is not None:
         if _is_around(frame, source):
             local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
-    return _pick_mentioned(annotations, {**_collect_class_names(_find_class(home, source), home), **local})
+    outer = _collect_class_names(_find_class(home, source), home) if is_plain and home else {}
+    return _pick_mentioned(annotations, {**outer, **local})
 
 
 def _collect_class_names(kind: type, home: str) -> dict[str, Any]:
