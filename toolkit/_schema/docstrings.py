@@ -75,10 +75,10 @@ class Docstring:
 
     description: str
     parameters: Mapping[str, str]
-    attributes: Mapping[str, str] = field(default_factory=dict)
     returns: str = ""
     raises: Mapping[str, str]
     examples: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docstring:
