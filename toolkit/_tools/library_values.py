@@ -48,9 +48,8 @@ def to_plain(value: Any) -> Any:
         return _read_response(value)
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
-    is_row = isinstance(value, Sequence) and hasattr(kind, "keys")  # as of sqlite3, which iterates over its values
-    if is_row or isinstance(value, Mapping):
-        return {key: value[key] for key in value.keys()}  # noqa: SIM118
+    if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(kind, "keys")):  # a row, as of sqlite3
+        return dict(value)
     if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
