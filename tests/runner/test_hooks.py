@@ -19,6 +19,7 @@ from toolkit import (
     Deny,
     FatalError,
     Halt,
+    Limits,
     Runner,
     RunResult,
     Session,
@@ -660,14 +661,16 @@ def test_context_of_the_hooks_around_the_model(go: Go) -> None:
     assert [("Ann", 0, "", 32), ("Ann", 0, "", 32), ("Ann", 1, "", 32), ("Ann", 1, "", 32)] == reader.seen
 
 
+@pytest.mark.parametrize("seconds", [None, 60])
 @BACKENDS
-def test_hook_that_cancels(go: Go) -> None:
+def test_hook_that_cancels(go: Go, seconds: float | None) -> None:
     """A hook that cancels its context ends the run."""
 
     def give_up(_: object, context: ToolContext) -> None:
         context.cancellation.cancel()
 
-    result = go(Runner(model=ScriptedModel(["x"]), hooks=[Hook(before_model=give_up)]))
+    limits = Limits(max_seconds=seconds)
+    result = go(Runner(model=ScriptedModel(["x"]), hooks=[Hook(before_model=give_up)], limits=limits))
 
     assert "cancelled" == result.finish_reason
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, iterate_until
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolSpec
 from toolkit._runner.conversation import CallModel
@@ -184,6 +184,8 @@ class ModelCaller:
             try:
                 yield cancellation
             except (TimedOut, Cancelled) as error:
+                if cancellation.reason == CANCELLED:  # maybe by a hook
+                    deadline.cancel()
                 if deadline or not cancellation:
                     raise
                 raise ModelError(
