@@ -30,7 +30,7 @@ OTHER_NAMES = MappingProxyType(
         "FastMCP": "make_server",
         **dict.fromkeys(("MCPClient", "MCPServerStdio", "MCPServerStreamableHttp", "MCPToolset"), "MCP"),
         **dict.fromkeys(("MCPServerHTTP", "MultiServerMCPClient"), "MCP"),
-        **dict.fromkeys(("CodeAgent", "PythonInterpreterTool"), "code_tool"),
+        "PythonInterpreterTool": "code_tool",
         "VisitWebpageTool": "http_tool",
         **dict.fromkeys(("DuckDuckGoSearchTool", "WebSearchTool"), "web_search_tool"),
     }

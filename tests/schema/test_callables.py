@@ -446,10 +446,10 @@ class Lamp:
 
 
 def test_two_docstrings_of_a_class() -> None:
-    """What the docstring of a class does not say about a parameter, that of `__init__` says."""
+    """What `__init__` says about a parameter comes before the attributes of the class."""
     properties = tool(Lamp).parameters["properties"]
 
-    assert {"watts": "Its power.", "color": "Of the light."} == {
+    assert {"watts": "How strong it is.", "color": "Of the light."} == {
         name: part["description"] for name, part in properties.items()
     }
 
