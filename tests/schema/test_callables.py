@@ -446,7 +446,7 @@ class Lamp:
 
 
 def test_two_docstrings_of_a_class() -> None:
-    """What `__init__` says about a parameter comes before the attributes of the class."""
+    """What `__init__` says about a parameter comes before the attributes that the class lists."""
     properties = tool(Lamp).parameters["properties"]
 
     assert {"watts": "How strong it is.", "color": "Of the light."} == {
