@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAda
 from typing_extensions import Doc, NamedTuple, TypedDict
 
 from tests.properties import examples
-from toolkit._schema.core_schema import TypeWriter, Unusual, clean, generate_fields, get_generator
+from toolkit._schema.core_schema import TypeWriter, Unusual, clean, generate_fields
+from toolkit._schema.generator import Generator
 from toolkit._schema.json_mode import adapt_to_json
 
 
@@ -110,7 +111,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     keys: dict[str, Any] = {"it": list[annotation]}  # a text in it is not the key's
     whole: Any = TypedDict("whole", keys)  # type: ignore[misc]  # noqa: UP013  keys known at run time only
     whole.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
-    made = TypeAdapter(whole).json_schema(schema_generator=get_generator())
+    made = TypeAdapter(whole).json_schema(schema_generator=Generator)
     return clean(made["properties"]["it"]["items"]), {name: clean(each) for name, each in made.get("$defs", {}).items()}
 
 

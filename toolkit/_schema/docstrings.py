@@ -1,4 +1,4 @@
-"""Parsing of docstrings into description, parameter texts, returns, raises and examples.
+"""Parsing of docstrings into description, parameter texts, returns, raises and examples; and texts in annotations.
 
 docstring-parser reads the entries of a section. On a whole docstring it expects one style without mistakes: it fails at
 a line without a colon, and loses text after a section. So sections are found here, and their entries are rewritten in
@@ -18,7 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Signature, cleandoc
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+from typing_extensions import NotRequired, ReadOnly, Required
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped"]
 
@@ -428,3 +433,27 @@ def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
                 gap = _GAP.match(content, end)
             if all(isinstance(each, dict) for each in found):
                 yield from found
+
+
+def find_text(annotation: Any) -> str:
+    """Return the text in an `Annotated` type, a string or a `Doc` of PEP 727; "" if there is none."""
+    while get_origin(annotation) in (Required, NotRequired, ReadOnly):
+        annotation = get_args(annotation)[0]
+    annotation = getattr(annotation, "__value__", annotation)  # of a type alias
+    return _pick_text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
+
+
+def _pick_text(metadata: Iterable[Any]) -> str:
+    texts = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in metadata]
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def read_field_texts(kind: Any) -> dict[str, str]:
+    """Return the texts about the fields of a pydantic class by their names in JSON; none for another class."""
+    fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
+    texts = {_find_alias(name, info): info.description or _pick_text(info.metadata) for name, info in fields.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _find_alias(name: str, info: FieldInfo) -> str:
+    return info.validation_alias if isinstance(info.validation_alias, str) else name

@@ -29,12 +29,11 @@ from toolkit._schema.core_schema import (
     Unusual,
     apply_after,
     clean,
-    find_text,
     generate_fields,
-    get_generator,
     get_key,
     render_default,
 )
+from toolkit._schema.docstrings import find_text
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_mode import build_object_validator
 from toolkit._schema.json_schema import as_mapping
@@ -558,9 +557,11 @@ class ReturnType(ReturnSchema):
         return self._build_adapter(lambda: self.annotation)
 
     def _generate_schema(self) -> dict[str, Any] | None:
+        from toolkit._schema.generator import Generator  # slow to load
+
         try:
             adapter = self._adapter
-            return adapter and clean(adapter.json_schema(schema_generator=get_generator(), mode="serialization"))
+            return adapter and clean(adapter.json_schema(schema_generator=Generator, mode="serialization"))
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return None
 

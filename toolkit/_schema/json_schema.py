@@ -17,6 +17,10 @@ MAX_KEYS = 5_000
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
 
+class EmptyType(Exception):
+    """No value of a type is valid, so no call can have one; the message says why."""
+
+
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Apply `rewrite` to every schema inside a schema, from the inside out, and return a new one."""
     if isinstance(schema, list):

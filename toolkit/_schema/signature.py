@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce, singledispatchmethod
+from functools import cached_property, partial, singledispatchmethod
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
@@ -87,7 +87,7 @@ class Signature:
         names = [name.lstrip("*") for name in self.declared]
         parsed = parse_docstring(text, names)
         if inspect.isclass(self.callable):  # fields or `__init__` may document them, too
-            from toolkit._schema.core_schema import read_field_texts
+            from toolkit._schema.docstrings import read_field_texts
 
             texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
             written = parse_docstring(inspect.getdoc(self.source), names).parameters
@@ -281,10 +281,10 @@ class Signature:
 
 
 # Modules of types that are not classes, such as type variables; and those among them that no parameter can have.
-_TYPING = ("typing", "typing_extensions", "annotationlib")
+TYPING = ("typing", "typing_extensions", "annotationlib")
 _NO_VALUES = (typing.NoReturn, typing_extensions.Never, typing_extensions.Self)
 # Modules of generic types whose arguments are types, and generic types whose arguments are not.
-_GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *_TYPING)
+_GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *TYPING)
 _NO_TYPE_ARGUMENTS = (typing.Literal, collections.abc.Callable)
 
 
@@ -292,7 +292,7 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
     """Find values in place of types, as in `x: [int]` or `x: dict[str, any]`, which pydantic takes for Any."""
     origin = get_origin(annotation)
     if origin is None and annotation is not None and not isinstance(annotation, (type, str)):
-        is_form = type(annotation).__module__ in _TYPING and annotation not in _NO_VALUES
+        is_form = type(annotation).__module__ in TYPING and annotation not in _NO_VALUES
         if not is_form and not hasattr(annotation, "__get_pydantic_core_schema__"):
             yield annotation
     elif getattr(origin, "__module__", "") in _GENERIC_MODULES and origin not in _NO_TYPE_ARGUMENTS:
@@ -313,9 +313,6 @@ def _pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] 
     if p.is_injected:
         return context
     return values[p.name] if p.name in values else p.make_default(values)
-
-
-_NAME = re.compile(r"[^\W\d]\w*")
 
 
 # A function with the mark that makes inspect.iscoroutinefunction() accept an object; new in Python 3.12.
@@ -427,70 +424,6 @@ def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
     own, given = code.co_varnames[: code.co_argcount], code.co_posonlyargcount
     other = (number for number, (mine, name) in enumerate(zip(own, names), 1) if mine != name or number <= given)
     return max(below, *other, 0)
-
-
-def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Collect the names that annotations use from the method's class and from frames around it that still run."""
-    source = find_source(function)
-    annotations = read_annotations(source)
-    settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
-    if all(settled):
-        return {}
-    home = getattr(source, "__qualname__", "").rpartition(".")[0]
-    called = unwrap_partials(function)
-    owner = getattr(called, "__self__", called)
-    is_plain = type(owner) is FunctionType  # also if it is a static method
-    local = {} if is_plain else _collect_class_names(owner if isinstance(owner, type) else type(owner), home)
-    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
-    while frame is not None:
-        if _is_around(frame, source):
-            local = {**frame.f_locals, **local}  # the names of inner ones win
-        frame = frame.f_back
-    outer = _collect_class_names(_find_class(home, source), home) if is_plain and home else {}
-    return _pick_mentioned(annotations, {**outer, **local})
-
-
-def _collect_class_names(kind: type, home: str) -> dict[str, Any]:
-    """Collect the inner types and type parameters of a class and its bases; those of the base named `home` win."""
-    bases = inspect.getmro(kind)
-    names: dict[str, Any] = {}
-    for base in [*reversed(bases), *(base for base in bases if base.__qualname__ == home)]:
-        declared = vars(base).get("__type_params__")
-        names |= {each.__name__: each for each in (declared if isinstance(declared, tuple) else ())}
-        names |= {name: inner for name, inner in vars(base).items() if _is_type(inner)}
-    return names
-
-
-def _find_class(path: str, function: Callable[..., Any]) -> type:
-    """Find the class with a dotted path in the module of a function; `object` if there is none."""
-    first, *rest = path.split(".")
-    module = getattr(function, "__globals__", {})
-    found = reduce(lambda place, name: getattr(place, name, None), rest, module.get(first))
-    return found if isinstance(found, type) else object
-
-
-def _is_type(value: object) -> bool:
-    """Return whether a value is a class, or a type such as `list[int]` or `Literal["a"]`."""
-    return isinstance(value, type) or type(value).__module__ in ("types", *_TYPING)
-
-
-def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
-    """Return whether a function was defined in the code that a frame runs, below the top level of its module."""
-    module = getattr(function, "__globals__", None)
-    if frame.f_globals is not module or frame.f_locals is module:
-        return False
-    return _contains(frame.f_code, getattr(function, "__code__", None))
-
-
-def _pick_mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the names that annotations use, and those that the annotations of the picked classes use."""
-    picked: dict[str, Any] = {}
-    pending = [annotations]
-    while pending:
-        names = set(_NAME.findall(repr(pending.pop()))) & local.keys() - picked.keys()
-        picked |= {name: local[name] for name in names}
-        pending += [read_annotations(local[name]) for name in names if isinstance(local[name], type)]
-    return picked
 
 
 def is_resolved(annotation: Any) -> bool:
@@ -610,11 +543,6 @@ def fill_variables(annotation: Any, types: Mapping[Any, Any]) -> Any:
 
 def _is_literal(annotation: Any) -> bool:
     return getattr(annotation, "__origin__", None) is typing.Literal
-
-
-def _contains(outer: types.CodeType, inner: object) -> bool:
-    """Return whether code contains other code, at any depth, as the body of a class contains its methods."""
-    return any(part is inner or _contains(part, inner) for part in outer.co_consts if isinstance(part, types.CodeType))
 
 
 def _convert_strings(annotation: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
-from toolkit._schema.signature import Signature, collect_names
+from toolkit._schema.scopes import collect_names
+from toolkit._schema.signature import Signature
 from toolkit._tools.options import DEFAULT_SETTINGS, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError
 

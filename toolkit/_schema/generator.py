@@ -1,0 +1,202 @@
+"""pydantic's generator of JSON Schema, with what it leaves out. It is slow to load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticOmit, SchemaValidator
+from typing_extensions import get_type_hints
+
+from toolkit._schema.docstrings import find_text, read_field_texts
+from toolkit._schema.json_schema import EmptyType, Schema
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import (
+        DataclassSchema,
+        DictSchema,
+        IsSubclassSchema,
+        ModelSchema,
+        NamedTupleSchema,
+        TypedDictSchema,
+        UnionSchema,
+    )
+
+# Texts for error messages about types without a JSON Schema, by the type of the core schema.
+_UNWRITABLE = {
+    "callable": "a function",
+    "union": "any of the union",
+    "function-plain": "a type with its own validator; derive a model of pydantic.v1 from pydantic.BaseModel instead",
+}
+
+
+class Generator(GenerateJsonSchema):
+    """pydantic's generator with clear errors, with constraints and texts that it leaves out, and no warnings."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
+        kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
+        raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
+
+    def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
+        raise PydanticInvalidForJsonSchema("JSON has no form for a class")
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        _refuse_misplaced(schema)
+        return _write_constraints(schema, super().generate_inner(schema))
+
+    def field_is_present(self, field: Any) -> bool:
+        is_argument = field.get("init", True)  # False after dataclasses.field(init=False)
+        return (self.mode == "serialization" or is_argument) and super().field_is_present(field)
+
+    def model_field_schema(self, schema: Any) -> JsonSchemaValue:
+        return _omit_unfit(super().model_field_schema, schema, self.mode)
+
+    dataclass_field_schema = model_field_schema  # pydantic's two are equal
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        return _add_texts(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        return _add_texts(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+        return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def named_tuple_schema(self, schema: NamedTupleSchema) -> JsonSchemaValue:
+        return _name_items(super().named_tuple_schema(schema), schema["cls"])
+
+    def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
+        generated = super().dict_schema(schema)
+        keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
+        return generated | _write_keys(generated, self.resolve_ref_schema(keys))
+
+    def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
+        generated = super().union_schema(schema)
+        is_empty = generated.get("anyOf") == []  # each member was skipped
+        return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
+
+
+def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
+    """Generate the JSON Schema of a field; of arguments, leave it out if no JSON can fill it and it has a default.
+
+    Raises:
+        PydanticOmit: It is such a field.
+    """
+    try:
+        return generate(field)
+    except PydanticInvalidForJsonSchema:
+        if field["schema"]["type"] == "default" and mode == "validation":
+            raise PydanticOmit from None
+        raise
+
+
+# Values on which pydantic's constraints are tried, by the type of the core schema.
+_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
+
+
+def _refuse_misplaced(core: Mapping[str, Any]) -> None:
+    """Refuse a constraint that a type cannot have, such as the length of a number: no value would be valid."""
+    inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
+    if core["type"] not in ("function-after", "chain") or inner["type"] not in _SAMPLES:
+        return
+    for check in filter(_is_constraint, checks):
+        with suppress(ValueError):  # the type can have the constraint, and the sample does not meet it
+            try:
+                SchemaValidator(check).validate_python(_SAMPLES[inner["type"]])
+            except TypeError as error:
+                name = str(error).partition("'")[2].partition("'")[0]
+                raise EmptyType(f"{name} is no constraint of {inner['type']}") from error
+
+
+def _is_constraint(core: Any) -> bool:
+    """Return whether a core schema is a constraint that pydantic checks by a function, such as one of a union."""
+    function = core.get("function", {}).get("function")
+    return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
+
+
+def _is_about_json(core: Any) -> bool:
+    """Return whether a constraint is about the value in JSON, and not about what a function makes of it."""
+    while (core["type"] == "function-after" and _is_constraint(core)) or (
+        core["type"] == "function-before" and "json_schema_input_schema" not in core
+    ):
+        core = core["schema"]
+    return not core["type"].startswith("function-")
+
+
+# Keywords of JSON Schema by pydantic's names of constraints, for each type.
+_NUMBER = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_BOUND_NAMES: Mapping[Any, Mapping[str, str]] = {
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "string": {"minLength": "minLength", "maxLength": "maxLength"},
+    "array": {"minLength": "minItems", "maxLength": "maxItems"},
+    "object": {"minLength": "minProperties", "maxLength": "maxProperties"},
+}
+
+
+def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue:
+    """Rename a constraint, which pydantic writes by its own name, to the keyword of a type or of a union's members."""
+    if core["type"] != "function-after" or not _is_constraint(core):
+        return generated
+    bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
+    is_about_json = _is_about_json(core)
+    for member in generated.get("anyOf", [generated]):
+        names = _BOUND_NAMES.get(member.get("type"), {})
+        written = {
+            keyword: bounds[name]
+            for name, keyword in names.items()
+            if isinstance(bounds.get(name), (int, float)) and (is_about_json or name not in _NUMBER)
+        }
+        member.update({**written, **member})
+    return generated
+
+
+def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    """Add the texts in the annotations of a class to the schemas of its fields: pydantic leaves them out."""
+    properties = generated.get("properties", {})
+    texts = read_field_texts(kind)
+    if properties and not hasattr(kind, "__pydantic_fields__"):  # a TypedDict, or a dataclass that is not pydantic's
+        texts = _read_texts(kind)
+    for name, text in texts.items():
+        if text and name in properties:
+            properties[name] = {"description": text, **properties[name]}
+    return generated
+
+
+def _name_items(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
+    """Describe the items of a named tuple by the texts in its annotations, or else by their names."""
+    texts = _read_texts(kind)
+    for name, item in zip(getattr(kind, "_fields", ()), generated.get("prefixItems", ())):
+        item.setdefault("description", texts.get(name) or name)
+    return generated
+
+
+def _read_texts(kind: Any) -> dict[str, str]:
+    """Return the texts in the annotations of a class, by the names of its fields."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
+        return {}
+    return {name: find_text(hint) for name, hint in hints.items()}
+
+
+def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
+    """Return keywords for the keys of a dict: allowed keys as texts, as in JSON; if keys have a pattern, no others."""
+    if "patternProperties" in generated:
+        return {"additionalProperties": False}
+    values = names.get("enum", ())
+    if all(isinstance(value, str) for value in values):
+        return {}
+    return {"propertyNames": {"enum": [value if isinstance(value, str) else json.dumps(value) for value in values]}}
