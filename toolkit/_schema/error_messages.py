@@ -53,8 +53,6 @@ class ErrorExplainer:
 
     def explain(self, faults: Sequence[ErrorDetails], text: str = "") -> str:
         """Explain errors, as pydantic-core lists them; `text` is the JSON text that they are in."""
-        # A default factory that needs other values is not called if one of these is wrong, which is the fault.
-        faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"] or faults
         if len(faults) == 1:
             document = from_json(text) if text and len(faults[0]["loc"]) > 1 else None
             message = self._explain_fault(faults[0], document)
@@ -65,6 +63,8 @@ class ErrorExplainer:
         return replace_surrogates(shorten(message, MAX_FAULT_TEXT))
 
     def _explain_faults(self, faults: Sequence[ErrorDetails], document: Any) -> str:
+        # A default factory that needs other values is not called if one of these is wrong, which is the fault.
+        faults = [fault for fault in faults if fault["type"] != "default_factory_not_called"] or faults
         unknown = [
             fault for fault in faults[:MAX_FAULTS] if fault["type"] == "extra_forbidden" and not fault["loc"][1:]
         ]
