@@ -110,11 +110,7 @@ class RunFactory:
         if isinstance(saved := given.get("checkpoint"), SQLiteRuns):
             given.setdefault("ledger", saved)
         reject_reserved_keys(given.get("request_options") or {})
-        limits = given.get("limits") or Limits()
-        limits = replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
-        timeout, most = given.get("approval_timeout"), limits.max_seconds
-        if timeout is not None and most is not None and timeout >= most:
-            raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
+        limits = _read_limits(given)
         self.instructions = instructions
         self.options: Mapping[str, Any] = {**DEFAULTS, **given}
         choice = _make_model_choice(toolbox, model, self.options)
@@ -139,7 +135,7 @@ class RunFactory:
             gates=Gates(
                 authorizers=_list_given(given.get("authorize")),
                 approvers=_list_given(given.get("approve")),
-                timeout=timeout,
+                timeout=given.get("approval_timeout"),
             ),
             middleware=self.settings.hooks.middleware,
             recording=Recording(ledger=ledger, undo_ledger=self.ledger),
@@ -523,6 +519,19 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
     for tool in toolbox:
         if tool._spec.provider_form is not None and isinstance(dialect, Dialect):
             dialect.render_tool(tool._spec)
+
+
+def _read_limits(given: RunnerOptions) -> Limits:
+    """Return the limits of each run, with `max_turns` if that is given.
+
+    Raises:
+        ValueError: A gate has as much time as a run.
+    """
+    limits = given.get("limits") or Limits()
+    timeout, most = given.get("approval_timeout"), limits.max_seconds
+    if timeout is not None and most is not None and timeout >= most:
+        raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
+    return replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Mapping[str, Any]) -> ModelChoice:
