@@ -144,7 +144,8 @@ class Dispatcher:
                     self.add_foreign(call.name)
             else:
                 result = await pipeline.execute(call)
-            log_exception(call.name, result)
+            if result.exception is not None:
+                log_exception(call.name, result.exception, result.text)
         except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn has ended; its results are not read

@@ -178,7 +178,8 @@ class Invocation:
 
     def _log(self, result: ToolResult) -> ToolResult:
         """Log the exception of a failed call without a run, and return the result."""
-        log_exception(self._tool.name, result)
+        if result.exception is not None:
+            log_exception(self._tool.name, result.exception, result.text)
         return result
 
     def explain_error(self, error: BaseException) -> ToolResult:

@@ -64,13 +64,16 @@ def explain_exception(
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
-def log_exception(name: str, result: ToolResult) -> None:
-    """Log the exception of a failed call with its traceback: of a ToolError, which is an answer, at level DEBUG."""
-    error = result.exception
-    if error is None:
-        return
+def log_exception(name: str, error: BaseException, text: str | None) -> None:
+    """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG.
+
+    Args:
+        name: The tool's name.
+        error: The exception.
+        text: The text that the model reads.
+    """
     if not isinstance(error, ToolkitError):
-        hint = " (relay= lets the model read the message)" if (result.text or "").endswith(_HIDDEN) else ""
+        hint = " (relay= lets the model read the message)" if (text or "").endswith(_HIDDEN) else ""
         logger.warning("Tool %s raised%s", name, hint, exc_info=get_short_traceback(error))
     elif logger.isEnabledFor(logging.DEBUG):
         logger.debug("Tool %s refused", name, exc_info=error)
