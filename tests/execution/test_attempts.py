@@ -723,11 +723,10 @@ def test_update_of_an_attempt_that_has_ended(go: Callable[..., Any]) -> None:
 @STREAMS
 def test_update_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
     """An update of a function whose call was abandoned is dropped."""
-    answered, started = threading.Event(), threading.Event()
+    answered = threading.Event()
 
     def late(context: ToolContext) -> None:
         """Say something too late."""
-        started.set()
         while not context.cancelled:
             release.wait(0.001)
         release.wait(0.05)
@@ -736,11 +735,11 @@ def test_update_of_a_call_that_has_ended(go: Callable[..., Any], release: thread
 
     def wait() -> bool:
         """Wait for it."""
-        return not started.wait(SOON) or answered.wait(10)
+        return answered.wait(10)
 
-    events = happened(go, tool(late, timeout=SOON), tool(wait), calls=[call("late"), call("wait")])
+    events = happened(go, tool(late, timeout=3 * SOON), tool(wait), calls=[call("late"), call("wait")])
 
-    assert answered.is_set() or not started.is_set()  # a busy machine may start it after its timeout
+    assert answered.is_set()
     assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]
 
 
