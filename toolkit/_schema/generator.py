@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticOmit, SchemaValidator
-from typing_extensions import get_type_hints
+from typing_extensions import get_type_hints, override
 
 from toolkit._schema.docstrings import find_text, read_field_texts
 from toolkit._schema.json_schema import EmptyType, Schema
@@ -39,43 +39,54 @@ class Generator(GenerateJsonSchema):
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set again
 
-    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
+    @override
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
         kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
         raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
 
-    def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
+    @override
+    def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
         raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
+    @override
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         _refuse_misplaced(schema)
         return _write_constraints(schema, super().generate_inner(schema))
 
+    @override
     def field_is_present(self, field: Any) -> bool:
         is_argument = field.get("init", True)  # False after dataclasses.field(init=False)
         return (self.mode == "serialization" or is_argument) and super().field_is_present(field)
 
+    @override
     def model_field_schema(self, schema: Any) -> JsonSchemaValue:
         return _omit_unfit(super().model_field_schema, schema, self.mode)
 
     dataclass_field_schema = model_field_schema  # pydantic's two are equal
 
+    @override
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         return _add_texts(super().model_schema(schema), schema["cls"])
 
+    @override
     def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
         return _add_texts(super().dataclass_schema(schema), schema["cls"])
 
+    @override
     def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
         return _add_texts(super().typed_dict_schema(schema), schema.get("cls"))
 
+    @override
     def named_tuple_schema(self, schema: NamedTupleSchema) -> JsonSchemaValue:
         return _name_items(super().named_tuple_schema(schema), schema["cls"])
 
+    @override
     def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
         generated = super().dict_schema(schema)
         keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
         return generated | _write_keys(generated, self.resolve_ref_schema(keys))
 
+    @override
     def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
         generated = super().union_schema(schema)
         is_empty = generated.get("anyOf") == []  # each member was skipped

@@ -297,7 +297,7 @@ _KINDS: Mapping[str, Callable[[Any], str]] = {
 }
 
 # With one of these at its end, as with a letter, a description needs a full stop before another sentence.
-CLOSING = frozenset(")]\"'`%")
+_CLOSING = frozenset(")]\"'`%")
 
 
 def describe_keyword(keyword: str, value: Any) -> str:
@@ -319,7 +319,7 @@ class Part:
     def add_description(self, *texts: str) -> Part:
         """Return a copy with sentences added to the description, after a full stop."""
         own, added = self.schema.get("description", ""), " ".join(filter(None, texts))
-        if own and added and (own[-1].isalnum() or own[-1] in CLOSING):
+        if own and added and (own[-1].isalnum() or own[-1] in _CLOSING):
             own += "."
         description = " ".join(filter(None, (own, added)))
         return Part({**self.schema, "description": description}, self.decoder) if description else self
