@@ -1019,7 +1019,7 @@ def test_run_out_of_time(gate: str) -> None:
     model = ScriptedModel([call("pay", amount=5), "Late."])
     gates: dict[str, Any] = {"authorize": think} if gate == "authorizer" else {}
     approve: Any = think if gate == "approver" else approve_all
-    runner = Runner([made], model=model, approve=approve, limits=Limits(max_seconds=0.1), **gates)
+    runner = Runner([made], model=model, approve=approve, limits=Limits(max_seconds=0.5), **gates)
     result = runner.run("x").calls[0].result
 
     assert ("timed_out", "Timed out.") == (result.kind, result.text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import linecache
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -565,6 +566,16 @@ def test_declaration_without_source(written: str, is_declared: bool) -> None:
     exec(written, space)
 
     assert is_declared is is_latent(space["f"])
+
+
+def test_declaration_with_the_source_of_another_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same if its file name has another text, as in `python -c` on Python 3.13."""
+    text = "import toolkit\n"
+    monkeypatch.setitem(linecache.cache, "<string>", (len(text), None, [text], "<string>"))
+    space: dict[str, Any] = {}
+    exec("def f(city: str) -> str: ...", space)
+
+    assert is_latent(space["f"])
 
 
 class Atlas:

@@ -243,13 +243,20 @@ def _is_declaration(function: object) -> bool:
         return False
     if function.__annotations__.get("return", "") in (None, "None"):
         return False
-    try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
-    except (OSError, TypeError, SyntaxError):
+    last = _read_last_statement(function.__code__)
+    if last is None:
         return "return" in function.__annotations__
-    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    last = next((node.body[-1] for node in functions if node.name == function.__code__.co_name), None)
     return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
+
+
+def _read_last_statement(code: CodeType) -> ast.stmt | None:
+    """Read the last statement of a function; None without source, which may be another text of the same file name."""
+    try:
+        written = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return next((node.body[-1] for node in functions if node.name == code.co_name), None)
 
 
 def _is_empty(code: CodeType) -> bool:
