@@ -255,7 +255,7 @@ def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading
         return "later"
 
     model = ScriptedModel([first, [call("hang"), call("len_of", text="four"), call("later")], "Done."])
-    events = go(Runner([hanging(release, timeout=SOON), len_of, later], model=model))
+    events = go(Runner([hanging(release, timeout=2), len_of, later], model=model))
     last = [event.result.text for event in events if isinstance(event, ToolCallFinished)][-3:]
 
     assert [BUSY, BUSY, "later"] == sorted(map(str, last))
