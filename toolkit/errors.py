@@ -15,8 +15,8 @@
     │   ├── Cancelled
     │   ├── Denied
     │   └── TimedOut
-    ├── FatalError               a tool ends the run with an error
-    ├── Halt                     a hook ends the run with an answer
+    ├── FatalError               a tool or a hook ends the run with an error
+    │   └── Halt                 ... with an answer
     └── RunError                 the application: it is raised by `run`
         ├── ModelError
         ├── NoModelError
@@ -192,11 +192,11 @@ class TimedOut(ToolError):
 
 
 class FatalError(ToolkitError):
-    """Raise it in a tool to end the run: `run` raises it unchanged, and the model receives nothing."""
+    """Raise it in a tool or a hook to end the run: `run` raises it unchanged, and the model receives nothing."""
 
 
-class Halt(ToolkitError):
-    """Raise it in a hook to end the run; its message is the run's answer, and the last one of the conversation."""
+class Halt(FatalError):
+    """Raise it in a tool or a hook to end the run with an answer: its message, the last one of the conversation."""
 
 
 class RunError(ToolkitError):

@@ -142,6 +142,12 @@ class Halting:
             raise Halt("Halted.")
 
 
+@tool
+def close() -> str:
+    """Close the shop."""
+    raise Halt("Closed.")
+
+
 class Hiding:
     """A hook that takes a tool out of each request."""
 
@@ -235,6 +241,7 @@ CASES: dict[str, Case] = {
     "no approver": Case([pay], [[call("pay", amount=1)], "Sorry."], {}),
     "halted": Case([add], [[call("add", a=1, b=1)]], {"hooks": [Halting()]}),
     "halted by a call": Case([add, write], [[call("write", n=1), call("add", a=1, b=1)]], {"hooks": [HaltingCall()]}),
+    "halted by a tool": Case([add, close], [[call("add", a=1, b=1), call("close")]], {}),
     "hidden tool": Case([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"hooks": [Hiding()]}),
     "foreign": Case(
         [tool(fetch, trust="foreign"), write],

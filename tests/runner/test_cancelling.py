@@ -720,6 +720,27 @@ def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunRe
     assert (["go", "", "0", HAD_STARTED], 2) == (texts(result.messages), len(result.calls))
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
+@WAYS
+def test_halt_of_a_tool(is_async: bool, go: Callable[[Runner], RunResult]) -> None:
+    """A tool ends the run with an answer; each call has a result, and the next run finds the answer in the history."""
+
+    async def close() -> str:
+        """Close."""
+        raise Halt("The shop is closed.")
+
+    def close_now() -> str:
+        """Close."""
+        raise Halt("The shop is closed.")
+
+    tools = [tool(close if is_async else close_now, name="close"), tool(lambda: "done", name="work")]
+    model = ScriptedModel([[call("work"), call("close"), call("work")]])
+    result = go(Runner(tools, model=model, order="sequential"))
+
+    assert ("The shop is closed.", "halted") == (result.output, result.finish_reason)
+    assert ["go", "", "done", HAD_STARTED, "Cancelled", "The shop is closed."] == texts(result.messages)
+
+
 class Halting:
     def after_call(self, made: Any, result: Any, context: Any) -> None:
         if made.name == "quick":

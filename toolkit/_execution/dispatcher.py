@@ -3,8 +3,8 @@
     resolve -> validate -> authorize -> approve -> invoke -> render
 
 Middleware wraps all of these steps, so that the arguments that it rewrites pass validation and every gate. A step that
-refuses the call raises a ToolError, which becomes the call's result. Only FatalError, Halt, DefinitionError and
-cancellation are raised.
+refuses the call raises a ToolError, which becomes the call's result. Only FatalError, its subclass Halt,
+DefinitionError and cancellation are raised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from toolkit.errors import (
     Denied,
     Failed,
     FatalError,
-    Halt,
     InvalidArguments,
     NotFound,
     ToolError,
@@ -128,8 +127,7 @@ class Dispatcher:
         """Execute one call and return its result, with its whole text. Failures of tools and middleware are results.
 
         Raises:
-            FatalError: A tool raised it.
-            Halt: A hook raised it.
+            FatalError: A tool or a hook raised it.
             DefinitionError: A tool cannot be described to a model.
         """
         pipeline = _CallPipeline(self, call, context, backend, emit)
@@ -146,7 +144,7 @@ class Dispatcher:
                 result = await pipeline.execute(call)
             if result.exception is not None:
                 log_exception(call.name, result.exception, result.text)
-        except (FatalError, Halt, DefinitionError):
+        except (FatalError, DefinitionError):
             raise
         except CancelledError as error:  # the turn has ended; its results are not read
             return ToolResult.from_error(Cancelled(), error)

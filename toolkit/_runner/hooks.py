@@ -15,7 +15,7 @@ from toolkit._execution.approval import Deny
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.results import explain_exception, follow_error
-from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
+from toolkit.errors import Denied, Failed, FatalError, ToolError
 from toolkit.events import Event, SubAgentEvent
 
 logger = logging.getLogger("toolkit")
@@ -132,7 +132,7 @@ def _convert_errors(hook: Hook, refusal: ToolError) -> Iterator[None]:
     """Replace an exception of a hook by a refusal, unless it is a refusal itself or ends the run."""
     try:
         yield
-    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn has ended
+    except (ToolError, FatalError, CancelledError):  # the last: the turn has ended
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)

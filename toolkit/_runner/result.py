@@ -53,7 +53,7 @@ class RunResult(Generic[T]):
         usage: Tokens and requests of the run.
         responses: Every response of the model with its start and duration, without those from before a resume.
         finish_reason: Why the run ended: `stop` (an answer), `paused` (calls wait for approval), `cancelled`, `stopped`
-            (by an approver), `halted` (by a hook), the name of a limit such as `max_turns`, `length`, `content_filter`
+            (by an approver), `halted` (by `Halt`), the name of a limit such as `max_turns`, `length`, `content_filter`
             or `empty` (by the model), or `error` (in the `result` of an exception).
         model: Name of the model.
         state: The state of the run, to save it and to resume it.

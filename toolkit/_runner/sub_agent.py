@@ -31,7 +31,7 @@ from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
-from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, ModelError, ToolkitError
+from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ModelError, ToolkitError
 from toolkit.events import SubAgentEvent
 
 if TYPE_CHECKING:  # slow to load
@@ -150,7 +150,7 @@ class SubAgent:
                 async for event in events:
                     if parent:
                         emit(SubAgentEvent(parent.call, event))
-        except (FatalError, Halt, Cancelled):
+        except (FatalError, Cancelled):
             raise
         except ModelError as error:
             raise Failed(FAILED.format(NO_RESPONSE)) from error

@@ -25,12 +25,12 @@ from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
 from toolkit.adapters.incoming import load_library
-from toolkit.errors import DefinitionError, Failed, FatalError, Halt
+from toolkit.errors import DefinitionError, Failed, FatalError
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
 Tools = Toolbox | Iterable[Addable]
-HIDDEN = (FatalError, Halt, DefinitionError)  # exceptions that end a run, whose messages are not for a model
+HIDDEN = (FatalError, DefinitionError)  # exceptions that end a run, whose messages are not for a model
 
 
 def to_langchain(

@@ -164,8 +164,10 @@ class Activities:
                 for event in hold.select(events):
                     notify(observers, event, state.run_id)
         if halt is not None:
-            return wire.CallOutcome(halt=halt, usage=subtract(run.conversation.state.usage, state.usage))
-        if hold is not None and hold.request is not None:
+            ended = run.conversation.state
+            result = next(map(message_to_dict, ended.results), None)
+            outcome = wire.CallOutcome(message=result, halt=halt, usage=subtract(ended.usage, state.usage))
+        elif hold is not None and hold.request is not None:
             usage = subtract(run.conversation.state.usage, state.usage)
             pending = asdict(hold.request.to_pending())
             outcome = wire.CallOutcome(pending=pending, has_passed=True, task=hold.task, usage=usage)
@@ -174,7 +176,7 @@ class Activities:
         if (size := wire.measure(vars(outcome))) > self.max_bytes:
             text = (TOO_LARGE_TO_ASK if outcome.pending else TOO_LARGE).format(size=size, most=self.max_bytes)
             message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
-            return wire.CallOutcome(message=message_to_dict(message), usage=outcome.usage)
+            return wire.CallOutcome(message=message_to_dict(message), halt=outcome.halt, usage=outcome.usage)
         return outcome
 
     @activity.defn(name=wire.CHECK)
@@ -317,7 +319,7 @@ class Activities:
             shown: Receives the text of a response while it arrives.
 
         Returns:
-            The events of the step, and the answer of a hook that has ended the run.
+            The events of the step, and the answer of a hook or tool that has ended the run.
         """
 
         async def work() -> tuple[list[Event], str | None]:

@@ -249,7 +249,7 @@ class CallOutcome:
         output: The answer of the run, if the result is one.
         usage: Usage of runs that the call started.
         calls_by_tool: Numbers of calls that the call made, by tool.
-        halt: The answer of a hook that has ended the run.
+        halt: The answer of a hook or tool that has ended the run.
     """
 
     message: Mapping[str, Any] | None = None

@@ -132,7 +132,7 @@ class RunWorkflow:
         )
 
     async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> None:
-        """Run until there is an answer, a hook ends the run with one, or the run is cancelled."""
+        """Run until there is an answer, a hook or a tool ends the run with one, or the run is cancelled."""
         try:
             await self._drive(plan, conversation)
         except asyncio.CancelledError:
@@ -305,10 +305,10 @@ class RunWorkflow:
         async def run(call: ToolCall) -> None:
             async with slots:
                 outcome = await self._run_call(call, decided.get(call.id), foreign, plan, state)
+            self._results[call.id] = outcome
             if outcome.halt is not None:
                 self._add_usage(outcome.usage)
                 raise _Halted(outcome.halt)
-            self._results[call.id] = outcome
             if outcome.output is not None:
                 self._answers[call.id] = outcome.output
 

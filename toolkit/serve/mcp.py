@@ -47,7 +47,7 @@ from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool as make_tool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import check_deps
-from toolkit.errors import DefinitionError, Failed, FatalError, Halt
+from toolkit.errors import DefinitionError, Failed, FatalError
 from toolkit.serve.local import parse_address
 
 with needs_extra("toolkit.serve.mcp", "mcp"):
@@ -409,7 +409,7 @@ async def _execute(
     """Execute a call, with its gates; an exception that would end a run is only logged, and the call fails."""
     try:
         return await box.acall(name, arguments, context, approve=approve)
-    except (FatalError, Halt, DefinitionError, TypeError) as error:  # such as of a tool that was added later
+    except (FatalError, DefinitionError, TypeError) as error:  # such as of a tool that was added later
         logger.error("The served call %s failed", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
         return ToolResult.from_error(Failed(f"{name} failed."))
 

