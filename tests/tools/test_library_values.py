@@ -53,6 +53,18 @@ class Store:
         return "b"
 
 
+class SelectedRow(Sequence[Any]):
+    """A row as SQLAlchemy returns it: a sequence that is neither a tuple nor a list, with a view of its columns."""
+
+    _mapping = MappingProxyType({"a": 1, "b": None})
+
+    def __getitem__(self, place: Any) -> Any:
+        return [1, None][place]
+
+    def __len__(self) -> int:
+        return 2
+
+
 def read_row() -> sqlite3.Row:
     """Read a row of a database, whose repr is that of any object."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
@@ -126,6 +138,7 @@ TEXTS: list[tuple[Any, str]] = [
     (Bare(), '"<test_library_values.Bare object>"'),
     (Store(), '"<test_library_values.Store object>"'),
     ([read_row()], '[{"a":1,"b":"x","c":"_w=="}]'),
+    ([SelectedRow()], '[{"a":1,"b":null}]'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),
     (reply("hello", "text/plain; charset=utf-8"), '{"status":200,"content_type":"text/plain","content":"hello"}'),

@@ -48,8 +48,8 @@ def to_plain(value: Any) -> Any:
         return _read_response(value)
     if isinstance(value, (memoryview, bytearray)):
         return bytes(value)
-    if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(kind, "keys")):  # a row, as of sqlite3
-        return dict(value)
+    if (columns := _find_columns(value)) is not None:
+        return dict(columns)
     if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
@@ -62,6 +62,13 @@ def to_plain(value: Any) -> Any:
 def hide_address(text: str) -> str:
     """Remove the memory address that Python's own `repr` has."""
     return _ADDRESS.sub("", text)
+
+
+def _find_columns(value: Any) -> Any:
+    """Return what maps names to values: a mapping itself, or the columns of a row, as of sqlite3 or SQLAlchemy."""
+    if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(type(value), "keys")):
+        return value
+    return getattr(value, "_mapping", None) if hasattr(type(value), "_mapping") else None
 
 
 def _read_fields(value: Any) -> Any:
