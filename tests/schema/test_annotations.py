@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar
 
 import pytest
 from pydantic import BaseModel, Field
@@ -558,6 +558,30 @@ def test_misused(annotation: Any) -> None:
 
     with pytest.raises(DefinitionError, match=r"function\(\): parameter 'at' cannot be described to a model: its"):
         _ = tool(function).parameters
+
+
+Numbered = TypeVar("Numbered", bound="Ticket")
+Chosen = TypeVar("Chosen", int, "Ticket")
+
+
+class Ticket(BaseModel):
+    number: int
+
+
+def test_limits_of_type_variables() -> None:
+    """The bound and the constraints of a type variable may be names of the module, as in any annotation."""
+
+    @tool
+    def add(bound: list[Numbered], one_of: Chosen) -> list[Numbered]:
+        """Add them."""
+        return bound
+
+    result = add.invoke({"bound": [{"number": 1}], "one_of": 2})
+
+    assert [Ticket(number=1)] == result.value
+    assert "Ticket" in (add.output_schema or {})["$defs"]
+    assert add.invoke({"bound": [1], "one_of": 2}).is_error
+    assert add.invoke({"bound": [], "one_of": "x"}).is_error
 
 
 def test_self() -> None:

@@ -264,14 +264,18 @@ class Signature:
         return parameter
 
     def _fill_variables(self, annotation: Any) -> Any:
-        """Replace type variables by the types that the method's class, or its instance, has for them."""
+        """Replace type variables by the types that the method's class has for them, or by a limit with a name in it."""
         owner = getattr(find_called(unwrap_partials(self.callable)), "__self__", self.owner)
         kind = owner if isinstance(owner, type) else type(owner)
         name = getattr(self.source, "__name__", "")
         home = next((base for base in kind.__mro__ if name in vars(base)), kind)
         # The alias by which an instance was made; read like this, since an object may make up every attribute.
         alias = inspect.getattr_static(owner, "__orig_class__", kind)
-        return fill_variables(annotation, find_type_arguments(alias, home))
+        limits = {
+            variable: resolve_annotation(limit, self.source, self.names)
+            for variable, limit in _find_open_limits(annotation)
+        }
+        return fill_variables(annotation, {**limits, **find_type_arguments(alias, home)})
 
     def _list_taken(self) -> frozenset[str]:
         """List the keywords that belong to a parameter."""
@@ -509,6 +513,17 @@ def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Map
     )
     again = hints["it"] if sys.version_info >= (3, 11) else _convert_strings(hints["it"])
     return again if again is hints["it"] else resolve_annotation(again, function, names)
+
+
+def _find_open_limits(annotation: Any) -> Iterator[tuple[TypeVar, Any]]:
+    """Find the type variables with names, which pydantic does not look up, in their bounds or constraints."""
+    if isinstance(annotation, TypeVar):
+        choices = annotation.__constraints__
+        limit = typing.Union[choices] if choices else annotation.__bound__  # noqa: UP007  made at run time
+        if limit is not None and not is_resolved(limit):
+            yield annotation, limit
+    for part in get_args(annotation):
+        yield from _find_open_limits(part)
 
 
 def find_type_arguments(kind: Any, home: type) -> dict[Any, Any]:
