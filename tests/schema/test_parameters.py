@@ -37,7 +37,7 @@ from typing import (
 )
 
 import pytest
-from fastapi import Query
+from fastapi import Depends, Query, Security
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
     AfterValidator,
@@ -46,10 +46,12 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     HttpUrl,
     Json,
     SecretStr,
+    Tag,
     create_model,
 )
 from pydantic.json_schema import SkipJsonSchema
@@ -396,6 +398,26 @@ def test_field_of_another_library() -> None:
     assert (["a"], {"type": "integer", "minimum": 1}) == (made.parameters["required"], shown(made, "a"))
     assert {"type": "integer", "description": "B.", "default": 3} == shown(made, "b")
     assert [1, 3] == made.invoke('{"a": 1}').value
+
+
+def find_user() -> Any:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (Model, {"default": Depends(find_user)}),
+        (Opaque, {"default": Security(find_user)}),
+        (Annotated[Model, Depends(find_user)], {}),
+        (Annotated[Opaque | None, Depends(find_user)], {"default": None}),
+    ],
+    ids=["default", "default of any class", "annotation", "annotation with a default"],
+)
+def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
+    """A dependency of FastAPI, which nobody resolves for a tool, is neither offered to the model nor left out."""
+    with pytest.raises(DefinitionError, match=r"function\(\): parameter 'value' is a dependency.* ToolContext\.deps"):
+        _ = echo(annotation, **default).parameters
 
 
 def test_factory() -> None:
@@ -1089,6 +1111,56 @@ def test_key_that_tells_models_apart() -> None:
         assert fits is not made.invoke({"value": sent}).is_error
 
 
+class Numbered(BaseModel):
+    number: int
+
+
+class Anything(BaseModel):
+    """It takes any keys, those of `Numbered` too."""
+
+
+def test_function_that_tells_models_apart() -> None:
+    """A function may choose between models that match the same document, so the schema accepts what matches several."""
+    members = Annotated[Numbered, Tag("numbered")] | Annotated[Anything, Tag("anything")]
+    choose = Discriminator(lambda value: "numbered" if "number" in value else "anything")
+    made = echo(Annotated[members, choose])
+
+    for sent, kind in ({"number": 1}, Numbered), ({}, Anything):
+        assert Draft202012Validator(made.parameters).is_valid({"value": sent})
+        assert isinstance(made.invoke({"value": sent}).value, kind)
+    assert made.invoke({"value": {"number": "x"}}).is_error
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 4
+
+
+class Documented(enum.IntFlag):
+    """Who may read it."""
+
+    OWNER = 1
+    GROUP = 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "value", "description"),
+    [
+        (Access, 5, Access.READ | Access.WRITE, "The sum of any of: 1 (READ), 4 (WRITE)."),
+        (Documented, 3, Documented.OWNER | Documented.GROUP, "Who may read it."),
+    ],
+    ids=["Flag", "IntFlag"],
+)
+def test_flags(kind: type[enum.Flag], sent: int, value: enum.Flag, description: str) -> None:
+    """A flag is a number in JSON, the sum of any of its members; as a default, too."""
+    made = echo(kind, default=value)
+    schema = made.parameters["$defs"][kind.__name__]
+
+    assert {"type": "integer", "minimum": 0, "maximum": sent, "description": description} == schema
+    assert (sent, value) == (shown(made)["default"], made.invoke({"value": sent}).value)
+    assert made.invoke({"value": "READ"}).is_error
+
+
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
 def test_text_rather_than_bytes(annotation: Any) -> None:
     """Where a text or bytes may stand, a text stays a text."""
@@ -1347,15 +1419,19 @@ def test_same_everywhere() -> None:
 
 
 class Spot(NamedTuple):
+    """A place on Earth."""
+
     latitude: Annotated[float, "Degrees north."]
     longitude: float = 0
 
 
 def test_items_of_a_named_tuple() -> None:
     """The items of a named tuple, which have no names in JSON, are described by their texts, or else by their names."""
-    items = tool(echo(Spot)).parameters["$defs"]["Spot"]["prefixItems"]
+    schema = tool(echo(Spot)).parameters["$defs"]["Spot"]
 
-    assert ["Degrees north.", "longitude"] == [item["description"] for item in items]
+    assert ["Degrees north.", "longitude"] == [item["description"] for item in schema["prefixItems"]]
+    assert "A place on Earth." == schema["description"]
+    assert "description" not in echo(Pair).parameters["$defs"]["Pair"]  # Python's own docstring says nothing
 
 
 def test_validator_raises() -> None:

@@ -161,6 +161,12 @@ class Parameter:
         return ToolContext in [*alternatives, *map(get_origin, alternatives)]
 
     @property
+    def is_dependency(self) -> bool:
+        """True if it is FastAPI's `Depends(...)`, which nobody resolves for a tool."""
+        marks = (self.default, *getattr(self.annotation, "__metadata__", ()))
+        return any(kind.__name__ == "Depends" for mark in marks for kind in type(mark).__mro__)
+
+    @property
     def has_mutable_default(self) -> bool:
         """True if its default could be changed in place, for every later call."""
         return type(self.default).__hash__ is None  # as for pydantic
@@ -359,6 +365,12 @@ class ParameterSchema(ArgumentSchema):
 
     @cached_property
     def _properties(self) -> Properties:
+        dependency = next((p for p in self.offered if p.is_dependency), None)
+        if dependency is not None:
+            raise DefinitionError(
+                f"{self.label}: parameter {dependency.name!r} is a dependency of FastAPI, which a tool does not get. "
+                "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
+            )
         writer = TypeWriter()
         written = writer.write_usual({p.name: p.json_type for p in self.offered if not p.problem})
         usual: dict[str, Property] = {}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Flag
+from functools import reduce
+from inspect import cleandoc
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -19,9 +23,11 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import (
         DataclassSchema,
         DictSchema,
+        EnumSchema,
         IsSubclassSchema,
         ModelSchema,
         NamedTupleSchema,
+        TaggedUnionSchema,
         TypedDictSchema,
         UnionSchema,
     )
@@ -85,6 +91,18 @@ class Generator(GenerateJsonSchema):
         generated = super().dict_schema(schema)
         keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
         return generated | _write_keys(generated, self.resolve_ref_schema(keys))
+
+    @override
+    def enum_schema(self, schema: EnumSchema) -> JsonSchemaValue:
+        is_flag = issubclass(schema["cls"], Flag) and schema["members"]
+        return _write_flag(schema["cls"]) if is_flag else super().enum_schema(schema)
+
+    @override
+    def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
+        generated = super().tagged_union_schema(schema)
+        if callable(schema["discriminator"]):  # it chooses, though several members may match
+            generated["anyOf"] = generated.pop("oneOf")
+        return generated
 
     @override
     def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
@@ -174,6 +192,14 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
     return generated
 
 
+def _write_flag(kind: type[Flag]) -> JsonSchemaValue:
+    """Write a flag as a number, the sum of any of its members; a docstring of its class replaces the description."""
+    members = kind.__members__.items()
+    text = f"The sum of any of: {', '.join(f'{member.value} ({name})' for name, member in members)}."
+    largest = reduce(or_, (member.value for _, member in members))
+    return {"type": "integer", "minimum": 0, "maximum": largest, "description": text}
+
+
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
     """Add the texts in the annotations of a class to the schemas of its fields: pydantic leaves them out."""
     properties = generated.get("properties", {})
@@ -187,8 +213,10 @@ def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
 
 
 def _name_items(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    """Describe the items of a named tuple by the texts in its annotations, or else by their names."""
-    texts = _read_texts(kind)
+    """Describe a named tuple by its docstring, and its items by texts in annotations, or else by their names."""
+    texts, docstring = _read_texts(kind), getattr(kind, "__doc__", None)
+    if docstring and not docstring.startswith(f"{kind.__name__}("):  # Python's own
+        generated["description"] = cleandoc(docstring)
     for name, item in zip(getattr(kind, "_fields", ()), generated.get("prefixItems", ())):
         item.setdefault("description", texts.get(name) or name)
     return generated
