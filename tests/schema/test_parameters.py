@@ -1158,7 +1158,19 @@ def test_flags(kind: type[enum.Flag], sent: int, value: enum.Flag, description: 
 
     assert {"type": "integer", "minimum": 0, "maximum": sent, "description": description} == schema
     assert (sent, value) == (shown(made)["default"], made.invoke({"value": sent}).value)
-    assert made.invoke({"value": "READ"}).is_error
+    assert value == made.invoke({"value": float(sent)}).value
+    for wrong in ("READ", sent + 1, -1):
+        assert made.invoke({"value": wrong}).is_error
+
+
+def test_flags_as_keys() -> None:
+    """A flag is a key of a dict as the text of its number."""
+    made = echo(dict[Access, str])
+
+    assert {Access.READ | Access.WRITE: "a"} == made.invoke({"value": {"5": "a"}}).value
+    for name, fits in (("5", True), ("READ", False)):
+        assert fits is Draft202012Validator(made.parameters).is_valid({"value": {name: "a"}})
+        assert fits is not made.invoke({"value": {name: "a"}}).is_error
 
 
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
@@ -1282,8 +1294,8 @@ class Day(enum.Enum):
 
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [(Level, Level.HIGH), (Day, Day.TUESDAY), (Literal[1, 2], 2), (Literal["1", 2], 2)],
-    ids=["IntEnum", "Enum", "Literal", "Literal of a text and a number"],
+    [(Level, Level.HIGH), (Day, Day.TUESDAY), (Literal[1, 2], 2), (Literal["1", 2], 2), (Literal[2], 2)],
+    ids=["IntEnum", "Enum", "Literal", "Literal of a text and a number", "Literal of one number"],
 )
 def test_numbers_as_keys(kind: Any, key: Any) -> None:
     """The keys of a dict are texts in JSON: a number in place of which a text stands is that number."""

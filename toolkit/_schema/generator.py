@@ -6,9 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Flag
-from functools import reduce
 from inspect import cleandoc
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -17,7 +15,7 @@ from pydantic_core import PydanticOmit, SchemaValidator
 from typing_extensions import get_type_hints, override
 
 from toolkit._schema.docstrings import find_text, read_field_texts
-from toolkit._schema.json_schema import EmptyType, Schema
+from toolkit._schema.json_schema import EmptyType, Schema, find_largest_flag, list_allowed_values
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import (
@@ -194,10 +192,9 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
 
 def _write_flag(kind: type[Flag]) -> JsonSchemaValue:
     """Write a flag as a number, the sum of any of its members; a docstring of its class replaces the description."""
-    members = kind.__members__.items()
-    text = f"The sum of any of: {', '.join(f'{member.value} ({name})' for name, member in members)}."
-    largest = reduce(or_, (member.value for _, member in members))
-    return {"type": "integer", "minimum": 0, "maximum": largest, "description": text}
+    members = ", ".join(f"{member.value} ({name})" for name, member in kind.__members__.items())
+    bounds = {"minimum": 0, "maximum": find_largest_flag(kind)}
+    return {"type": "integer", **bounds, "description": f"The sum of any of: {members}."}
 
 
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
@@ -235,7 +232,9 @@ def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
     """Return keywords for the keys of a dict: allowed keys as texts, as in JSON; if keys have a pattern, no others."""
     if "patternProperties" in generated:
         return {"additionalProperties": False}
-    values = names.get("enum", ())
+    values = list_allowed_values(names, [])
+    if not values and names.get("type") == "integer" and "propertyNames" in generated:  # a flag
+        return {"propertyNames": {"pattern": "^[0-9]+$"}}
     if all(isinstance(value, str) for value in values):
         return {}
     return {"propertyNames": {"enum": [value if isinstance(value, str) else json.dumps(value) for value in values]}}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from enum import Enum, Flag
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import CoreConfig, SchemaValidator, ValidationError, from_json, to_jsonable_python
 
-from toolkit._schema.json_schema import MAX_KEYS
+from toolkit._schema.json_schema import MAX_KEYS, find_largest_flag
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -43,6 +43,7 @@ def adapt_to_json(core: Any) -> Any:
     - Numbers in models are finite, unless the model's own configuration allows others.
     - An enum member, or bytes, in a Literal is recognized by its value in JSON; so is an enum member whose value JSON
       writes in another way, such as a tuple or a date, and one that is the discriminator of a union.
+    - A flag is a number, also one that has a fraction of zero.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
     - A key of a dict may be a number written as text, such as the value of an enum member or a Literal.
@@ -82,6 +83,11 @@ def _write_literals(kind: type, values: list[Any]) -> dict[str, Any]:
 
 
 def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
+    reference = {"ref": core["ref"]} if "ref" in core else {}
+    if issubclass(core["cls"], Flag) and core["members"]:
+        number = {"type": "int", "ge": 0, "le": find_largest_flag(core["cls"])}
+        make = {"type": "no-info", "function": core["cls"]}
+        return {"type": "function-after", "function": make, "schema": number, **reference}
     unusual = [each for each in core["members"] if not isinstance(each.value, (str, int, float, type(None)))]
     written = [(to_jsonable_python(member.value), member) for member in unusual]
     if not written:
@@ -90,7 +96,6 @@ def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
     def find_member(value: Any) -> Any:
         return next((member for form, member in written if form == value), value)
 
-    reference = {"ref": core["ref"]} if "ref" in core else {}
     inner = {key: value for key, value in core.items() if key != "ref"}
     return {
         "type": "function-before",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Flag
+from functools import reduce
 from itertools import chain, count
+from operator import or_
 from typing import Any, TypeAlias
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -19,6 +22,11 @@ _DATA = frozenset({"default", "const", "enum", "examples", "example", "required"
 
 class EmptyType(Exception):
     """No value of a type is valid, so no call can have one; the message says why."""
+
+
+def find_largest_flag(kind: type[Flag]) -> int:
+    """Return the number of all members of a flag together."""
+    return reduce(or_, (member.value for member in kind))
 
 
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -517,7 +517,7 @@ def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Map
 
 def _find_open_limits(annotation: Any) -> Iterator[tuple[TypeVar, Any]]:
     """Find the type variables with names, which pydantic does not look up, in their bounds or constraints."""
-    if isinstance(annotation, TypeVar):
+    if type(annotation) is TypeVar:  # an unpacked type says that it is one, too, in Python 3.10
         choices = annotation.__constraints__
         limit = typing.Union[choices] if choices else annotation.__bound__  # noqa: UP007  made at run time
         if limit is not None and not is_resolved(limit):
