@@ -216,6 +216,24 @@ def test_what_is_not_understood_is_left_as_it_is(own: Any, document: Any) -> Non
     assert {"p": document} == make_form(root("p", p=own), STRICT).decode({"p": document})
 
 
+@pytest.mark.parametrize(
+    ("sent", "own"),
+    [
+        ({"item_1": 1, "item_2": None, "item_3": "a"}, [1, 0, "a"]),
+        ({"item_1": 1, "item_3": "a"}, [1, 0, "a"]),
+        ({"item_1": 1, "item_2": None, "item_3": None}, [1]),
+        ({"item_2": 2, "item_3": "a"}, {"item_2": 2, "item_3": "a"}),
+    ],
+    ids=["null", "left out", "at the end", "without a default"],
+)
+def test_an_item_that_is_left_out_before_another_has_its_default(sent: Any, own: Any) -> None:
+    """A tuple has no gaps: an item that a model leaves out before another one is sent with its default."""
+    items = [INTEGER, {**INTEGER, "default": 0}, TEXT]
+    form = make_form(root("p", p={"type": "array", "prefixItems": items, "minItems": 1, "maxItems": 3}), STRICT)
+
+    assert {"p": own} == form.decode({"p": sent})
+
+
 @pytest.mark.parametrize("key", ["b", "a"], ids=["twice", "beside the property"])
 def test_a_free_key_that_is_there_already_makes_the_object_invalid(key: str) -> None:
     """Two values for one key never become one: validation sees no object."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import from_json
@@ -196,19 +195,21 @@ class TupleDecoder:
         places: Names of the properties, in order.
         properties: The decoder of the object.
         rest: Name of the property with the items after the last place.
+        defaults: The defaults of places, for those before the end that a model leaves out.
     """
 
     places: tuple[str, ...]
     properties: Decoder | None = None
     rest: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def decode(self, document: Document) -> Document:
-        """Make the array, unless an item before its end is missing."""
+        """Make the array, unless an item before its end is missing and has no default."""
         values = decode_with(self.properties, document)
         if not isinstance(values, dict):
             return document
-        filled = list(takewhile(values.__contains__, self.places))
         tail = values.get(self.rest, [])
-        is_whole = not tail or len(filled) == len(self.places)
-        is_known = values.keys() - {self.rest} == set(filled) and isinstance(tail, list)
-        return [*map(values.__getitem__, filled), *tail] if is_known and is_whole else document
+        ends = [number for number, place in enumerate(self.places, 1) if place in values or tail]
+        filled, whole = self.places[: max(ends, default=0)], {**self.defaults, **values}
+        is_known = values.keys() <= {*self.places, self.rest} and isinstance(tail, list)
+        return [*map(whole.__getitem__, filled), *tail] if is_known and whole.keys() >= set(filled) else document

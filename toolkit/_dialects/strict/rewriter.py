@@ -472,7 +472,8 @@ def _rewrite_tuple(state: RewriteState, schema: Schema, path: str) -> Part:
     }
     state.note(path, "a tuple, sent as an object with a property for each item")
     inner = _rewrite_properties(state, listing, path)
-    decoder = TupleDecoder(tuple(names), inner.decoder, "more" if is_endless else None)
+    defaults = {name: item["default"] for name, item in zip(names, first) if "default" in as_mapping(item)}
+    decoder = TupleDecoder(tuple(names), inner.decoder, "more" if is_endless else None, defaults)
     return state.add_keywords(Part(inner.schema, decoder), schema, path, ("minItems", "maxItems"))
 
 
