@@ -687,6 +687,25 @@ def test_alias_path() -> None:
     assert (["c"], 1) == (made.parameters["required"], made.invoke('{"c": 1}').value)
 
 
+def test_alias_path_of_a_field() -> None:
+    """A field whose alias is a path is refused, or left out if it has a default, unless it goes by its name, too."""
+
+    class Reply(BaseModel):
+        user: int = Field(3, validation_alias=AliasPath("data", "user"))
+
+    class Needed(BaseModel):
+        user: int = Field(validation_alias=AliasPath("data", "user"))
+
+    class Named(Needed, validate_by_name=True): ...
+
+    assert {"properties": {}, "type": "object"} == echo(Reply).parameters["$defs"]["Reply"]
+    with pytest.raises(
+        DefinitionError, match=r"parameter 'value' .* \(the alias of a field is a path into the document"
+    ):
+        _ = echo(Needed).parameters
+    assert 1 == echo(Named).invoke({"value": {"user": 1}}).value.user
+
+
 def test_pattern_of_keys() -> None:
     """The schema of a dict with a pattern for its keys allows no others."""
     made = echo(dict[Annotated[str, Field(pattern="^a")], int])

@@ -64,7 +64,13 @@ class Generator(GenerateJsonSchema):
 
     @override
     def model_field_schema(self, schema: Any) -> JsonSchemaValue:
-        return _omit_unfit(super().model_field_schema, schema, self.mode)
+        return _omit_unfit(self._write_field, schema, self.mode)
+
+    def _write_field(self, field: Any) -> JsonSchemaValue:
+        is_named = self._config.validate_by_name or self._config.populate_by_name or self.mode == "serialization"
+        if not is_named and _is_path(field.get("validation_alias")):
+            raise PydanticInvalidForJsonSchema("the alias of a field is a path into the document")
+        return super().model_field_schema(field)
 
     dataclass_field_schema = model_field_schema  # pydantic's two are equal
 
@@ -107,6 +113,12 @@ class Generator(GenerateJsonSchema):
         generated = super().union_schema(schema)
         is_empty = generated.get("anyOf") == []  # each member was skipped
         return self.handle_invalid_for_json_schema(schema, "") if is_empty else generated
+
+
+def _is_path(alias: Any) -> bool:
+    """Return whether a field has only paths into the document as aliases, which JSON Schema cannot express."""
+    paths = alias if isinstance(alias, list) and isinstance(alias[0], list) else [alias]
+    return all(isinstance(path, list) and len(path) > 1 for path in paths)
 
 
 def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
