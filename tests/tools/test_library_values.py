@@ -7,7 +7,9 @@ import dataclasses
 import datetime
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from array import array
+from collections import UserList, UserString
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +53,18 @@ class Store:
 
     def __getitem__(self, key: str) -> str:
         return "b"
+
+
+class Query:
+    """A query of Django, which is no sequence, and shows some of its rows in its `repr`."""
+
+    def values_list(self) -> None: ...
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([{"n": n} for n in range(3)])
+
+    def __repr__(self) -> str:
+        return "<QuerySet [{'n': 0}, '...(remaining elements truncated)...']>"
 
 
 class SelectedRow(Sequence[Any]):
@@ -138,6 +152,10 @@ TEXTS: list[tuple[Any, str]] = [
     (Bare(), '"<test_library_values.Bare object>"'),
     (Store(), '"<test_library_values.Store object>"'),
     ([read_row()], '[{"a":1,"b":"x","c":"_w=="}]'),
+    (Query(), '[{"n":0},{"n":1},{"n":2}]'),
+    (array("i", [1, 2]), "[1,2]"),
+    ({"a": UserList([{3}])}, '{"a":[[3]]}'),
+    (UserString("ab"), '"ab"'),
     ([SelectedRow()], '[{"a":1,"b":null}]'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),

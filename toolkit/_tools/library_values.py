@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set, ValuesView
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence, Set, ValuesView
 from contextlib import suppress
 from io import BytesIO, StringIO
 from math import prod
@@ -50,7 +50,7 @@ def to_plain(value: Any) -> Any:
         return bytes(value)
     if (columns := _find_columns(value)) is not None:
         return dict(columns)
-    if isinstance(value, (Set, ValuesView)) or (isinstance(value, range) and len(value) <= MAX_ELEMENTS):
+    if _is_list(value):
         return list(value)
     if hasattr(kind, "to_plotly_json"):
         figure = kind.to_plotly_json(value)
@@ -62,6 +62,13 @@ def to_plain(value: Any) -> Any:
 def hide_address(text: str) -> str:
     """Remove the memory address that Python's own `repr` has."""
     return _ADDRESS.sub("", text)
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is a collection to write whole; a query of Django's shows 20 rows in its `repr`."""
+    if isinstance(value, range):
+        return len(value) <= MAX_ELEMENTS
+    return isinstance(value, (Set, ValuesView, MutableSequence)) or hasattr(type(value), "values_list")
 
 
 def _find_columns(value: Any) -> Any:
