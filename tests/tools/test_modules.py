@@ -463,7 +463,7 @@ def test_modules_inside_each_other() -> None:
     box.bindings.module("deeper", Runner(box, model=model))
     box.call_many([call("look")])[0]
 
-    assert 16 == len(model.requests)
+    assert 20 == len(model.requests)
 
 
 # -- latent, by a function

@@ -9,7 +9,6 @@ Its answer is validated against the tool's output schema.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -27,9 +26,6 @@ from toolkit.events import REASONS_WITHOUT_ANSWER
 
 if TYPE_CHECKING:
     from toolkit._tools.tool import Tool
-
-# Modules that may wait for each other. One whose runner has the same tools would otherwise never end.
-MAX_DEPTH = 8
 
 
 @runtime_checkable
@@ -125,14 +121,8 @@ async def _ask_runner(
     runner: ModuleRunner, call: ToolCall, tool: Tool[..., Any], imports: Mapping[str, Any]
 ) -> ToolResult:
     """Ask a runner, in a run that is cancelled with the one that makes the call; its result is in the details."""
-    if (depth := _depth.get()) >= MAX_DEPTH:
-        raise Failed(f"Not done: {MAX_DEPTH} modules wait for each other already.")
-    token = _depth.set(depth + 1)
-    try:
-        prompt = _render_prompt(tool.description or tool.name, call, imports)
-        result = await runner.arun(prompt, output_type=_read_output_type(tool), shared=imports)
-    finally:
-        _depth.reset(token)
+    prompt = _render_prompt(tool.description or tool.name, call, imports)
+    result = await runner.arun(prompt, output_type=_read_output_type(tool), shared=imports)
     if result.finish_reason in REASONS_WITHOUT_ANSWER:
         failure = Failed(f"The module {tool._scope and tool._scope.module!r} gave no answer: {result.finish_reason}.")
         return ToolResult.from_error(failure).replace(details=result)
@@ -152,6 +142,3 @@ def _render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any])
     """Render the prompt for a module's model."""
     context = [f"Context: {to_json(imports, inf_nan_mode='strings').decode()}"] if imports else []
     return "\n\n".join([description, f"Arguments: {call.arguments}", *context])
-
-
-_depth: ContextVar[int] = ContextVar("depth", default=0)
