@@ -144,6 +144,17 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
     return decorate
 
 
+def find_misfit(function: Callable[..., Any], *arguments: object) -> TypeError | None:
+    """Return why a function cannot be called with these arguments; None if it can, or if it has no signature."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        return error
+    except ValueError:  # a built-in one
+        pass
+    return None
+
+
 def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:
     """Return whether a value is a whole number of at least `least`; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function, is_async
@@ -14,6 +14,7 @@ from toolkit._context import ToolContext
 from toolkit._execution.approval import Deny
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._options import find_misfit
 from toolkit._tools.results import explain_exception, follow_error
 from toolkit.errors import Denied, Failed, FatalError, ToolError
 from toolkit.events import Event, SubAgentEvent
@@ -104,7 +105,7 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
 
 async def apply_model_hook(hook: Hook, given: T, context: ToolContext[Any], backend: Backend) -> T:
     """Run one hook on a request or a response of the model; its exceptions are raised."""
-    arguments = (given,) if _takes(hook, given) else (given, context)
+    arguments = (given, context) if find_misfit(hook, given) else (given,)
     return _get_replacement(await call_function(hook, arguments, backend, context.cancellation), given, hook)
 
 
@@ -176,24 +177,11 @@ def _check_hook(hook: object) -> None:
         raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():
         method = getattr(hook, name, None)
-        if callable(method) and not (name.endswith("_model") and _takes(method, hook)):
+        if callable(method) and (not name.endswith("_model") or find_misfit(method, hook)):
             _check_parameters(method, taken)
 
 
-def _takes(function: Callable[..., Any], *arguments: object) -> bool:
-    """Return whether a function can be called with these arguments; True if it has no signature."""
-    with suppress(ValueError):
-        try:
-            inspect.signature(function).bind(*arguments)
-        except TypeError:
-            return False
-    return True
-
-
 def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> None:
-    with suppress(ValueError):  # it has no signature
-        try:
-            inspect.signature(function).bind(*taken)
-        except TypeError as error:
-            name = getattr(function, "__qualname__", repr(function))
-            raise TypeError(f"{name} must take ({', '.join(taken)}): {error}.") from error
+    if error := find_misfit(function, *taken):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} must take ({', '.join(taken)}): {error}.") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import isclass, signature
+from inspect import isclass
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -18,7 +18,7 @@ from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Batched, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
-from toolkit._options import is_number, is_whole
+from toolkit._options import find_misfit, is_number, is_whole
 from toolkit._runner.control import QueueMode
 from toolkit._runner.hints import RUN_HINTS, RUNNER_HINTS
 from toolkit._runner.hooks import Hooks
@@ -196,19 +196,7 @@ def _is_function(value: object) -> bool:
 
 def _takes(count: int) -> Callable[[Any], bool]:
     """Return a check that a value is a function of so many arguments."""
-
-    def is_fit(value: object) -> bool:
-        if not _is_function(value):
-            return False
-        try:
-            signature(cast("Callable[..., Any]", value)).bind(*range(count))
-        except TypeError:
-            return False
-        except ValueError:  # a built-in one without a signature
-            pass
-        return True
-
-    return _optional(is_fit)
+    return _optional(lambda value: _is_function(value) and not find_misfit(value, *range(count)))
 
 
 class _Rule(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections import defaultdict
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
 from toolkit._messages import CHARACTERS_PER_TOKEN
+from toolkit._options import find_misfit
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_schema import as_mapping, iterate_schemas
 from toolkit._schema.signature import Signature
@@ -192,13 +192,7 @@ def _check_rules(settings: ToolSettings) -> Iterator[Finding]:
     """Check that the tool's own rules accept their arguments."""
     for option, taken in RULES.items():
         rule = getattr(settings, option)
-        if not callable(rule):
-            continue
-        try:
-            inspect.signature(rule).bind(*taken)
-        except ValueError:  # it has no signature
-            continue
-        except TypeError as error:
+        if callable(rule) and (error := find_misfit(rule, *taken)):
             yield _fail("unfit-rule", f"{option}= cannot take ({', '.join(taken)}), so every call fails: {error}.")
 
 
