@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cache
-from types import UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias
+
+from pydantic_core import ValidationError
 
 from toolkit._messages import (
     FrozenValue,
@@ -117,7 +118,7 @@ class RunState(FrozenValue):
             if version != VERSION:
                 raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
             state = cls(**{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in data.items()})
-            check_fields(state)
+            _check_fields(state)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
         state.check()
@@ -129,8 +130,26 @@ class RunState(FrozenValue):
         Raises:
             ConversationError: It is not.
         """
-        errors = (find(self) for find in (_find_phase_error, _find_result_error, _find_id_error, _find_history_error))
-        if error := next(filter(None, errors), ""):
+        calls = [call.id for call in _iter_calls(self)]
+        own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
+        last = [call.id for call in get_last_calls(self.messages)]
+        given = [*(result.call_id for result in self.results), *(waiting.call.id for waiting in self.pending)]
+        results = [message.call_id for message in self.messages if isinstance(message, ToolMessage)]
+        is_open = self.phase in ("calling", "paused")
+        has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
+        belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
+        closed = calls[: len(calls) - len(last)] if is_open else calls
+        counts = (self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
+        rules = {
+            "a count is below 0": min(*counts, *vars(self.usage).values()) >= 0,
+            f"a run that is {self.phase} does not end in {self.messages[-1:]!r:.100}": has_end,
+            "results and approvals belong to the calls of the last answer, one to each": belong,
+            "it is paused, and no call waits": self.phase != "paused" or self.pending,
+            # Later calls would get ids that are taken.
+            f"its {self.call_count} calls are not those of its messages": len({*own}) == len(own) == self.call_count,
+            "its messages lack results of calls, or calls of results": results == closed,
+        }
+        if error := next((rule for rule, is_met in rules.items() if not is_met), ""):
             raise ConversationError(f"This is not the state of a run: {error}.")
 
 
@@ -173,39 +192,6 @@ _PARSERS: Mapping[str, Any] = {
 }
 
 
-def _find_phase_error(state: RunState) -> str:
-    """Calls are open in the phases `calling` and `paused`, and in no other."""
-    has_open = bool(get_open_calls(state.messages, state.results))
-    if state.messages and has_open == (state.phase in ("calling", "paused")):
-        return ""
-    return f"a run that is {state.phase} does not end in {state.messages[-1:]!r:.100}"
-
-
-def _find_result_error(state: RunState) -> str:
-    """Each of the last calls has at most one result or pending approval, and nothing else has one."""
-    calls = [call.id for call in get_last_calls(state.messages)]
-    ids = [*(result.call_id for result in state.results), *(waiting.call.id for waiting in state.pending)]
-    if len({*calls}) < len(calls) or len({*ids}) < len(ids) or not {*ids} <= {*calls}:
-        return "results and approvals belong to the calls of the last answer, one to each"
-    return "it is paused, and no call waits" if state.phase == "paused" and not state.pending else ""
-
-
-def _find_id_error(state: RunState) -> str:
-    """The calls of the run are as many as were counted, else later ones would get ids that are taken."""
-    own = [call.id for call in _iter_calls(state) if is_own_id(call.id, state.run_id)]
-    is_counted = len({*own}) == len(own) == state.call_count
-    return "" if is_counted else f"its {state.call_count} calls are not those of its messages"
-
-
-def _find_history_error(state: RunState) -> str:
-    """The results in the history are those of its calls, in call order."""
-    results = [message.call_id for message in state.messages if isinstance(message, ToolMessage)]
-    calls = [call.id for call in _iter_calls(state)]
-    if state.phase in ("calling", "paused"):
-        calls = calls[: len(calls) - len(get_last_calls(state.messages))]
-    return "" if results == calls else "its messages lack results of calls, or calls of results"
-
-
 def _iter_calls(state: RunState) -> Iterator[ToolCall]:
     return (call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
 
@@ -226,47 +212,19 @@ def is_own_id(call_id: str, run_id: str) -> bool:
     return call_id.startswith(f"{run_id[:8]}_")
 
 
-def check_fields(value: Any) -> None:
-    """Check that the fields of a dataclass have their declared types, at any depth; an `int` is a count, from 0.
-
-    Raises:
-        ValueError: A field has another type.
-    """
-    checks = _list_checks(type(value))  # type: ignore[arg-type]  # a class can be hashed
-    for declared in fields(value):
-        received = getattr(value, declared.name)
-        if not checks[declared.name](received):
-            raise ValueError(f"{declared.name}={received!r:.100} is not of type {declared.type}.")
+def _check_fields(state: RunState) -> None:
+    """Raise ValueError for a field that, at any depth, is not of its declared type."""
+    try:
+        _make_adapter().validate_python(state)
+    except ValidationError as error:
+        name = str(error.errors(include_url=False)[0]["loc"][0])
+        kind = RunState.__annotations__[name]
+        raise ValueError(f"{name}={getattr(state, name)!r:.100} is not of type {kind}.") from None
 
 
 @cache
-def _list_checks(kind: Any) -> Mapping[str, Callable[[Any], bool]]:
-    """List a predicate for each field of a dataclass; resolving its annotations takes milliseconds."""
-    return {name: _make_check(inner) for name, inner in get_type_hints(kind).items()}
+def _make_adapter() -> Any:
+    from pydantic import ConfigDict, TypeAdapter  # slow to load
 
-
-def _make_check(kind: Any) -> Callable[[Any], bool]:
-    """Make a predicate for values of a type."""
-    if is_dataclass(kind):
-        checks = _list_checks(kind)  # type: ignore[arg-type]  # as above
-        return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return lambda value: value in inner
-    if origin in (Union, UnionType):
-        choices = [*map(_make_check, inner)]
-        return lambda value: any(fits(value) for fits in choices)
-    if origin is tuple:
-        fits_item = _make_check(inner[0])
-        return lambda value: type(value) is tuple and all(map(fits_item, value))
-    if origin is Mapping:
-        fits_value = _make_check(inner[1])
-        return lambda value: type(value) is dict and all(map(fits_value, value.values()))
-    return _SIMPLE_CHECKS.get(kind) or (lambda value: type(value) is kind)
-
-
-_SIMPLE_CHECKS: Mapping[Any, Callable[[Any], bool]] = {
-    Any: lambda _: True,
-    int: lambda value: type(value) is int and value >= 0,
-    float: lambda value: type(value) in (int, float),
-}
+    strict = ConfigDict(strict=True, revalidate_instances="always", arbitrary_types_allowed=True)
+    return TypeAdapter(RunState | None, config=strict)  # of a union, since a dataclass alone takes no configuration
