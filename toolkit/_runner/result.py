@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undo
+from toolkit._lazy import render
 from toolkit._messages import Message, Usage
 from toolkit._options import explain_missing, make_hints
 from toolkit._runner.state import RunState
@@ -98,9 +99,7 @@ class RunResult(Generic[T]):
         return f"[{reason}]" if reason in REASONS_WITHOUT_ANSWER else f"[stopped: {reason}]"
 
     def _repr_html_(self) -> str:
-        from toolkit.display.notebook import render_result  # only a notebook asks
-
-        return render_result(self)
+        return render(self, "notebook.render_result")
 
     def _ipython_display_(self) -> None:
         """Display nothing in the cell in which `show` has printed the run.
@@ -121,9 +120,7 @@ class RunResult(Generic[T]):
         Raises:
             OSError: The file cannot be written.
         """
-        from toolkit.display.page import render_page  # only a person asks
-
-        Path(path).write_text(render_page(self), encoding="utf-8", errors="backslashreplace")
+        Path(path).write_text(render(self, "page.render_page"), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # checkers know what there is
         __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
