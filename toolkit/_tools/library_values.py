@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence, Set, ValuesView
+from collections.abc import Collection, Mapping, MutableSequence, Sequence, Set, ValuesView
 from contextlib import suppress
 from io import BytesIO, StringIO
 from math import prod
@@ -56,7 +56,7 @@ def to_plain(value: Any) -> Any:
         figure = kind.to_plotly_json(value)
         figure["layout"] = {key: part for key, part in figure["layout"].items() if key != "template"}  # colours only
         return figure
-    return hide_address(str(value)) + (LEFT_OUT if _draws(kind) else "")
+    return hide_address(str(value)) + (LEFT_OUT if can_draw(kind) else "")
 
 
 def hide_address(text: str) -> str:
@@ -194,12 +194,8 @@ def _to_csv(table: Any, *, has_index: bool | None = None) -> str:
         return file.getvalue()
 
 
-def has_picture(kinds: Iterable[type]) -> bool:
-    """Return whether there is a type among these whose values can draw themselves."""
-    return any(map(_draws, kinds))
-
-
-def _draws(kind: type) -> bool:
+def can_draw(kind: type) -> bool:
+    """Return whether values of a type can draw themselves."""
     return any(hasattr(kind, name) for name in ("savefig", "_repr_png_", "to_plotly_json")) or (
         hasattr(kind, "get_figure") and hasattr(kind, "get_xlim")
     )
@@ -207,7 +203,7 @@ def _draws(kind: type) -> bool:
 
 def to_image(value: Any) -> Any:
     """Draw a picture or figure (PIL, matplotlib, plotly with kaleido) as PNG; return any other value as it is."""
-    if not _draws(type(value)):
+    if not can_draw(type(value)):
         return value
     try:
         drawn = _draw(value)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
+from sys import maxsize
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
@@ -17,7 +19,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer, from_jso
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import MAX_ERROR, shorten
-from toolkit._tools.library_values import has_picture, hide_address, is_table, to_image, to_plain, write_table
+from toolkit._tools.library_values import can_draw, hide_address, is_table, to_image, to_plain, write_table
 from toolkit.errors import Cancelled, ToolError, ToolkitError
 
 logger = logging.getLogger("toolkit")
@@ -34,6 +36,7 @@ MAX_ITEMS = 100
 _HIDDEN = f"not shown here. {REMEDY}"
 # Types whose values may be, or hold, something that is not sent as text.
 _SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})
+_get_text = attrgetter("text")
 _has_only_plain = frozenset({str, int, float, bool, type(None)}).issuperset
 
 
@@ -59,7 +62,7 @@ def explain_exception(
         return ToolResult.from_error(Cancelled(), error)
     leaves = list(islice(flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
-    kind, text = (only.kind, _safe_text(only)) if isinstance(only, ToolError) else ("failed", "")
+    kind, text = (only.kind, write_safely(_get_text, only, maxsize)) if isinstance(only, ToolError) else ("failed", "")
     text = text or _summarize(name, dict(_describe_exception(leaf, announced, relay) for leaf in leaves))
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
@@ -79,10 +82,10 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
         logger.debug("Tool %s refused", name, exc_info=error)
 
 
-def write_safely(write: Callable[[Any], str], value: Any) -> str:
-    """Write a value by the user's own code; "" if that fails."""
+def write_safely(write: Callable[[Any], str], value: Any, most: int = MAX_WRITTEN) -> str:
+    """Write a value by the user's own code, with at most so many characters; "" if that fails."""
     try:
-        return replace_surrogates(shorten(write(value), MAX_WRITTEN))
+        return replace_surrogates(shorten(write(value), most))
     except Exception:  # noqa: BLE001  it is the user's: anything may happen
         return ""
 
@@ -100,18 +103,11 @@ def flatten(error: BaseException) -> Iterator[BaseException]:
             yield one
 
 
-def _safe_text(error: ToolError) -> str:
-    try:
-        return replace_surrogates(error.text)
-    except Exception:  # noqa: BLE001  as in `write_safely`
-        return ""
-
-
 def _describe_exception(
     error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]
 ) -> tuple[str, bool]:
     """Return an exception's description for the model, and whether that includes its message."""
-    if isinstance(error, ToolError) and (text := _safe_text(error)):
+    if isinstance(error, ToolError) and (text := write_safely(_get_text, error, maxsize)):
         return text, True
     title = shorten(type(error).__name__, MAX_NAME)
     names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
@@ -172,7 +168,7 @@ def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
 
 def is_special(kind: type) -> bool:
     """Return whether values of a type may be, or hold, something that is not sent as text."""
-    return kind in _SPECIAL or (kind.__module__ != "builtins" and has_picture((kind,)))
+    return kind in _SPECIAL or (kind.__module__ != "builtins" and can_draw(kind))
 
 
 def write_value(value: Any) -> str:
@@ -248,18 +244,13 @@ def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
         return complete(value, write)
     parts = value if type(value) in (list, tuple) else [value]
     kinds = set(map(type, parts))
-    if has_picture(kinds - {str, int, float, dict}):
+    if any(map(can_draw, kinds - {str, int, float, dict})):
         parts = [to_image(part) for part in parts]
         kinds = set(map(type, parts))
-    if kinds & {Image, File}:
-        return _render_parts(value, parts)
+    if kinds & {Image, File}:  # the text marks the place of each
+        text = "\n".join(map(_render_part, parts))
+        return ToolResult(value, text, images=_parts_of(Image, parts), files=_parts_of(File, parts))
     return _render_inner_parts(value) if ToolResult in kinds or holds_parts(value) else None
-
-
-def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
-    """Separate images and files from texts; the text marks the place of each."""
-    text = "\n".join(map(_render_part, parts))
-    return ToolResult(value, text, images=_parts_of(Image, parts), files=_parts_of(File, parts))
 
 
 def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
@@ -269,7 +260,7 @@ def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
         items = value.values() if kind is dict else value
         is_open = depth > 0 and len(value) <= MAX_ITEMS and not _has_only_plain(map(type, items))
         return is_open and any(holds_parts(item, depth - 1) for item in items)
-    return kind in (ToolResult, Image, File) or (kind.__module__ != "builtins" and has_picture((kind,)))
+    return kind in (ToolResult, Image, File) or (kind.__module__ != "builtins" and can_draw(kind))
 
 
 def _render_inner_parts(value: Any) -> ToolResult | None:
@@ -315,16 +306,10 @@ def _as_text(value: Any) -> str:
 
 
 def _to_text_somehow(value: Any) -> str:
-    if is_table(value) and (text := _try(write_table, value)):
+    if is_table(value) and (text := write_safely(write_table, value, maxsize)):
         return text
-    return _try(_to_lenient_json, value) or _try(_write_parts, value) or _to_word(value, repr)
-
-
-def _try(write: Callable[[Any], str], value: Any) -> str:
-    try:
-        return replace_surrogates(write(value))
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        return ""
+    texts = (write_safely(write, value, maxsize) for write in (_to_lenient_json, _write_parts))
+    return next(filter(None, texts), "") or _to_word(value, repr)
 
 
 def _to_lenient_json(value: Any) -> str:
