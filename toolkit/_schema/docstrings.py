@@ -451,9 +451,8 @@ def _pick_text(metadata: Iterable[Any]) -> str:
 def read_field_texts(kind: Any) -> dict[str, str]:
     """Return the texts about the fields of a pydantic class by their names in JSON; none for another class."""
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
-    texts = {_find_alias(name, info): info.description or _pick_text(info.metadata) for name, info in fields.items()}
-    return {name: text for name, text in texts.items() if text}
-
-
-def _find_alias(name: str, info: FieldInfo) -> str:
-    return info.validation_alias if isinstance(info.validation_alias, str) else name
+    texts: dict[str, str] = {}
+    for name, info in fields.items():
+        if text := info.description or _pick_text(info.metadata):
+            texts[info.validation_alias if isinstance(info.validation_alias, str) else name] = text
+    return texts

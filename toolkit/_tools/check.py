@@ -89,8 +89,7 @@ def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bin
     findings = [
         *_check_toolbox(listed),
         *_check_mentions(listed),
-        *_check_unused(listed, bindings),
-        *_check_choices(listed, bindings),
+        *_check_bindings(listed, bindings),
         *(replace(finding, tool=tool.name) for tool in listed for finding in _check_tool(tool, dialect)),
     ]
     return CheckReport(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
@@ -124,8 +123,8 @@ def _check_mentions(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
                 yield _warn("mention", text, tool=tool.name)
 
 
-def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
-    """Find bound functions that execute no tool. The name may be a misspelt one of a latent tool."""
+def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
+    """Find bound functions that execute no tool, maybe by a misspelt name, and choices for tools that are not there."""
     import difflib  # nothing else here needs it
 
     latent = [tool.name for tool in tools if isinstance(tool.handler, LatentHandler)]
@@ -139,9 +138,6 @@ def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[F
             yield _warn("misnamed", text, tool=near[0])
         elif not is_open:
             yield _warn("idle", f"{text}. Choose it for a tool, or unbind it.")
-
-
-def _check_choices(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
     names = [tool.name for tool in tools]
     for name in (each for each in bindings.choices if each not in names):
         yield _warn("no-tool", f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}")

@@ -188,14 +188,10 @@ _PLACES = ("executor", "isolate")
 _EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
 
 
-def _is_lower(effect: Any, own: Effect | None) -> bool:
-    return own is not None and effect in _EFFECTS and _EFFECTS.index(effect) < _EFFECTS.index(own)
-
-
 # Checks that a value of an option loosens the tool's own value.
 _IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
     "approve": lambda new, own: new is False and own is not False,
-    "effect": _is_lower,
+    "effect": lambda new, own: new in _EFFECTS and own is not None and _EFFECTS.index(new) < _EFFECTS.index(own),
     "exclusive": lambda new, own: new is False and own,
     "idempotent": lambda new, own: new is True and own is False,
 }

@@ -572,15 +572,11 @@ def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
     return found if isinstance(found, Tool) else None
 
 
-def find_module(tool: Tool[..., Any]) -> str:
-    """Return the module of a tool's function; empty for a tool without one."""
-    signature = getattr(tool.handler.interface, "signature", None)
-    return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
-
-
 def name_function(tool: Tool[..., Any]) -> str:
     """Name the function of a tool, without its module: a function in another file is still the same."""
-    return tool.origin.removeprefix(f"{find_module(tool)}.")
+    signature = getattr(tool.handler.interface, "signature", None)
+    module = "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
+    return tool.origin.removeprefix(f"{module}.")
 
 
 def find_instance(part: Any) -> Any:

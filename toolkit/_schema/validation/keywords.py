@@ -242,11 +242,8 @@ def _write_tuple(writer: KeywordWriter, schema: Schema, place: str, items: Node)
     first = [writer.write_deeper(place, each, "prefixItems", i) for i, each in enumerate(schema["prefixItems"])]
     optional = [{"type": "default", "schema": core, "default": _ABSENT} for core in first]
     row = {"type": "tuple", "items_schema": [*optional, items], "variadic_item_index": len(first)}
-    return [write_after(no_info(tuple), {"type": "any"}), write_after(no_info(_drop_absent), row)]
-
-
-def _drop_absent(items: tuple[Any, ...]) -> list[Any]:
-    return [item for item in items if item is not _ABSENT]
+    drop_absent = no_info(lambda items: [item for item in items if item is not _ABSENT])
+    return [write_after(no_info(tuple), {"type": "any"}), write_after(drop_absent, row)]
 
 
 def _write_contains(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
