@@ -9,7 +9,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -116,68 +116,39 @@ async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch)
     return batch.list_outcomes()
 
 
-def make_prompt_batch(prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> PromptBatch:
-    """Make the batch of `Runner.map`, which says what the options mean and what is raised.
-
-    Args:
-        prompts: The prompts.
-        output_type: Type of the answers.
-        options: The options of `map`.
-        limits: Their prices give the costs of saved answers.
-    """
-    given = {**MAP_DEFAULTS, **read_iterators(options)}
-    limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
-    if save is not None and not isinstance(save, (str, os.PathLike)):
-        raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
-    return PromptBatch(
-        prompts=prompts,
-        max_parallel=given.pop("max_parallel"),
-        progress=given.pop("progress"),
-        request=RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given),
-        answers=None if save is None else Answers(save, output_type, limits),
-    )
-
-
-@dataclass
 class PromptBatch:
-    """Prompts, and their outcomes so far.
+    """The prompts of `Runner.map`, which says what the options mean and what is raised, and their outcomes so far.
 
-    Args:
-        prompts: The prompts.
-        request: The request of each run, without its prompt.
-        max_parallel: The most active runs at the same time.
-        answers: The file of answers; None without one.
-        progress: Whether to show a bar on standard error, if that is a terminal or a notebook.
-
-    Raises:
-        ValueError: `max_parallel` is below 1.
-        TypeError: `prompts` is one text, a mapping, a whole table, or nothing to iterate over.
+    The prices of `limits` give the costs of saved answers.
     """
 
-    prompts: Iterable[Prompt]
-    request: RunRequest
-    max_parallel: int
-    answers: Answers | None
-    progress: bool
-    _outcomes: dict[int, PromptOutcome] = field(default_factory=dict)
-    _skipped: int = 0
-    _failed: int = 0
-    _start: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
+    def __init__(self, prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> None:
+        if isinstance(prompts, (str, Mapping)) or not isinstance(prompts, Iterable):
+            raise TypeError(
+                f"prompts={prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
+            )
+        if is_table(prompts) and hasattr(prompts, "columns"):
+            raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
+        given = {**MAP_DEFAULTS, **read_iterators(options)}
+        self.prompts = prompts
+        self.max_parallel: int = given.pop("max_parallel")
         if not is_whole(self.max_parallel, 1):
             raise ValueError(f"max_parallel={self.max_parallel!r} is not a whole number of runs, 1 or more.")
-        if isinstance(self.prompts, (str, Mapping)) or not isinstance(self.prompts, Iterable):
-            raise TypeError(
-                f"prompts={self.prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
-            )
-        if is_table(self.prompts) and hasattr(self.prompts, "columns"):
-            raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
-        self.progress = self.progress and (sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel"))
+        limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
+        if save is not None and not isinstance(save, (str, os.PathLike)):
+            raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
+        self._has_bar = given.pop("progress") and (
+            sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+        )
+        self.request = RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given)
+        self._answers = None if save is None else Answers(save, output_type, limits)
+        self._outcomes: dict[int, PromptOutcome] = {}
+        self._skipped = self._failed = 0
+        self._start = time.monotonic()
 
     def skip(self, number: int, prompt: Prompt) -> bool:
         """Use the saved answer to a prompt; return False if there is none."""
-        saved = self.answers.take(prompt) if self.answers else None
+        saved = self._answers.take(prompt) if self._answers else None
         if saved is None:
             return False
         self._outcomes[number] = saved
@@ -193,8 +164,8 @@ class PromptBatch:
         """
         self._outcomes[number] = outcome
         self._failed += isinstance(outcome, Exception)
-        if self.answers:
-            self.answers.save(prompt, outcome)
+        if self._answers:
+            self._answers.save(prompt, outcome)
         self._report_progress()
 
     def list_outcomes(self) -> list[PromptOutcome]:
@@ -203,11 +174,11 @@ class PromptBatch:
 
     def end(self) -> None:
         """End the line of the progress bar."""
-        if self.progress:
+        if self._has_bar:
             sys.stderr.write("\n")
 
     def _report_progress(self) -> None:
-        if not self.progress:
+        if not self._has_bar:
             return
         done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
         parts = [f"{done}/{total} done" if total else f"{done} done", f"{self._failed} failed" if self._failed else ""]

@@ -14,7 +14,7 @@ from toolkit._execution.undo import Undo
 from toolkit._options import check_methods, explain_missing, spell_options
 from toolkit._runner.hints import METHOD_HINTS, RUNNER_HINTS
 from toolkit._runner.limits import Limits
-from toolkit._runner.many import arun_all, make_prompt_batch, run_all
+from toolkit._runner.many import PromptBatch, arun_all, run_all
 from toolkit._runner.options import (
     ALL_RUN_HINTS,
     DEFAULTS,
@@ -272,7 +272,7 @@ class Runner(Controls):
             >>> [result.output for result in runner.map(["a", "b", "c"])]
             ['A', 'B', 'C']
         """
-        return run_all(self._factory.create, make_prompt_batch(prompts, output_type, given, self.limits))
+        return run_all(self._factory.create, PromptBatch(prompts, output_type, given, self.limits))
 
     @overload
     async def amap(
@@ -287,7 +287,7 @@ class Runner(Controls):
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
-        return await arun_all(self._factory.create, make_prompt_batch(prompts, output_type, given, self.limits))
+        return await arun_all(self._factory.create, PromptBatch(prompts, output_type, given, self.limits))
 
     def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
         """Undo the calls of a run with the `undo` of their tools, the last call first. The run cannot continue then.
