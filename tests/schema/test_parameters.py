@@ -416,7 +416,9 @@ def find_user() -> Any:
 )
 def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
     """A dependency of FastAPI, which nobody resolves for a tool, is neither offered to the model nor left out."""
-    with pytest.raises(DefinitionError, match=r"function\(\): parameter 'value' is a dependency.* ToolContext\.deps"):
+    with pytest.raises(
+        DefinitionError, match=r"'value' cannot be described to a model: it is a dependency.* ToolContext\.deps"
+    ):
         _ = echo(annotation, **default).parameters
 
 

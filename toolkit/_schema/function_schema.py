@@ -125,6 +125,10 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
+DEPENDENCY = "it is a dependency of FastAPI, which a tool does not get"
+DEPENDENCY_REMEDY = (
+    "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
+)
 TYPE_REMEDY = (
     "Correct the annotation: write a type, and constraints that some value meets; or give it a default (it is then "
     "left out)."
@@ -143,7 +147,7 @@ class Parameter:
         annotation: Its type, resolved; Any if there is none.
         default: Python's default, or `inspect.Parameter.empty`; of a field with a factory, the factory.
         field: pydantic's `Field(...)`, if it is the default.
-        problem: Why its annotation cannot be resolved, or is not a type; empty if there is no problem.
+        problem: Why it cannot be described, such as an annotation that is not a type; empty if there is no problem.
     """
 
     name: str
@@ -159,12 +163,6 @@ class Parameter:
         annotation = get_args(self.annotation)[0] if get_origin(self.annotation) is Annotated else self.annotation
         alternatives = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
         return ToolContext in [*alternatives, *map(get_origin, alternatives)]
-
-    @property
-    def is_dependency(self) -> bool:
-        """True if it is FastAPI's `Depends(...)`, which nobody resolves for a tool."""
-        marks = (self.default, *getattr(self.annotation, "__metadata__", ()))
-        return any(kind.__name__ == "Depends" for mark in marks for kind in type(mark).__mro__)
 
     @property
     def has_mutable_default(self) -> bool:
@@ -365,12 +363,6 @@ class ParameterSchema(ArgumentSchema):
 
     @cached_property
     def _properties(self) -> Properties:
-        dependency = next((p for p in self.offered if p.is_dependency), None)
-        if dependency is not None:
-            raise DefinitionError(
-                f"{self.label}: parameter {dependency.name!r} is a dependency of FastAPI, which a tool does not get. "
-                "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
-            )
         writer = TypeWriter()
         written = writer.write_usual({p.name: p.json_type for p in self.offered if not p.problem})
         usual: dict[str, Property] = {}
@@ -450,7 +442,7 @@ def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
     if p.problem:
-        return NAME_REMEDY
+        return DEPENDENCY_REMEDY if p.problem == DEPENDENCY else NAME_REMEDY
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
         return TYPE_REMEDY
     written = _write_type(p)

@@ -229,7 +229,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
-        from toolkit._schema.function_schema import Parameter
+        from toolkit._schema.function_schema import DEPENDENCY, Parameter
 
         annotation, problem = declared.annotation, ""
         try:
@@ -251,6 +251,9 @@ class Signature:
         default, info = declared.default, None
         if "FieldInfo" in [kind.__name__ for kind in type(default).__mro__]:  # or derived from it, as FastAPI's `Query`
             default, info = _read_default(default), default
+        marks = [default, *getattr(annotation, "__metadata__", ())]
+        if not {"Depends", "Security"}.isdisjoint([type(mark).__name__ for mark in marks]):
+            default, problem = declared.empty, DEPENDENCY  # without a default it is refused, and not left out
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         parameter = Parameter(
