@@ -28,7 +28,7 @@ from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
 from toolkit.builtin.files.text import decode_file, escape_name, iter_lines, read_bytes, report_errors
-from toolkit.builtin.files.workspace import Workspace
+from toolkit.builtin.files.workspace import FileTools, Workspace
 from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
 
@@ -81,16 +81,12 @@ class CodingLimits:
             check_seconds(name, getattr(self, name))
 
 
-class CodingTools:
-    """The tools of `coding_tools` for one workspace."""
+class CodingTools(FileTools):
+    """The tools of `coding_tools`."""
 
     def __init__(self, workspace: Workspace, limits: CodingLimits, *, hashes: bool) -> None:
-        self._workspace, self._limits, self._hashes = workspace, limits, hashes
-
-    @property
-    def identity(self) -> str:
-        """The directory, for approvals."""
-        return self._workspace.root.identity
+        super().__init__(workspace, hashes=hashes)
+        self._limits = limits
 
     @tool(title="Read File", effect="read")
     def read_file(
@@ -160,9 +156,6 @@ class CodingTools:
         )
         details = {"path": path, "old_lines": counts[0], "new_lines": counts[1]}
         return ToolResult(summary + self._format_hash(new_data), details=details)
-
-    def _format_hash(self, data: bytes) -> str:
-        return f" [hash {hash_bytes(data)}]" if self._hashes else ""
 
     @tool(title="List Files", effect="read")
     def list_files(

@@ -47,8 +47,8 @@ OUTSIDE_MESSAGES: Mapping[str, str] = {
 _report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 
-class WorkspaceTools:
-    """The tools of `file_tools` for one workspace."""
+class FileTools:
+    """The base of tools for the files of one workspace."""
 
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
         self._workspace, self._hashes = workspace, hashes
@@ -57,6 +57,13 @@ class WorkspaceTools:
     def identity(self) -> str:
         """The directory, for approvals."""
         return self._workspace.root.identity
+
+    def _format_hash(self, data: bytes) -> str:
+        return f" [hash {hash_bytes(data)}]" if self._hashes else ""
+
+
+class WorkspaceTools(FileTools):
+    """The tools of `file_tools`."""
 
     @tool(title="Read File", effect="read")
     def file_read(self, path: str) -> str:
@@ -89,8 +96,7 @@ class WorkspaceTools:
         with _report_errors("write error", path):
             data = self._workspace.encode_text(path, content)
             self._workspace.replace(path, data, expect_hash if self._hashes else None, context.cancellation)
-        mark = f" [hash {hash_bytes(data)}]" if self._hashes else ""
-        return f"Written {len(data)} bytes to {get_name(path)}{mark}"
+        return f"Written {len(data)} bytes to {get_name(path)}{self._format_hash(data)}"
 
     @tool(title="List Directory", effect="read")
     def file_list(self, path: str = ".") -> str:
