@@ -9,11 +9,10 @@ Files, each importing only those below it:
     inspecting       the server of a page that calls tools
     pages            its pages
     targets          the Runner or the tools of a file, and the approval of calls
-    options          options that commands share, and their reports of errors
+    options          options that commands share, hints for unknown ones, and reports of errors
     arguments        a command whose options are the parameters of a tool
     conversations    saved conversations, and the command that shows them
     files            the tools of a file or module
-    hints            hints for users of other commands
 """
 
 from __future__ import annotations

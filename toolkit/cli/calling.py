@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,10 +66,14 @@ def list_tools(
 ) -> None:
     """List the tools of a file."""
     toolbox = load(file, all_functions=all_functions)[1]
-    if sizes:
-        _print_sizes(toolbox.sizes())
-    else:
+    if not sizes:
         _print_list(toolbox)
+        return
+    rows = toolbox.sizes()
+    rows = {**rows, "in all": sum(rows.values())}
+    width = max(map(len, rows))
+    for name, size in rows.items():
+        print(f"{name:<{width}}  {size:>9,} bytes  about {size // CHARACTERS_PER_TOKEN:>7,} tokens")
 
 
 def schema(
@@ -132,13 +135,6 @@ def _render_head(tool: Tool[..., Any]) -> str:
     """Render the name and signature of a tool, by its schema if it has no function."""
     signature = tool._signature
     return summarize_signature(tool.name, tool.parameters) if signature == "(...)" else f"{tool.name}{signature}"
-
-
-def _print_sizes(sizes: Mapping[str, int]) -> None:
-    rows = {**sizes, "in all": sum(sizes.values())}
-    width = max(map(len, rows))
-    for name, size in rows.items():
-        print(f"{name:<{width}}  {size:>9,} bytes  about {size // CHARACTERS_PER_TOKEN:>7,} tokens")
 
 
 def _print_list(toolbox: Toolbox) -> None:

@@ -49,7 +49,11 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     only = None if all_functions else _find_only(Runner, values, source) or _find_only(Toolbox, values, source)
     if only is not None:
         return only
-    functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
+    functions = {
+        name: value
+        for name, value in values.items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    }
     tools = {id(value): value for value in values.values() if isinstance(value, Tool) or tool_methods(type(value))}
     found = [*tools.values(), *(functions.values() if all_functions else ())]
     if not found and not any(isinstance(value, instead) for value in values.values()):
@@ -148,7 +152,3 @@ def _get_member(module: ModuleType, name: str, source: str) -> Any:
         names = [name for name, value in vars(module).items() if isinstance(value, (Runner, Toolbox, Tool))]
         raise DefinitionError(f"{source} has no {name!r}{suggest(name, names)}")
     return getattr(module, name)
-
-
-def _is_own_function(value: object, module: ModuleType) -> bool:
-    return inspect.isfunction(value) and value.__module__ == module.__name__

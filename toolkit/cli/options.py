@@ -1,10 +1,10 @@
-"""Options that commands share, and their reports of errors."""
+"""Options that commands share, hints for unknown ones, and their reports of errors."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
-from toolkit.cli.hints import CHAT_TAKES_NO_PROMPT, COMMANDS, ONE_VALUE, OPTIONS, OTHER_OPTIONS
 
 HELP = ["-h", "--help"]
 # The calls that a person is asked about.
@@ -55,9 +54,50 @@ SessionName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the events as JSON, one per line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")]
 ShowUsage = Annotated[bool, typer.Option("--usage", "-u", help="Print the number of tokens used on standard error.")]
-
-
 Dialect = Annotated[DialectName, typer.Option(help="The format of a provider.")]
+
+# Hints for what users of `llm` and of other commands most often type. More are in docs/migrating.md.
+COMMANDS: Mapping[str, str] = {
+    "help": "Write: toolkit --help, or toolkit COMMAND --help.",
+    "keys": "Set the variable OPENAI_API_KEY.",
+    "models": "Name a model with -m: one of your server, or embedded; TOOLKIT_MODEL sets the default.",
+    "prompt": "Write: toolkit run FILE PROMPT.",
+    "templates": "Write a script of your shell.",
+    "tools": "Write: toolkit list FILE.",
+    "version": "Write: toolkit --version.",
+}
+_CHAIN_LIMIT = "Write --max-turns N."
+_CONVERSATION = "Write --session NAME."
+_SYSTEM = "Write -i TEXT."
+_KEY = "Set the variable OPENAI_API_KEY."
+_PRINTED = "Leave it out: calls and results are printed."
+# For `run` and `chat`.
+OPTIONS: Mapping[str, str] = {
+    "-f": "Write -a FILE.",
+    "-s": _SYSTEM,
+    "--api-key": _KEY,
+    "--chain-limit": _CHAIN_LIMIT,
+    "--cid": _CONVERSATION,
+    "--cl": _CHAIN_LIMIT,
+    "--conversation": _CONVERSATION,
+    "--functions": "Name the file or write the code in place of FILE, with --all for undecorated functions.",
+    "--key": _KEY,
+    "--max-tokens": "Write -o max_tokens=N.",
+    "--no-stream": "Write -q, or leave it out in a pipe.",
+    "--stream": "Leave it out: the answer is printed as it arrives.",
+    "--system": _SYSTEM,
+    "--ta": "Write --approve all.",
+    "--td": _PRINTED,
+    "--temperature": "Write -o temperature=NUMBER.",
+    "--verbose": _PRINTED,
+}
+# For other commands; `call` has the option `--yes`, unless the tool has `approve=False`.
+OTHER_OPTIONS: Mapping[str, str] = {
+    "--port": "Write --http PORT.",
+    "--yes": "Leave it out: the tool runs without a question.",
+}
+CHAT_TAKES_NO_PROMPT = "Type it into the chat, or write: toolkit run FILE PROMPT."
+ONE_VALUE = "Quote a text with spaces, repeat the option for each item of a list, and give a boolean no value."
 
 
 class Command(TyperCommand):

@@ -155,7 +155,8 @@ def _make_approver(approval: Approval) -> Approver:
     if approval == "none":
         return approve_all
     console = _make_console()
-    person = console if console.can_ask else _refuse_unasked
+    text = "There is no terminal to ask at; --approve none runs such calls unasked."
+    person: Approver = console if console.can_ask else lambda _: Decision.unavailable(text)
     return person if approval == "all" else ask_when(person, when=may_change)
 
 
@@ -176,10 +177,6 @@ def read_answer(prompt: str) -> str:
     """Ask on standard error, since standard output may be a pipe."""
     print(prompt, end="", file=sys.stderr, flush=True)
     return input()
-
-
-def _refuse_unasked(_: ApprovalRequest) -> Verdict:
-    return Decision.unavailable("There is no terminal to ask at; --approve none runs such calls unasked.")
 
 
 def may_change(request: ApprovalRequest) -> bool:
