@@ -3,16 +3,8 @@
     serve(runner, http="9000")                     at http://127.0.0.1:9000, until Ctrl-C
     app = make_app(runner, token=token)            an ASGI application, for your own server
 
-    in the protocol                                here
-    a message, new or with a context id            a run, which continues the messages of that context
-    a task                                         the run: working, then completed with one artifact, its answer
-    the state input-required                       a run that is paused, since calls wait for approval
-    the next message of a paused task              decisions: "approve", "reject", or {"decisions": {id: true}} as data
-    the state failed                               a run without an answer; the text of an exception is only logged
-    cancelling a task                              cancels the run
-
-What must stay true: a caller without the token gets the card and nothing else; each call passes the gates of the
-runner; and the memory for tasks and conversations is bounded.
+docs/a2a.md lists what becomes of messages and tasks. What must stay true: a caller without the token gets the card and
+nothing else; each call passes the gates of the runner; and the memory for tasks and conversations is bounded.
 """
 
 from __future__ import annotations
@@ -74,7 +66,7 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.types import Message as ASGIMessage
 
-    from toolkit.sources.a2a.exchange import ENDED, WAITING, read_parts
+    from toolkit.sources.a2a.exchange import ENDED, WAITING, read_part
 
 __all__ = ["make_app", "serve"]
 
@@ -343,7 +335,7 @@ class _Executor(AgentExecutor):
         self, conversation: _Conversation, message: WireMessage, updater: TaskUpdater, *, is_new: bool
     ) -> RunResult[Any] | None:
         """Start a run, or resume the one that waits; if the message allows neither, answer it and return None."""
-        parts = [part for part in read_parts(message.parts) if part]
+        parts = [part for part in map(read_part, message.parts) if part]
         state, is_waiting = conversation.state, conversation.task_id == updater.task_id
         if not is_new and (state is None or not is_waiting):
             await updater.failed(_make_message(updater, CANNOT_CONTINUE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -217,11 +217,11 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
         ValueError: The answer has a number that JSON does not have.
     """
     if isinstance(answer, Message):
-        parts = read_parts(answer.parts)
+        parts = [*map(read_part, answer.parts)]
         text = join_parts(parts) or NOTHING
         return ToolResult(text, text, **attach_parts(parts))
-    parts = read_parts([part for artifact in answer.artifacts for part in artifact.parts])
-    parts += read_parts(answer.status.message.parts)
+    parts = [read_part(part) for artifact in answer.artifacts for part in artifact.parts]
+    parts += map(read_part, answer.status.message.parts)
     answer.ClearField("history")  # earlier messages, which some agents send unasked
     value = _make_plain(answer)
     note, is_error = _find_note(tool, answer)
@@ -258,13 +258,8 @@ def _find_note(tool: str, task: Task) -> tuple[str, bool]:
     return (f"[{FAILURES[state]}]", True) if state in FAILURES else ("", False)
 
 
-def read_parts(parts: Iterable[WirePart]) -> list[Part]:
-    """Read the parts of a message: texts, data as JSON, images and files; links are named and not followed."""
-    return [*map(_read_part, parts)]
-
-
-def _read_part(part: WirePart) -> Part:
-    """Read a part: a link is named and not followed."""
+def read_part(part: WirePart) -> Part:
+    """Read a part of a message: a text, data as JSON, an image or a file; a link is named and not followed."""
     kind = part.WhichOneof("content")
     if kind == "text":
         return part.text
