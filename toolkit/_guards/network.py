@@ -35,8 +35,7 @@ MAX_PORT = 65535
 # Host names that are looked up: only those that name servers and `inet_aton` understand.
 HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 MAX_HOST_NAME = 254  # characters
-# Addresses of one host that are tried, one after the other.
-MAX_ADDRESSES = 8
+MAX_ADDRESSES = 8  # of one host that are tried, one after the other
 # For the developer, in the traceback; a model gets no hint how to reach the port.
 REMEDY = "ports= lists the allowed ports of public addresses, allow= other allowed addresses and hosts."
 

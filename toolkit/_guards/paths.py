@@ -23,8 +23,7 @@ from typing import Literal, Protocol
 
 from toolkit.errors import DefinitionError
 
-# PATH_MAX of Linux, in bytes.
-MAX_PATH = 4096
+MAX_PATH = 4096  # bytes: PATH_MAX of Linux
 # Flags to open a file that may be a FIFO, without waiting for its other end, or a terminal, without being controlled by
 # it.
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)

@@ -12,10 +12,8 @@ from urllib.parse import quote, quote_plus
 
 Clean: TypeAlias = Callable[[str], str]
 
-# Characters. A shorter secret occurs in ordinary texts.
-MIN_SECRET = 4
-# Characters. A shorter piece of encoded text occurs in ordinary texts.
-MIN_ENCODED = 6
+MIN_SECRET = 4  # characters; a shorter secret occurs in ordinary texts
+MIN_ENCODED = 6  # characters; a shorter piece of encoded text occurs in ordinary texts
 
 # Matches between two characters of base64 or hex: encoders wrap lines, which may be indented or escaped.
 _WRAPS = r"(?:\s|\\+[rnt])*"

@@ -41,10 +41,8 @@ NAME = "run_code"
 MAX_SECONDS = 10.0
 MAX_MEMORY = 100 * 2**20
 MAX_CALLS = 500
-# Characters of an error that the model reads.
-MAX_ERROR = 2_000
-# Characters of a call's arguments in its progress.
-MAX_SHOWN = 60
+MAX_ERROR = 2_000  # characters of an error that the model reads
+MAX_SHOWN = 60  # characters of a call's arguments in its progress
 
 NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]"'
 NEEDS_APPROVAL = "this call needs approval, and a program cannot wait for that. Call this tool by itself."

@@ -35,8 +35,7 @@ Rows: TypeAlias = Annotated[list[dict[str, Any]], MaxLen(MAX_RECORDS)]
 Names: TypeAlias = Annotated[list[str], MaxLen(50)]
 Limit: TypeAlias = Annotated[int, Ge(1), Le(MAX_RECORDS)]
 MAX_OUTPUT = 32 * 1024  # bytes of JSON
-# The key of the note that records were left out.
-CUT = "truncated"
+CUT = "truncated"  # the key of the note that records were left out
 # Delimiters of cells; the most frequent one in the header is used.
 DELIMITERS = ",;\t|"
 MAX_NUMERAL = 400  # characters of a numeral

@@ -14,8 +14,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import ToolError
 
-# The range of 64-bit integers, which most programs can read.
-LIMIT = 2**63
+LIMIT = 2**63  # the range of 64-bit integers, which most programs can read
 
 
 def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:

@@ -25,8 +25,7 @@ from toolkit.errors import StoreError, ToolkitError
 # The environment variable with the path of the file; if it is empty, no conversation is saved.
 VARIABLE = "TOOLKIT_SESSIONS"
 NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
-# Characters of a conversation's first prompt in a list.
-MAX_TITLE = 60
+MAX_TITLE = 60  # characters of a conversation's first prompt in a list
 
 
 def open_session(target: str, name: str | None, *, continues: bool) -> Session:

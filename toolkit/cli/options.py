@@ -18,8 +18,7 @@ from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
 
 HELP = ["-h", "--help"]
-# The calls that a person is asked about.
-Approval = Literal["changes", "all", "none"]
+Approval = Literal["changes", "all", "none"]  # the calls that a person is asked about
 
 Target = Annotated[
     str, typer.Argument(metavar="FILE", help="tools.py, package.module, tools.py:box, or code: 'def ...'")

@@ -33,8 +33,7 @@ _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 _INPUTS = {"date": "date", "date-time": "datetime-local", "time": "time", "email": "email", "uri": "url"}
 _OFF = frozenset({"", "false", "off", "0", "no"})  # sent by programs for an empty checkbox; browsers send nothing
 
-# The value of an empty control: the argument is omitted.
-NOTHING: Any = object()
+NOTHING: Any = object()  # the value of an empty control: the argument is omitted
 
 
 class InvalidForm(InvalidArguments):

@@ -31,10 +31,8 @@ from toolkit.events import (
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# Characters of a call that is printed before its progress or result.
-MAX_CALL = 40
-# A call of at least so many seconds is printed with its duration.
-SLOW = 1.0
+MAX_CALL = 40  # characters of a call that is printed before its progress or result
+SLOW = 1.0  # seconds from which on a call is printed with its duration
 
 
 class EventStream(Protocol[R_co]):

@@ -50,8 +50,7 @@ T = TypeVar("T")
 
 # HTTP statuses of a model's server after which the same request may succeed.
 TRANSIENT = frozenset({408, 409, 425, 429})
-# Seconds that a call, or its gates, may take beyond their timeouts.
-SLACK = 30.0
+SLACK = 30.0  # seconds that a call, or its gates, may take beyond their timeouts
 # Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
 STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
 TOO_LARGE_TO_ASK = "Not run: the arguments are too large to be asked about: {size:,} bytes, and {most:,} are allowed."

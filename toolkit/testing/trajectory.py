@@ -15,8 +15,7 @@ from toolkit.testing.scripted import parse_arguments
 # A name, whatever the arguments are; or a call, as `call("add", a=1)` makes it.
 ExpectedCall: TypeAlias = str | ToolCall
 
-# Characters of the widest column that is printed beside another one.
-COLUMN = 56
+COLUMN = 56  # characters of the widest column that is printed beside another one
 # Fields of a call besides its arguments; each is compared if the expected call has it.
 METADATA = ("instance", "output_path", "imports", "reasoning")
 

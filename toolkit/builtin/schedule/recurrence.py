@@ -27,8 +27,7 @@ FORMS = (
     "A rule is a time, HH:MM in 24 hours, and one of once, daily, weekly(monday), custom(monday,friday) and "
     "monthly(15), such as '08:00 daily'; or cron's five fields."
 )
-# Characters of an invalid rule that a message quotes.
-QUOTED = 100
+QUOTED = 100  # characters of an invalid rule that a message quotes
 
 RECURRENCES = ("once", "daily", "custom", "weekly", "monthly")
 DEFAULT_TIME = "08:00"

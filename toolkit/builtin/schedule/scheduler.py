@@ -30,8 +30,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 
-# Attempts at a firing, if its processes crash.
-ATTEMPTS = 3
+ATTEMPTS = 3  # at a firing, if its processes crash
 
 # The firing that runs in the current context.
 current_firing: ContextVar[Firing | None] = ContextVar("current", default=None)

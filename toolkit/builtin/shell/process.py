@@ -45,8 +45,7 @@ GUARD_TIMEOUT = GRACE + PERSISTENCE + 1
 # Seconds between two checks that a guard still runs.
 POLL_INTERVAL = 1.0
 CHUNK = 65_536  # bytes; as much as a pipe holds
-# Bytes that a pipe holds at most, unless root has changed it: pipe(7).
-MAX_PIPE = 1_048_576
+MAX_PIPE = 1_048_576  # bytes that a pipe holds at most, unless root has changed it: pipe(7)
 # Control sequences of terminals (ECMA-48), and control characters other than tabs and line ends.
 _CONTROLS = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])"

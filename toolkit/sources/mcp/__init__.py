@@ -395,8 +395,7 @@ class MCP(RemoteSource):
             raise Failed(error.brief) from error
 
 
-# Its options besides those of `@tool`.
-OWN_OPTIONS = list_own_options(MCP)
+OWN_OPTIONS = list_own_options(MCP)  # besides those of `@tool`
 # Hints for options that other libraries have.
 HINTS = make_hints(
     ("allowed_tools include_tools tool_filter", "Write allow=[...], with the server's own names."),

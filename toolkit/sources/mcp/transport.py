@@ -25,8 +25,7 @@ from toolkit.sources.remote import BoundedStream
 MAX_MESSAGE = 16 * 2**20  # bytes
 # Name of the encoding of a command's output: UTF-8, with at most MAX_MESSAGE bytes in a line.
 LINES = "toolkit_lines"
-# Replaces a line that is too long; it is not a message.
-TOO_LONG = "TOO LONG FOR TOOLKIT"
+TOO_LONG = "TOO LONG FOR TOOLKIT"  # replaces a line that is too long; it is not a message
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
 _SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value but the program to launch

@@ -112,8 +112,7 @@ def openapi_tools(
     )
 
 
-# Its options besides those of `@tool`.
-OWN_OPTIONS = list_own_options(openapi_tools)
+OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
 
 
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:

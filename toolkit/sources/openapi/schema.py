@@ -29,10 +29,8 @@ Place = Literal["path", "query", "header", "cookie"]
 StyleName = Literal["simple", "form", "deepObject"]
 Node = dict[str, Any]
 T = TypeVar("T", bound="SpecObject")
-# The most references that lead to each other; more count as a circle.
-MAX_STEPS = 100
-# Characters of a default in a description.
-_MAX_DEFAULT = 200
+MAX_STEPS = 100  # references that lead to each other; more count as a circle
+_MAX_DEFAULT = 200  # characters of a default in a description
 _IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
 # Keywords that may reject null without naming a type.
 _CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const"})
