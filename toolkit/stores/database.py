@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,25 +97,21 @@ class Database:
         with self.snapshot():  # open it now, so that errors are raised here
             pass
 
-    @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open a block that reads one snapshot of the file.
 
         Raises:
             StoreError: The file could not be read.
         """
-        with self._run_block("BEGIN") as connection:
-            yield connection
+        return self._run_block("BEGIN")
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open a block that writes: all of its changes are committed, or none if it raises.
 
         Raises:
             StoreError: The changes could not be written.
         """
-        with self._run_block("BEGIN IMMEDIATE") as connection:
-            yield connection
+        return self._run_block("BEGIN IMMEDIATE")
 
     def close(self) -> None:
         """Close the file; the next block opens it again. Data in memory is lost."""
