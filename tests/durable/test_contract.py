@@ -241,7 +241,7 @@ CASES: dict[str, Case] = {
     "no approver": Case([pay], [[call("pay", amount=1)], "Sorry."], {}),
     "halted": Case([add], [[call("add", a=1, b=1)]], {"hooks": [Halting()]}),
     "halted by a call": Case([add, write], [[call("write", n=1), call("add", a=1, b=1)]], {"hooks": [HaltingCall()]}),
-    "halted by a tool": Case([add, close], [[call("add", a=1, b=1), call("close")]], {}),
+    "halted by a tool": Case([close], [[call("close")]], {}),
     "hidden tool": Case([add, write], [[call("write", n=1), call("add", a=1, b=1)], "Done."], {"hooks": [Hiding()]}),
     "foreign": Case(
         [tool(fetch, trust="foreign"), write],
