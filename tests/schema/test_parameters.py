@@ -1184,6 +1184,30 @@ def test_flags(kind: type[enum.Flag], sent: int, value: enum.Flag, description: 
         assert made.invoke({"value": wrong}).is_error
 
 
+class Mask(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+    ALL = -1
+
+
+class Pairs(enum.Flag):
+    LOW = 3
+    HIGH = 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds"), [(Mask, (-1, 3)), (Pairs, (0, 15))], ids=["a negative member", "members of several bits"]
+)
+def test_members_of_flags(kind: type[enum.Flag], bounds: tuple[int, int]) -> None:
+    """Each member of a flag is valid, whatever bits it has, and so is none of them."""
+    made = echo(kind)
+    schema = made.parameters["$defs"][kind.__name__]
+
+    assert bounds == (schema["minimum"], schema["maximum"])
+    for value in (*kind.__members__.values(), kind(0)):
+        assert value == made.invoke({"value": value.value}).value
+
+
 def test_flags_as_keys() -> None:
     """A flag is a key of a dict as the text of its number."""
     made = echo(dict[Access, str])

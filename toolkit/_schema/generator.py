@@ -15,7 +15,7 @@ from pydantic_core import PydanticOmit, SchemaValidator
 from typing_extensions import get_type_hints, override
 
 from toolkit._schema.docstrings import find_text, read_field_texts
-from toolkit._schema.json_schema import EmptyType, Schema, find_largest_flag, list_allowed_values
+from toolkit._schema.json_schema import EmptyType, Schema, find_flag_bounds, list_allowed_values
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import (
@@ -205,8 +205,8 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
 def _write_flag(kind: type[Flag]) -> JsonSchemaValue:
     """Write a flag as a number, the sum of any of its members; a docstring of its class replaces the description."""
     members = ", ".join(f"{member.value} ({name})" for name, member in kind.__members__.items())
-    bounds = {"minimum": 0, "maximum": find_largest_flag(kind)}
-    return {"type": "integer", **bounds, "description": f"The sum of any of: {members}."}
+    least, most = find_flag_bounds(kind)
+    return {"type": "integer", "minimum": least, "maximum": most, "description": f"The sum of any of: {members}."}
 
 
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import CoreConfig, SchemaValidator, ValidationError, from_json, to_jsonable_python
 
-from toolkit._schema.json_schema import MAX_KEYS, find_largest_flag
+from toolkit._schema.json_schema import MAX_KEYS, find_flag_bounds
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -85,7 +85,8 @@ def _write_literals(kind: type, values: list[Any]) -> dict[str, Any]:
 def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
     reference = {"ref": core["ref"]} if "ref" in core else {}
     if issubclass(core["cls"], Flag) and core["members"]:
-        number = {"type": "int", "ge": 0, "le": find_largest_flag(core["cls"])}
+        least, most = find_flag_bounds(core["cls"])
+        number = {"type": "int", "ge": least, "le": most}
         make = {"type": "no-info", "function": core["cls"]}
         return {"type": "function-after", "function": make, "schema": number, **reference}
     unusual = [each for each in core["members"] if not isinstance(each.value, (str, int, float, type(None)))]

@@ -24,9 +24,10 @@ class EmptyType(Exception):
     """No value of a type is valid, so no call can have one; the message says why."""
 
 
-def find_largest_flag(kind: type[Flag]) -> int:
-    """Return the number of all members of a flag together."""
-    return reduce(or_, (member.value for member in kind))
+def find_flag_bounds(kind: type[Flag]) -> tuple[int, int]:
+    """Return the smallest and the largest number of a flag: of its members, of none, and of all of them together."""
+    values = [0, *(member.value for member in kind.__members__.values())]
+    return min(values), reduce(or_, [value for value in values if value >= 0])
 
 
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
