@@ -700,11 +700,18 @@ def test_alias_path_of_a_field() -> None:
 
     class Named(Needed, validate_by_name=True): ...
 
+    class Short(BaseModel):
+        user: int = Field(validation_alias=AliasPath("data"))
+
+    class Loose(TypedDict):
+        user: Annotated[int, Field(validation_alias=AliasPath("data", "user"))]
+
     assert {"properties": {}, "type": "object"} == echo(Reply).parameters["$defs"]["Reply"]
-    with pytest.raises(
-        DefinitionError, match=r"parameter 'value' .* \(the alias of a field is a path into the document"
-    ):
-        _ = echo(Needed).parameters
+    for refused in (Needed, Short, Loose):
+        with pytest.raises(
+            DefinitionError, match=r"parameter 'value' .* \(the alias of a field is a path into the document"
+        ):
+            _ = echo(refused).parameters
     assert 1 == echo(Named).invoke({"value": {"user": 1}}).value.user
 
 

@@ -72,7 +72,7 @@ class Generator(GenerateJsonSchema):
             raise PydanticInvalidForJsonSchema("the alias of a field is a path into the document")
         return super().model_field_schema(field)
 
-    dataclass_field_schema = model_field_schema  # pydantic's two are equal
+    dataclass_field_schema = typed_dict_field_schema = model_field_schema  # pydantic's three are equal
 
     @override
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
@@ -117,8 +117,7 @@ class Generator(GenerateJsonSchema):
 
 def _is_path(alias: Any) -> bool:
     """Return whether a field has only paths into the document as aliases, which JSON Schema cannot express."""
-    paths = alias if isinstance(alias, list) and isinstance(alias[0], list) else [alias]
-    return all(isinstance(path, list) and len(path) > 1 for path in paths)
+    return isinstance(alias, list) and all(not isinstance(path, list) or len(path) > 1 for path in alias)
 
 
 def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
