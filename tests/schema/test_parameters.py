@@ -404,6 +404,17 @@ def find_user() -> Any:
     raise AssertionError
 
 
+User = TypeAliasType("User", Annotated[Model, Depends(find_user)])
+
+
+@dataclass
+class Ticker:
+    name: str
+
+
+Ticker.__name__ = "Security"
+
+
 @pytest.mark.parametrize(
     ("annotation", "default"),
     [
@@ -411,8 +422,9 @@ def find_user() -> Any:
         (Opaque, {"default": Security(find_user)}),
         (Annotated[Model, Depends(find_user)], {}),
         (Annotated[Opaque | None, Depends(find_user)], {"default": None}),
+        (User, {}),
     ],
-    ids=["default", "default of any class", "annotation", "annotation with a default"],
+    ids=["default", "default of any class", "annotation", "annotation with a default", "alias of a type"],
 )
 def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
     """A dependency of FastAPI, which nobody resolves for a tool, is neither offered to the model nor left out."""
@@ -420,6 +432,13 @@ def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
         DefinitionError, match=r"'value' cannot be described to a model: it is a dependency.* ToolContext\.deps"
     ):
         _ = echo(annotation, **default).parameters
+
+
+def test_no_dependency() -> None:
+    """A class of the user's may have the name of FastAPI's."""
+    made = echo(Ticker, default=Ticker("IBM"))
+
+    assert ({"name": "IBM"}, Ticker("A")) == (shown(made)["default"], made.invoke({"value": {"name": "A"}}).value)
 
 
 def test_factory() -> None:

@@ -251,19 +251,21 @@ class Signature:
         default, info = declared.default, None
         if "FieldInfo" in [kind.__name__ for kind in type(default).__mro__]:  # or derived from it, as FastAPI's `Query`
             default, info = _read_default(default), default
-        marks = [default, *getattr(annotation, "__metadata__", ())]
-        if not {"Depends", "Security"}.isdisjoint([type(mark).__name__ for mark in marks]):
+        value: Any = annotation
+        if type(annotation).__name__ == "TypeAliasType":
+            with suppress(Exception):  # its value is code of the user's
+                value = value.__value__
+        marks = [default, *getattr(value, "__metadata__", ())]
+        kinds = [kind for mark in marks for kind in type(mark).__mro__]
+        if "fastapi.params.Depends" in [f"{kind.__module__}.{kind.__name__}" for kind in kinds]:
             default, problem = declared.empty, DEPENDENCY  # without a default it is refused, and not left out
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         parameter = Parameter(
             name=declared.name, kind=kind, annotation=annotation, default=default, field=info, problem=problem
         )
-        if type(annotation).__name__ == "TypeAliasType":
-            alias: Any = annotation
-            with suppress(Exception):  # its value is code of the user's
-                value = replace(parameter, annotation=alias.__value__)
-                return value if value.is_injected else parameter
+        if value is not annotation and (behind := replace(parameter, annotation=value)).is_injected:
+            return behind
         return parameter
 
     def _fill_variables(self, annotation: Any) -> Any:
