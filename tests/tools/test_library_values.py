@@ -46,7 +46,9 @@ class Bare:
 
 
 class Store:
-    """A database of keys and values."""
+    """A database of keys and values, which is no row."""
+
+    _mapping = MappingProxyType({"a": "hidden"})
 
     def keys(self) -> list[str]:
         return ["a"]

@@ -73,9 +73,10 @@ def _is_list(value: Any) -> bool:
 
 def _find_columns(value: Any) -> Any:
     """Return what maps names to values: a mapping itself, or the columns of a row, as of sqlite3 or SQLAlchemy."""
-    if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(type(value), "keys")):
+    kind = type(value)
+    if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(kind, "keys")):
         return value
-    return getattr(value, "_mapping", None) if hasattr(type(value), "_mapping") else None
+    return getattr(value, "_mapping", None) if isinstance(value, Sequence) and hasattr(kind, "_mapping") else None
 
 
 def _read_fields(value: Any) -> Any:
