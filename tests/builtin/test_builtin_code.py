@@ -12,7 +12,20 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from toolkit import ApprovalRequest, Decision, DefinitionError, Image, Limits, Runner, Tool, Toolbox, ToolError, tool
+from toolkit import (
+    ApprovalRequest,
+    Decision,
+    DefinitionError,
+    FatalError,
+    Halt,
+    Image,
+    Limits,
+    Runner,
+    Tool,
+    Toolbox,
+    ToolError,
+    tool,
+)
 from toolkit.approvers import ask_when, defer
 from toolkit.builtin import ask_user_tool, code_tool, plan_tool, provider_tool
 from toolkit.events import ToolCallUpdated
@@ -203,6 +216,23 @@ def test_stop() -> None:
     result = Runner([code_tool([account.take])], model=model, approve=approver).run("Go")
 
     assert ("stopped", []) == (result.finish_reason, account.taken)
+
+
+def test_tool_that_ends_the_run() -> None:
+    """A tool ends the run by `Halt` or FatalError, though the program catches every exception."""
+
+    @tool
+    def end(error: bool) -> str:
+        """End."""
+        raise FatalError("gone") if error else Halt("Closed.")
+
+    def go(error: bool) -> Any:
+        code = f"try:\n    await end({error})\nexcept Exception as error:\n    print(error)"
+        return Runner([code_tool([end])], model=ScriptedModel([[call("run_code", code=code)]])).run("Go")
+
+    assert ("halted", "Closed.") == (go(False).finish_reason, go(False).output)
+    with pytest.raises(FatalError, match="gone"):
+        go(True)
 
 
 def test_limits() -> None:

@@ -34,7 +34,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.plan import InnerCalls
-from toolkit.errors import DefinitionError, Failed, ToolError
+from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
 
 NAME = "run_code"
 # Limits of one program: seconds of its own work, without the calls that it waits for; bytes of its memory; calls.
@@ -45,6 +45,7 @@ MAX_ERROR = 2_000  # characters of an error that the model reads
 MAX_SHOWN = 60  # characters of a call's arguments in its progress
 
 NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]"'
+ENDED = "The program has ended."
 NEEDS_APPROVAL = "this call needs approval, and a program cannot wait for that. Call this tool by itself."
 DESCRIPTION = """Run a Python program that calls functions; returns what it prints and the value of its last expression.
 
@@ -138,11 +139,11 @@ class _Interpreter:
             ):
                 value = await session.feed_run(code, external_lookup=program.functions, print_callback=printed)
         except monty.MontyError as error:
-            if program.stopped is not None:
-                return program.stopped
+            if (end := program.find_end()) is not None:
+                return end
             raise _explain_failure(error, printed.output) from error
-        if program.stopped is not None:
-            return program.stopped
+        if (end := program.find_end()) is not None:
+            return end
         shown = {"printed": printed.output} if printed.output else {}
         done = {**shown, "value": to_jsonable_python(value, fallback=repr, inf_nan_mode="strings")}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
@@ -154,12 +155,12 @@ class _Program:
     """One program while it runs; its end waits for calls that the program has started and not awaited.
 
     Attributes:
-        stopped: The result of the call at which an approver ended the run.
+        stopped: The result of the call at which an approver ended the run, or the exception by which a tool ended it.
     """
 
     interpreter: _Interpreter
     context: ToolContext[Any]
-    stopped: ToolResult | None = None
+    stopped: ToolResult | FatalError | None = None
     images: list[Any] = field(default_factory=list)
     files: list[Any] = field(default_factory=list)
     _count: int = 0
@@ -175,6 +176,16 @@ class _Program:
             await asyncio.wait(self._tasks)
         for task in self._tasks:  # the program was cancelled
             task.cancel()
+
+    def find_end(self) -> ToolResult | None:
+        """Return the result of the call at which an approver ended the run; None if none did.
+
+        Raises:
+            FatalError: A tool ended the run by it.
+        """
+        if isinstance(self.stopped, FatalError):
+            raise self.stopped
+        return self.stopped
 
     @property
     def functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
@@ -200,9 +211,13 @@ class _Program:
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:
             if self._has_ended or self.stopped is not None:
-                raise RuntimeError("The program has ended.")
+                raise RuntimeError(ENDED)
             self.context.progress(f"{each.name}({shorten(arguments, MAX_SHOWN)})")
-            result = (await self.interpreter.calls.run([call], self.context, number))[call.id]
+            try:
+                result = (await self.interpreter.calls.run([call], self.context, number))[call.id]
+            except FatalError as error:
+                self.stopped = error
+                raise RuntimeError(ENDED) from error
         if result.kind == "stopped":
             self.stopped = result
         if result.is_error:
