@@ -699,6 +699,8 @@ IN_GENERIC_CLASSES = {
     "two steps above": (Numbers().put, {"item": [1]}, [[1]]),
     "the same variable below": (Numbers().add, {"item": 1}, 1),
     "of the instance": (Store[Person]().put, {"item": ANN}, [ANN]),
+    "decorated, of the instance": (Store[Person]().take, {"item": ANN}, ANN),
+    "decorated, two steps above the instance": (Lists[int]().take, {"item": [1]}, [1]),
     "protocol": (OwnReader().read, {"item": "1"}, 1),
     "model": (Files().keep, {"item": ANN}, ANN),
     "alias of a model": (Folder[Person]().keep, {"item": ANN}, ANN),

@@ -52,7 +52,7 @@ class Signature:
         callable: The function, class or object that is called.
         names: Names in the frames around it that its annotations use.
         is_method: Whether its first parameter is the instance, which is not bound yet.
-        owner: The class whose method it is.
+        owner: The class whose method it is, or the generic alias by which its instance was made.
         origin: Name for error messages, if the function's own name would not help.
     """
 
@@ -83,7 +83,8 @@ class Signature:
         """The parsed docstring, or that of the method which this one overrides."""
         from toolkit._schema.docstrings import parse_docstring  # slow to load, and needed for the schema only
 
-        text = read_docstring(self.callable) or find_inherited_docstring(self.owner, self.callable)
+        owner = get_origin(self.owner) or self.owner
+        text = read_docstring(self.callable) or find_inherited_docstring(owner, self.callable)
         names = [name.lstrip("*") for name in self.declared]
         parsed = parse_docstring(text, names)
         if inspect.isclass(self.callable):  # fields or `__init__` may document them, too
@@ -271,11 +272,11 @@ class Signature:
     def _fill_variables(self, annotation: Any) -> Any:
         """Replace type variables by the types that the method's class has for them, or by a limit with a name in it."""
         owner = getattr(find_called(unwrap_partials(self.callable)), "__self__", self.owner)
-        kind = owner if isinstance(owner, type) else type(owner)
+        kind = get_origin(owner) or (owner if isinstance(owner, type) else type(owner))
         name = getattr(self.source, "__name__", "")
         home = next((base for base in kind.__mro__ if name in vars(base)), kind)
         # The alias by which an instance was made; read like this, since an object may make up every attribute.
-        alias = inspect.getattr_static(owner, "__orig_class__", kind)
+        alias = inspect.getattr_static(owner, "__orig_class__", owner if get_origin(owner) else kind)
         limits = {
             variable: resolve_annotation(limit, self.source, self.names)
             for variable, limit in _find_open_limits(annotation)

@@ -122,7 +122,8 @@ class FunctionHandler:
         """Return the handler of the method on one instance; unless its class is generic, they share the schema."""
         signature = self.signature
         if getattr(signature.owner, "__parameters__", ()):
-            signature = replace(signature, owner=instance if isinstance(instance, type) else type(instance))
+            kind = instance if isinstance(instance, type) else type(instance)
+            signature = replace(signature, owner=inspect.getattr_static(instance, "__orig_class__", kind))
         return replace(self, signature=signature, instance=instance)
 
 
