@@ -415,6 +415,11 @@ class Ticker:
 Ticker.__name__ = "Security"
 
 
+@dataclass
+class FieldInfo:
+    name: str
+
+
 @pytest.mark.parametrize(
     ("annotation", "default"),
     [
@@ -434,11 +439,12 @@ def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
         _ = echo(annotation, **default).parameters
 
 
-def test_no_dependency() -> None:
-    """A class of the user's may have the name of FastAPI's."""
-    made = echo(Ticker, default=Ticker("IBM"))
+@pytest.mark.parametrize("kind", [Ticker, FieldInfo])
+def test_class_with_the_name_of_another(kind: Any) -> None:
+    """A class of the user's may have the name of one of FastAPI's or pydantic's."""
+    made = echo(kind, default=kind("IBM"))
 
-    assert ({"name": "IBM"}, Ticker("A")) == (shown(made)["default"], made.invoke({"value": {"name": "A"}}).value)
+    assert ({"name": "IBM"}, kind("A")) == (shown(made)["default"], made.invoke({"value": {"name": "A"}}).value)
 
 
 def test_factory() -> None:

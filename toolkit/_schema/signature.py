@@ -250,14 +250,14 @@ class Signature:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
             annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
         default, info = declared.default, None
-        if "FieldInfo" in [kind.__name__ for kind in type(default).__mro__]:  # or derived from it, as FastAPI's `Query`
+        kinds = [*type(default).__mro__]  # that of FastAPI's `Query` is derived from pydantic's
+        if "pydantic.fields.FieldInfo" in [f"{kind.__module__}.{kind.__name__}" for kind in kinds]:
             default, info = _read_default(default), default
         value: Any = annotation
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
                 value = value.__value__
-        marks = [default, *getattr(value, "__metadata__", ())]
-        kinds = [kind for mark in marks for kind in type(mark).__mro__]
+        kinds += [kind for mark in getattr(value, "__metadata__", ()) for kind in type(mark).__mro__]
         if "fastapi.params.Depends" in [f"{kind.__module__}.{kind.__name__}" for kind in kinds]:
             default, problem = declared.empty, DEPENDENCY  # without a default it is refused, and not left out
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
