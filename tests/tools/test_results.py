@@ -562,6 +562,7 @@ FAILURES: dict[str, tuple[BaseException, str]] = {
     "ToolError, 10 MB": (ToolError("x" * 10**7), "x" * 10**7),
     "long name of a class": (type("E" * 1_000, (Exception,), {})(), f"go failed: {'E' * 99}…. Its message is {REMEDY}"),
     "half a character": (OSError("a\ud800"), "go failed: OSError: a\ufffd"),
+    "name of another class": (type("CancelledError", (OSError,), {})("paid"), "go failed: CancelledError: paid"),
     "endless group": (Endless(), f"go failed: BaseExceptionGroup. Its message is {REMEDY}"),
 }
 

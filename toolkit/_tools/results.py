@@ -58,7 +58,8 @@ def explain_exception(
             shortened on the left.
         relay: Such exception classes.
     """
-    if type(error).__name__ == "CancelledError":  # of asyncio or concurrent.futures, without importing them
+    own = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}"
+    if own in ("asyncio.CancelledError", "concurrent.CancelledError"):  # without importing them
         return ToolResult.from_error(Cancelled(), error)
     leaves = list(islice(flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
