@@ -740,6 +740,16 @@ def test_alias_path_of_a_field() -> None:
     assert 1 == echo(Named).invoke({"value": {"user": 1}}).value.user
 
 
+@pytest.mark.parametrize("keys", [tuple[int, int], frozenset[str], Pair], ids=str)
+def test_keys_that_are_no_texts(keys: Any) -> None:
+    """A dict whose keys are arrays or objects in JSON is refused, unless a function makes them of texts."""
+    read = Annotated[keys, BeforeValidator(lambda text: text.split(","))]
+
+    with pytest.raises(DefinitionError, match=r"'value' .* \(the keys of an object are texts in JSON\)"):
+        _ = echo(dict[keys, int]).parameters
+    assert [1] == [*echo(dict[read, int]).invoke({"value": {"1,2": 1}}).value.values()]
+
+
 def test_pattern_of_keys() -> None:
     """The schema of a dict with a pattern for its keys allows no others."""
     made = echo(dict[Annotated[str, Field(pattern="^a")], int])

@@ -93,8 +93,12 @@ class Generator(GenerateJsonSchema):
     @override
     def dict_schema(self, schema: DictSchema) -> JsonSchemaValue:
         generated = super().dict_schema(schema)
-        keys = self.generate_inner(schema.get("keys_schema", {"type": "any"}))
-        return generated | _write_keys(generated, self.resolve_ref_schema(keys))
+        keys = schema.get("keys_schema", {"type": "any"})
+        names = self.resolve_ref_schema(self.generate_inner(keys))
+        is_parsed = self.mode == "serialization" or keys["type"].startswith("function-")
+        if names.get("type") in ("array", "object") and not is_parsed:
+            raise PydanticInvalidForJsonSchema("the keys of an object are texts in JSON")
+        return generated | _write_keys(generated, names)
 
     @override
     def enum_schema(self, schema: EnumSchema) -> JsonSchemaValue:
