@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -739,6 +740,29 @@ def test_halt_of_a_tool(is_async: bool, go: Callable[[Runner], RunResult]) -> No
 
     assert ("The shop is closed.", "halted") == (result.output, result.finish_reason)
     assert ["go", "", "done", HAD_STARTED, "Cancelled", "The shop is closed."] == texts(result.messages)
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("error", [Halt("the end"), FatalError("the end")], ids=["halt", "fatal"])
+def test_events_of_the_last_turn(order: Any, error: Exception) -> None:
+    """Each call of a turn in which a tool ends the run has one event of its start, and then one of its end."""
+
+    @tool
+    def work(n: int) -> int:
+        """Work."""
+        if n == 1:
+            raise error
+        return n
+
+    calls, events = [call("work", n=n) for n in range(4)], list[Event]()
+    stream = Runner([work], model=ScriptedModel([calls]), order=order).stream("go")
+    with suppress(FatalError):
+        events.extend(stream)
+    starts = [event.call.id for event in events if isinstance(event, ToolCallStarted)]
+    ends = [event.call.id for event in events if isinstance(event, ToolCallFinished)]
+
+    assert ([each.call.id for each in stream.result.calls], starts) == (starts, sorted(ends))
+    assert 4 == len(starts)
 
 
 class Halting:

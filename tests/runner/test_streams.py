@@ -524,7 +524,7 @@ def test_keyboard_interrupt_while_an_async_model_thinks() -> None:
 
 
 def test_fatal_error_in_a_stream() -> None:
-    """A FatalError leaves a stream from where its call ended."""
+    """A FatalError leaves a stream after the end of its call."""
 
     def fail() -> None:
         """Fail."""
@@ -537,7 +537,7 @@ def test_fatal_error_in_a_stream() -> None:
     ):
         seen.extend(type(event) for event in events)
 
-    assert [RunStarted, TurnStarted, TurnFinished, ToolCallStarted] == seen
+    assert [RunStarted, TurnStarted, TurnFinished, ToolCallStarted, ToolCallFinished] == seen
 
 
 @tool(title="Add numbers")

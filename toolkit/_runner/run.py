@@ -315,16 +315,17 @@ class Run(Generic[T]):
         turn = TurnCalls(caller, step, self.calls)
         try:
             for batch in turn.batches:
-                for call in batch:
-                    if call.id not in caller.early_calls:
-                        yield caller.make_start(call)
+                for start in turn.start(batch):
+                    yield start
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
                         if (recorded := turn.record(event)) is not None:
                             yield recorded
-        except BaseException:
-            turn.break_off(backend)
+        except BaseException as failure:
+            ends = turn.break_off(backend)
             self.conversation.record_results(turn.messages)
+            for end in ends if isinstance(failure, Exception) else ():  # nobody reads on after a cancellation
+                yield end
             raise
         finally:
             caller.end_turn()

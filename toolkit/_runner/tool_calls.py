@@ -323,6 +323,14 @@ class TurnCalls:
             self._dependencies = Dependencies(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
         self.batches = split_batches(calls, caller.settings.order, self._runs_alone)
+        self._reported = set(caller.early_calls)
+
+    def start(self, batch: Sequence[ToolCall]) -> Iterator[ToolCallStarted]:
+        """Yield the events that the calls start, except those that have started early."""
+        for call in batch:
+            if call.id not in self._reported:
+                self._reported.add(call.id)
+                yield self._caller.make_start(call)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         """Execute one batch; yield its events as they happen, and a ToolCallFinished for each call."""
@@ -370,8 +378,13 @@ class TurnCalls:
         self._finish_call(event)
         return event
 
-    def break_off(self, backend: Backend) -> None:
-        """Finish each unfinished call with its result, or with an error that says whether it has started."""
+    def break_off(self, backend: Backend) -> Sequence[ToolCallStarted | ToolCallFinished]:
+        """Finish each unfinished call with its result, or with an error that says whether it has started.
+
+        Returns:
+            The events of these calls that have not been reported.
+        """
+        events: list[ToolCallStarted | ToolCallFinished] = []
         for call in self._calls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)
@@ -380,7 +393,10 @@ class TurnCalls:
                     error = Cancelled(STARTED_TEXT) if has_started else Cancelled()
                     is_running = call.id in backend.running
                     result = ToolResult.from_error(note_still_running(Cancelled()) if is_running else error)
-                self._finish_call(self._caller.make_end(call, result))
+                end = self._caller.make_end(call, result)
+                self._finish_call(end)
+                events += [*self.start([call]), end]
+        return events
 
     @property
     def pending(self) -> list[PendingApproval]:
