@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from toolkit import FatalError, Toolbox, ToolContext, ToolError, tool
+from toolkit import Denied, FatalError, Halt, Toolbox, ToolContext, ToolError, tool
 
 
 class Unusual(Exception):
@@ -25,6 +25,24 @@ class Unusual(Exception):
 
 def _unusual() -> None:
     raise Unusual("this", "that")
+
+
+class Over(Halt):
+    """An end of the run that pickles, and cannot be unpickled."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def _over() -> None:
+    raise Over("this", "that")
+
+
+def _denied() -> None:
+    class Rule(Denied):
+        """A refusal that no other process finds."""
+
+    raise Rule("Not on Sundays.")
 
 
 def _local() -> None:
@@ -42,6 +60,8 @@ ENDS: dict[str, Any] = {
     "value error": lambda: _raise(ValueError("why")),
     "tool error": lambda: _raise(ToolError("Try later.")),
     "fatal": lambda: _raise(FatalError("no more")),
+    "over": _over,
+    "denied": _denied,
     "exit": lambda: sys.exit(4),
     "interrupt": lambda: _raise(KeyboardInterrupt()),
     "stop": lambda: _raise(StopIteration()),

@@ -29,7 +29,7 @@ from tests.apart import (
     process_later,
 )
 from tests.properties import combine
-from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit import DefinitionError, FatalError, Halt, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.isolation import RemoteTraceback
 from toolkit.events import ToolCallUpdated
@@ -150,6 +150,21 @@ def test_fatal(go: Callable[..., ToolResult]) -> None:
     """A fatal error in another process ends the run."""
     with pytest.raises(FatalError, match="no more"):
         go(end, how="fatal")
+
+
+@BOTH
+def test_halt_that_cannot_be_sent(go: Callable[..., ToolResult]) -> None:
+    """A halt of the user's own class in another process ends the run, also where that class cannot be unpickled."""
+    with pytest.raises(Halt, match="this and that"):
+        go(end, how="over")
+
+
+@BOTH
+def test_refusal_that_cannot_be_sent(go: Callable[..., ToolResult]) -> None:
+    """A ToolError of the user's own class in another process is an answer, also where that class cannot be found."""
+    result = go(end, how="denied")
+
+    assert ("denied", "Not on Sundays.") == (result.kind, result.text)
 
 
 @BOTH

@@ -40,7 +40,7 @@ from toolkit._concurrency.threads import (
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError, Failed, TimedOut
+from toolkit.errors import DefinitionError, Failed, TimedOut, ToolkitError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -167,12 +167,14 @@ class RemoteOutcome:
         error: The pickled exception; empty if it does not pickle.
         label: Module, name and text of the exception; None without one.
         trace: Its traceback.
+        base: Its nearest base class of this library: whether it ends the run, or is an answer to the model.
     """
 
     value: Any = None
     error: bytes = b""
     label: tuple[str, str, str] | None = None
     trace: str = ""
+    base: type[Exception] = Exception
 
     @staticmethod
     def from_error(error: BaseException) -> RemoteOutcome:
@@ -180,16 +182,18 @@ class RemoteOutcome:
         text = capture_outcome(lambda: str(error))[0] or ""
         trace = capture_outcome(lambda: "".join(traceback.format_exception(error)))[0] or ""
         pickled = capture_outcome(lambda: pickle.dumps(error))[0] or b""
-        return RemoteOutcome(error=pickled, label=(type(error).__module__, type(error).__qualname__, text), trace=trace)
+        label = type(error).__module__, type(error).__qualname__, text
+        base = next((kind for kind in type(error).__mro__ if kind.__module__ == ToolkitError.__module__), Exception)
+        return RemoteOutcome(error=pickled, label=label, trace=trace, base=cast("type[Exception]", base))
 
     def restore(self) -> Outcome[Any]:
-        """Return the outcome; an exception that cannot be unpickled is replaced by one of the same name and text."""
+        """Return the outcome; an exception that cannot be unpickled is replaced by one of its name, text and base."""
         if self.label is None:
             return self.value, None
         error: Any = capture_outcome(lambda: pickle.loads(self.error))[0]  # noqa: S301  from a tool of our own
         if not isinstance(error, BaseException):
             module, kind, text = self.label
-            error = type(kind.rpartition(".")[2], (Exception,), {"__module__": module, "__qualname__": kind})(text)
+            error = type(kind.rpartition(".")[2], (self.base,), {"__module__": module, "__qualname__": kind})(text)
         error.__cause__ = RemoteTraceback(self.trace)
         return None, error
 
