@@ -36,10 +36,13 @@ from toolkit import (
     DefinitionError,
     DuplicateToolError,
     Failed,
+    Halt,
     Limits,
     Runner,
     RunResult,
     Toolbox,
+    ToolCall,
+    ToolContext,
 )
 from toolkit.approvers import approve_all, defer
 from toolkit.display import show
@@ -836,6 +839,23 @@ def test_sampling_that_ends_the_run(ask: Asking) -> None:
         result = Runner([server], model=ScriptedModel([call(name)]), approve=approve).run("go")
 
     assert "stopped" == result.finish_reason
+
+
+@ASKING
+def test_halt_at_sampling(ask: Asking) -> None:
+    """A hook that halts the run at a server's request ends it with that answer, which the server does not read."""
+
+    class Guard:
+        def before_call(self, proposed: ToolCall, context: ToolContext) -> None:
+            if proposed.name.startswith("sampling"):
+                raise Halt("No more.")
+
+    server, name = ask()
+    with server:
+        model = ScriptedModel([call(name), "Never."])
+        result = Runner([server], model=model, approve=approve_all, hooks=[Guard()]).run("go")
+
+    assert ("halted", "No more.", 1) == (result.finish_reason, result.output, len(model.requests))
 
 
 def test_sampling_without_a_run() -> None:

@@ -26,7 +26,7 @@ from toolkit._schema.declared_schema import ReturnDocument
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import safe_name, with_origin
-from toolkit.errors import DefinitionError, Failed, InvalidArguments
+from toolkit.errors import DefinitionError, Failed, FatalError, InvalidArguments
 
 MAX_REQUESTS = 10  # of one call of a server's tool
 NO_MODEL = "There is no run whose model could answer."
@@ -89,12 +89,12 @@ class ServerRequests:
     Attributes:
         tools: The tools that answer them, for sampling and for elicitation.
         context: The context of the server's call.
-        stopped: The result of the request at which an approver ended the run.
+        stopped: The result of the request at which an approver ended the run, or the exception that has ended it there.
     """
 
     tools: tuple[AnyTool | None, AnyTool | None]
     context: ToolContext[Any]
-    stopped: ToolResult | None = None
+    stopped: ToolResult | Exception | None = None
     _count: int = 0
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _scope: contextvars.Context = field(default_factory=contextvars.copy_context)
@@ -105,13 +105,19 @@ class ServerRequests:
         return cls(tools, context) if any(tools) and parent_call.get() else None
 
     async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:
-        """Wait for the server's call; if an approver ended the run meanwhile, return the result of that request."""
+        """Wait for the server's call; if an approver ended the run meanwhile, return the result of that request.
+
+        Raises:
+            FatalError: A hook, a middleware or the model has raised it at a request.
+        """
         try:
             result = await work
-        except Failed:
+        except Failed as refusal:
+            result = ToolResult.from_error(refusal)
             if self.stopped is None:
                 raise
-            return self.stopped
+        if isinstance(self.stopped, Exception):
+            raise self.stopped
         return self.stopped or result
 
     async def sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
@@ -158,7 +164,11 @@ class ServerRequests:
         dispatcher = replace(run, tools={answer_tool.name: answer_tool}, available=None)
         if dispatcher.count(answer_tool.name, number):
             raise Failed(REFUSED)
-        result = await dispatcher.dispatch(call, self.context, AsyncBackend())
+        try:
+            result = await dispatcher.dispatch(call, self.context, AsyncBackend())
+        except (FatalError, DefinitionError) as error:
+            self.stopped = error
+            raise Failed(REFUSED) from None
         if result.kind == "stopped":
             self.stopped = result
         if result.is_error:
