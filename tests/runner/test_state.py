@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from toolkit import ApprovalRequest, Decision, Runner, RunState, ToolCall, ToolkitError, tool
 from toolkit.errors import ConversationError
+from toolkit.models import ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 AMOUNTS = [1, 2]
@@ -173,6 +174,17 @@ def without_a_result(state: RunState) -> RunState:
     return replace(state, messages=state.messages[:2] + state.messages[3:])
 
 
+def with_a_result_before_its_call(state: RunState) -> RunState:
+    first, called, result, *rest = state.messages
+    return replace(state, messages=(first, result, called, *rest))
+
+
+def with_a_result_of_another_provider_id(state: RunState) -> RunState:
+    first, called, result, *rest = state.messages
+    changed = replace(cast("ToolMessage", result), provider_call_id="x")
+    return replace(state, messages=(first, called, changed, *rest))
+
+
 def with_one_id(state: RunState) -> RunState:
     last: Any = state.messages[-1]
     calls = tuple(replace(made, id=state.pending[0].call.id) for made in last.calls)
@@ -199,6 +211,8 @@ WRONG = [
     (waits_for_nothing, "it is paused, and no call waits"),
     (without_its_answer, "a run that is paused does not end in"),
     (without_a_result, "its messages lack results of calls, or calls of results"),
+    (with_a_result_before_its_call, "its messages lack results of calls, or calls of results"),
+    (with_a_result_of_another_provider_id, "its messages lack results of calls, or calls of results"),
     (with_other_numbers, "its 0 calls are not those of its messages"),
 ]
 

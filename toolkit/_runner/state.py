@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -134,11 +134,9 @@ class RunState(FrozenValue):
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
         given = [*(result.call_id for result in self.results), *(waiting.call.id for waiting in self.pending)]
-        results = [message.call_id for message in self.messages if isinstance(message, ToolMessage)]
         is_open = self.phase in ("calling", "paused")
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
         belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
-        closed = calls[: len(calls) - len(last)] if is_open else calls
         counts = (self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
         rules = {
             "a count is below 0": min(*counts, *vars(self.usage).values()) >= 0,
@@ -147,7 +145,9 @@ class RunState(FrozenValue):
             "it is paused, and no call waits": self.phase != "paused" or self.pending,
             # Later calls would get ids that are taken.
             f"its {self.call_count} calls are not those of its messages": len({*own}) == len(own) == self.call_count,
-            "its messages lack results of calls, or calls of results": results == closed,
+            "its messages lack results of calls, or calls of results": _has_results(
+                self.messages[:-1] if is_open else self.messages
+            ),
         }
         if error := next((rule for rule, is_met in rules.items() if not is_met), ""):
             raise ConversationError(f"This is not the state of a run: {error}.")
@@ -190,6 +190,18 @@ _PARSERS: Mapping[str, Any] = {
     "allowed_tools": lambda data: tuple(data) if data and isinstance(data, list) else data,
     "offered": lambda data: tuple(data) if isinstance(data, list) else data,
 }
+
+
+def _has_results(messages: Sequence[Message]) -> bool:
+    """Return whether each call has one result, in call order, directly after its response."""
+    due: Sequence[tuple[str, str]] = ()
+    for message in messages:
+        given = (message.call_id, message.provider_call_id) if isinstance(message, ToolMessage) else None
+        if given != next(iter(due), None):
+            return False
+        calls = message.calls if isinstance(message, ModelResponse) else ()
+        due = due[1:] or [(call.id, call.provider_call_id) for call in calls]
+    return not due
 
 
 def _iter_calls(state: RunState) -> Iterator[ToolCall]:
