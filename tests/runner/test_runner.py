@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from toolkit import (
     FatalError,
@@ -354,6 +355,21 @@ def test_every_exception_is_a_result(kind: type[BaseException], go: Callable[...
         raise kind
 
     result = one_turn(fail, add, calls=[call("fail"), call("add", a=1)], go=go)
+
+    assert [True, False] == [finished.result.is_error for finished in result.calls]
+
+
+@BOTH
+def test_validator_that_exits(go: Callable[..., RunResult]) -> None:
+    """A validator of a parameter that raises SystemExit, such as argparse, ends its call alone."""
+
+    def check(_: str) -> str:
+        raise SystemExit(2)
+
+    def open_file(path: Annotated[str, AfterValidator(check)]) -> None:
+        """Open a file."""
+
+    result = one_turn(open_file, add, calls=[call("open_file", path="a"), call("add", a=1)], go=go)
 
     assert [True, False] == [finished.result.is_error for finished in result.calls]
 

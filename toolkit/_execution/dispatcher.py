@@ -148,7 +148,7 @@ class Dispatcher:
             raise
         except CancelledError as error:  # the turn has ended; its results are not read
             return ToolResult.from_error(Cancelled(), error)
-        except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
         if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
             result = _format_error(self.format_error, result)
@@ -361,7 +361,7 @@ def _check_result(result: object) -> ToolResult:
     raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `next` gave it?")
 
 
-def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
+def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
     """Make the result of a call that did not complete."""
     name = pipeline.call.name[:100]
     if isinstance(error, Deferred):
