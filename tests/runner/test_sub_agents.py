@@ -437,6 +437,26 @@ def test_changes_of_both_approvers() -> None:
     assert (['{"query": "Do it."}', '{"title": "Emma"}'], ["Emma"]) == (seen, shop.deleted)
 
 
+@pytest.mark.parametrize(
+    ("own", "deleted"),
+    [(True, ["Emma"]), (False, []), (Decision.modify({"title": "Dune"}), []), (Decision.defer(), [])],
+    ids=["agrees", "rejects", "changes it back", "defers"],
+)
+def test_change_of_the_second_approver(own: bool | Decision, deleted: list[str]) -> None:
+    """What the second approver has changed runs only if the first one approves that, too."""
+    shop = Shop()
+
+    def approve(request: ApprovalRequest) -> bool | Decision:
+        return request.arguments["title"] == "Dune" or own
+
+    def change(request: ApprovalRequest) -> bool | Decision:
+        return request.name == "clerk" or Decision.modify({"title": "Emma"})
+
+    boss(clerk(DELETE, "Done.", shop=shop, approve=approve), approve=change).run("go")
+
+    assert deleted == shop.deleted
+
+
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("above", [True, False])
 def test_both_authorize(own: bool, above: bool) -> None:

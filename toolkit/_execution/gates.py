@@ -34,6 +34,7 @@ T = TypeVar("T")
 DENIED = "Tool execution was denied by authorization policy."
 FAILED = 'Tool execution failed: tool authorization error for "{}": {}; the tool was not run.'
 REJECTED = "Tool execution was rejected by the user."
+DISAGREED = f"{REJECTED} Reason: The approvers do not agree on the arguments."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."
 NO_APPROVER = (
     "Tool approval could not be completed because no approval handler is configured; "
@@ -61,7 +62,7 @@ class Rejected(Denied):
 
 @dataclass(frozen=True, kw_only=True)
 class Gates:
-    """The authorizers and approvers of a run. A call needs all of them.
+    """The authorizers and approvers of a run. A call needs all of them, with the arguments that run.
 
     Attributes:
         authorizers: Decide whether a call may be made.
@@ -105,13 +106,17 @@ class Gates:
         if self.passed and self.passed == request.digest:
             return arguments, call
         await self.authorize(request, backend)
-        for approver in self.approvers or (None,):
+        for number, approver in enumerate(self.approvers or (None,)):
             request = make_request(arguments, call)  # again: the gate before may have read what others wrote
             decision = await self.approve(approver, request, backend)
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = request.tool._invocation.parser.parse(call.arguments)
                 await self.authorize(make_request(arguments, call), backend)
+                for earlier in self.approvers[:number]:  # they have approved other arguments
+                    decision = await self.approve(earlier, make_request(arguments, call), backend)
+                    if decision.arguments is not None:
+                        raise Rejected(DISAGREED)
         if self.hold is not None:
             request = make_request(arguments, call)
             self.hold(request)
