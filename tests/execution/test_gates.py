@@ -21,6 +21,7 @@ from toolkit import (
     Deny,
     FatalError,
     Runner,
+    RunState,
     TimedOut,
     ToolContext,
     ToolResult,
@@ -234,6 +235,15 @@ def test_reason_that_is_none(gate: GateName, reason: Any) -> None:
     verdict = Deny(reason) if gate == "authorize" else Decision(approved=False, reason=reason)
 
     assert REFUSED[gate] == sent(Post(), **{gate: lambda *_: verdict}).text
+
+
+@pytest.mark.parametrize("reason", [None, 5, b"no", Truthful()], ids=["None", "number", "bytes", "object"])
+def test_paused_for_a_reason_that_is_none(reason: Any) -> None:
+    """A run that is paused for a reason that is not text can be saved and loaded; the reason is left out."""
+    model = ScriptedModel([call("send", to=["Ann"])])
+    paused = Runner([Post().send], model=model, approve=lambda _: Decision.defer(reason)).run("Go")
+
+    assert [""] == [waiting.reason for waiting in RunState.from_json(paused.state.to_json()).pending]
 
 
 @GATES

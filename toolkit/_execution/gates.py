@@ -184,13 +184,14 @@ class Gates:
         decision = await self._ask_approver(approver, request, backend)
         if decision.approved is True:
             return decision
+        reason = decision.reason if isinstance(decision.reason, str) else ""
         if decision.refusal == "defer":
-            raise Deferred(request.to_pending(decision.reason))
+            raise Deferred(request.to_pending(reason))
         if decision.refusal == "stop":
-            raise Stopped(decision.reason)
+            raise Stopped(reason)
         if decision.refusal == "unavailable":
-            raise Unanswered(INCOMPLETE + _format_reason(decision.reason))
-        raise Rejected(REJECTED + _format_reason(decision.reason))
+            raise Unanswered(INCOMPLETE + _format_reason(reason))
+        raise Rejected(REJECTED + _format_reason(reason))
 
     async def _ask_approver(self, approver: Approver, request: ApprovalRequest, backend: Backend) -> Decision:
         verdict = await self._call(approver, request, backend)
