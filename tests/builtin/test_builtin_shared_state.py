@@ -84,6 +84,23 @@ def test_most_bytes() -> None:
         state.set("l", "")
 
 
+def test_room_that_becomes_free() -> None:
+    """A text that is removed, or replaced by a shorter one, leaves its bytes to others; a refused one takes none."""
+    state = SharedState(10)
+    state.set("a", "12345")
+    for _ in range(3):
+        with pytest.raises(Failed, match="14 / 10 bytes"):
+            state.set("b", "1234567")
+        state.set("a", "12")
+        state.set("bb", "é123")
+        state.set("a", "1")
+        state.remove("bb")
+        state.remove("bb")
+        state.set("a", "12345")
+
+    assert {"a": 5} == state.sizes()
+
+
 def test_most_keys() -> None:
     """10,000 names fit, and no more; one that is there can still be changed."""
     state = SharedState()

@@ -103,6 +103,7 @@ class SharedState:
         self._max_bytes = check_whole("max_bytes", max_bytes)
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
+        self._total = 0  # bytes of all names and texts
 
     def get(self, key: str) -> str | None:
         """Return the text of a name; None if there is none."""
@@ -116,20 +117,22 @@ class SharedState:
             Failed: There is no room; nothing was changed.
         """
         with self._lock:
-            texts = {**self._texts, key: value}
-            total = sum(map(_count_bytes, (*texts, *texts.values())))
-            if total > self._max_bytes or len(texts) > MAX_KEYS:
-                size = _count_bytes(value)
+            size, old = _count_bytes(value), self._texts.get(key)
+            total = self._total + size + (_count_bytes(key) if old is None else -_count_bytes(old))
+            if total > self._max_bytes or len(self._texts) + (old is None) > MAX_KEYS:
                 raise Failed(
                     f"SharedState capacity exceeded: storing '{key}' ({size} bytes) would bring total to "
                     f"{total} / {self._max_bytes} bytes, {len(self._texts)} of {MAX_KEYS} keys. Remove some first."
                 )
-            self._texts = texts
+            self._texts[key], self._total = value, total
 
     def remove(self, key: str) -> bool:
         """Remove the text of a name, and return whether there was one."""
         with self._lock:
-            return self._texts.pop(key, None) is not None
+            text = self._texts.pop(key, None)
+            if text is not None:
+                self._total -= _count_bytes(key) + _count_bytes(text)
+            return text is not None
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each text in bytes, sorted by name."""
