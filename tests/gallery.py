@@ -64,6 +64,7 @@ CHANGES = {
     r"\d{4}-\d\d-\d\dT[\d:.+]+": "...",
     r"('seconds': )[\d.e-]+": r"\1...",
     r" in 0\.\d+ ?s": " in ...",
+    r"  \(\d+\.\d s\)(?=\n)": "",  # of a call that took long, on a busy machine
 }
 HEAD = """# Examples
 
