@@ -134,13 +134,14 @@ class RunState(FrozenValue):
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
         given = [*(result.call_id for result in self.results), *(waiting.call.id for waiting in self.pending)]
+        last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
         is_open = self.phase in ("calling", "paused")
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
         belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
         counts = (self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
         rules = {
             "a count is below 0": min(*counts, *vars(self.usage).values()) >= 0,
-            f"a run that is {self.phase} does not end in {self.messages[-1:]!r:.100}": has_end,
+            f"a run that is {self.phase} does not end in {last_kind}": has_end,
             "results and approvals belong to the calls of the last answer, one to each": belong,
             "it is paused, and no call waits": self.phase != "paused" or self.pending,
             # Later calls would get ids that are taken.
