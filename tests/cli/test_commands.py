@@ -660,6 +660,27 @@ def test_run_without_an_answer(files: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.endswith(": allow it more tokens, such as by -o max_tokens=4000.\n")
 
 
+def test_run_that_a_tool_ends(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer of a Halt is printed, and what it is; the exit code is 3."""
+    write(
+        files / "shop.py",
+        """
+        from toolkit import Halt, Runner
+        from toolkit.testing import ScriptedModel, call
+
+        def buy() -> str:
+            raise Halt("The shop is closed.")
+
+        agent = Runner([buy], model=ScriptedModel([call("buy")]))
+        """,
+    )
+    assert 3 == main(["run", "shop.py", "Buy."])
+    printed = capsys.readouterr()
+
+    assert "The shop is closed.\n" == printed.out
+    assert printed.err.endswith("toolkit: A tool or a hook ended the run with this answer.\n")
+
+
 class Terminal(io.StringIO):
     """A standard input that is a terminal."""
 

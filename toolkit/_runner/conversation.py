@@ -460,7 +460,7 @@ class Conversation:
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
 
     def halt(self, answer: str) -> None:
-        """End the run with the answer of a hook, which becomes part of the conversation."""
+        """End the run with the answer of a tool or a hook, which becomes part of the conversation."""
         self.end("halted", output=answer)
         if answer:
             self._messages.append(ModelResponse(text=answer))

@@ -32,7 +32,7 @@ ENDS: Mapping[str, str] = {
     "length": "The answer is cut off: allow it more tokens, such as by -o max_tokens=4000.",
     "content_filter": "The provider's filter stopped the answer: ask in other words.",
     "empty": "The model gave no answer: ask again, or another model by -m.",
-    "halted": "A hook of the Runner ended the run.",
+    "halted": "A tool or a hook ended the run with this answer.",
     "cancelled": "The run was cancelled.",
 }
 # JSON Schema's names of types.

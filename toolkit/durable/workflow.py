@@ -79,7 +79,7 @@ class _ChildEnd:
 
 
 class _Halted(Exception):
-    """A hook has ended the run with an answer."""
+    """A tool or a hook has ended the run with an answer."""
 
 
 @workflow.defn(name=wire.WORKFLOW, failure_exception_types=[ToolkitError])

@@ -247,7 +247,7 @@ class RunEncoder(ABC):
     def _make_failure(self, message: str, code: str) -> WireEvent: ...
 
     def _add_answer(self, event: RunFinished) -> Iterator[WireEvent]:
-        """Encode an answer that is no text of its turn: the text of a hook, or the result of a tool."""
+        """Encode an answer that is no text of its turn: the text of a Halt, or the result of a tool."""
         is_text = event.finish_reason == "stop" and "text" in self._streamed and not self._has_calls
         if event.output and event.finish_reason in ("stop", "halted") and not is_text:
             yield from self._close_parts("text")
