@@ -18,6 +18,7 @@ import pytest
 from pydantic import Field
 
 from toolkit import (
+    Halt,
     Image,
     Limits,
     NotFound,
@@ -309,6 +310,26 @@ def test_repr() -> None:
     story = Story([TurnStarted(turn=0), ToolCallStarted(QUICK)])
 
     assert ("<Story, 1 call>", "<Form of <Tool add(a: int, b: int) -> int>>") == (repr(story), repr(Form(add)))
+
+
+@pytest.mark.parametrize("place", ["tool", "hook"])
+def test_run_that_is_halted(place: str, tmp_path: Path) -> None:
+    """The calls of a run that a Halt ends are in their turn, and its page has its prompt, in a later run, too."""
+
+    def close(*_: Any) -> None:
+        raise Halt("Closed.")
+
+    hook = type("Hook", (), {"after_call": staticmethod(close)})()
+    made = tool(lambda: close() if place == "tool" else 1, name="buy")
+    runner = Runner([made], model=ScriptedModel(lambda _: call("buy")), hooks=[hook] if place == "hook" else [])
+    first = runner.run("One, please.")
+    second = runner.run("Another one.", messages=first.messages)
+    for result in (first, second):
+        assert displayed(result).text.startswith("Closed.|\n[stopped: halted]|1 call · 1 error · scripted|Turn 1|buy|")
+    second.save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+
+    assert "Another one." in page and "One, please." not in page
 
 
 def test_stream_and_handle() -> None:

@@ -464,6 +464,7 @@ class Conversation:
         self.end("halted", output=answer)
         if answer:
             self._messages.append(ModelResponse(text=answer))
+            self._state = self._state.replace(turns=self._state.turns + 1)
 
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:

@@ -40,7 +40,7 @@ class RunState(FrozenValue):
         run_id: The run's id.
         messages: The whole history.
         phase: The next step: `asking` the model, `calling` tools, `paused`, or `finished`.
-        turns: Responses of the model so far.
+        turns: Responses of the model so far, and the answer of a Halt.
         call_count: Calls in those responses.
         calls_by_tool: Calls that ran, by tool.
         usage: Tokens and requests, summed over the run.
