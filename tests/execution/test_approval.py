@@ -52,7 +52,7 @@ from toolkit import (
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.approval import Approver, Deferred, RecordedDecisions, Stopped
+from toolkit._execution.approval import Approver, Deferred, RecordedDecisions, Stopped, check_decisions
 from toolkit._execution.gates import NO_APPROVER, Gates
 from toolkit.approvers import ApprovalQueue, Console, Notebook, after_foreign, allow, approve_all, ask_when, defer
 from toolkit.errors import ApprovalError, DefinitionError, Failed
@@ -155,7 +155,8 @@ def test_defer() -> None:
     with pytest.raises(Deferred) as waiting:
         decided(lambda _: Decision.defer("Anna is out."))
 
-    assert waiting.value.pending == PendingApproval(
+    (pending,) = waiting.value.pending
+    assert pending == PendingApproval(
         call=CALL,
         digest=request_for().digest,
         arguments='{"amount": 5, "note": ""}',
@@ -1230,7 +1231,7 @@ UNFIT: dict[str, tuple[dict[Any, Any], str]] = {
 def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
     """Decisions for calls that do not wait, and what is none, are refused before anything runs."""
     with pytest.raises(ApprovalError) as refusal:
-        RecordedDecisions(verdicts, [PENDING])
+        check_decisions(verdicts, [PENDING])
 
     assert text == str(refusal.value)
 

@@ -543,6 +543,7 @@ def test_state_is_plain_json() -> None:
         "usage": {"input_tokens": 0, "output_tokens": 0, "requests": 0, "cached_tokens": 0, "reasoning_tokens": 0},
         "results": [],
         "pending": [],
+        "sub_agents": {},
         "finish_reason": "",
         "output": None,
         "allowed_tools": None,

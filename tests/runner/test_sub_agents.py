@@ -513,19 +513,6 @@ def test_shared_middleware() -> None:
     assert ["middle", "clerk", "count_books"] == seen
 
 
-@BOTH_WAYS
-def test_approval_that_must_wait(go: Callable[[Runner], RunResult]) -> None:
-    """A sub-agent cannot wait for an approval: its call fails, and says why."""
-    shop = Shop()
-    worker = clerk(DELETE, "Done.", shop=shop, approve=lambda _: Decision.defer())
-    result = go(boss(worker, approve=lambda _: True))
-
-    assert (
-        "Sub-agent execution failed: delete_book needs approval, and a sub-agent cannot wait for that.",
-        [],
-    ) == (result.calls[0].result.text, shop.deleted)
-
-
 def test_approver_that_stops() -> None:
     """An approver that stops the run of a sub-agent stops the run above."""
     shop = Shop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from toolkit._context import ToolContext
@@ -104,12 +105,14 @@ class Deferred(ToolkitError):
     """A call waits for approval. It is raised through the pipeline of the call, middleware included.
 
     Attributes:
-        pending: The approval that is awaited.
+        pending: The approvals that are awaited: of the call itself, or of the calls of its sub-agent.
+        state: State of the sub-agent's run; None if the call itself waits.
+        digest: Digest of the sub-agent's call, which has passed its gates.
     """
 
-    def __init__(self, pending: PendingApproval) -> None:
-        super().__init__(pending)
-        self.pending = pending
+    def __init__(self, *pending: PendingApproval, state: Any = None, digest: str = "") -> None:
+        super().__init__(*pending)
+        self.pending, self.state, self.digest = pending, state, digest
 
 
 # The result of a call that does not run, since an approver has ended the run.
@@ -130,9 +133,6 @@ class RecordedDecisions:
         pending: The pending calls.
         otherwise: Approver for calls that have changed since, and for all later calls. Without it these are deferred,
             so that no call runs without a decision.
-
-    Raises:
-        ApprovalError: A decision is for a call that is not pending, or has the wrong type.
     """
 
     def __init__(
@@ -142,16 +142,6 @@ class RecordedDecisions:
         otherwise: Approver | None = None,
     ) -> None:
         self._pending = {waiting.call.id: waiting for waiting in pending}
-        if not isinstance(decisions, Mapping):
-            raise ApprovalError(
-                f"Decisions are by call id, such as {{waiting.call.id: True for waiting in result.pending}}, not "
-                f"{decisions!r:.100}."
-            )
-        for call_id, verdict in decisions.items():
-            if call_id not in self._pending:
-                raise ApprovalError(explain_unknown_call(call_id, self._pending))
-            if not isinstance(verdict, (bool, Decision)):
-                raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
         self._verdicts = dict(decisions)
         self._otherwise = otherwise
         self._lock = threading.Lock()
@@ -169,6 +159,44 @@ class RecordedDecisions:
 
     def _delegate(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
         return verdict if self._otherwise is None else self._otherwise(request)
+
+
+def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingApproval]) -> None:
+    """Check decisions by call id, before a run is resumed.
+
+    Raises:
+        ApprovalError: They are not a mapping, or one is for a call that is not pending, or has the wrong type.
+    """
+    if not isinstance(decisions, Mapping):
+        raise ApprovalError(
+            f"Decisions are by call id, such as {{waiting.call.id: True for waiting in result.pending}}, not "
+            f"{decisions!r:.100}."
+        )
+    waiting = [each.call.id for each in pending]
+    for call_id, verdict in decisions.items():
+        if call_id not in waiting:
+            raise ApprovalError(explain_unknown_call(call_id, waiting))
+        if not isinstance(verdict, (bool, Decision)):
+            raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
+
+
+def apply_decisions(approver: Approver, decisions: Mapping[str, Verdict]) -> Approver:
+    """Wrap an approver of a run above: where it defers a call that these decisions approve, it approves."""
+
+    def settle(request: ApprovalRequest, verdict: Verdict) -> Verdict:
+        is_deferred = isinstance(verdict, Decision) and verdict.refusal == "defer"
+        decision = decisions.get(request.call.id, False)
+        is_approved = decision.approved if isinstance(decision, Decision) else decision
+        return True if is_deferred and is_approved else verdict
+
+    async def wait(request: ApprovalRequest, answer: Awaitable[Verdict]) -> Verdict:
+        return settle(request, await answer)
+
+    def approve(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        answer = approver(request)
+        return wait(request, answer) if isawaitable(answer) else settle(request, answer)
+
+    return approve
 
 
 def _is_rejection(verdict: Verdict | None) -> bool:

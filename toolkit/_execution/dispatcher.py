@@ -239,7 +239,7 @@ class _CallPipeline:
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
-        recording = dispatcher.recording
+        asked, recording = call, dispatcher.recording
         ledger = recording.undo_ledger if tool.settings.undo else recording.ledger
         is_repeat = self.has_started and tool.settings.may_repeat  # by a middleware
         if ledger is None or (is_repeat and tool.settings.undo is None):
@@ -248,6 +248,9 @@ class _CallPipeline:
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, ledger)
+        if isinstance(result.exception, Deferred):  # a sub-agent waits
+            waiting = result.exception
+            raise Deferred(*waiting.pending, state=waiting.state, digest=self._digest(tool, asked))
         self.result = result.replace(repairs=repairs) if repairs else result
         return self.result
 
@@ -268,13 +271,14 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
         """Execute a call and record each of its stages; a call that the ledger has recorded is not executed again."""
-        runs = (*self.dispatcher.recording.runs_above, self.context.run_id)
+        runs, digest = (*self.dispatcher.recording.runs_above, self.context.run_id), self._digest(tool, call)
+        may_repeat = tool.settings.may_repeat and not self.has_started  # a call that can be undone runs once
         record = CallRecord(
             ledger=ledger,
             run_id=runs[0],
             call_id=call.id,
-            digest=self._digest(tool, call),
-            may_repeat=tool.settings.may_repeat and not self.has_started,  # a call that can be undone runs once
+            digest=digest,
+            may_repeat=may_repeat or digest in self.dispatcher.gates.passed,  # a sub-agent that has waited goes on
             backend=self.backend,
         )
         if (earlier := await record.recall()) is not None:

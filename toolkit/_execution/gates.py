@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import ismethod
 from operator import attrgetter
@@ -70,7 +70,7 @@ class Gates:
         no_approver: Text of the refusal if a tool requires approval and there is no approver.
         timeout: Seconds for an answer; None waits as long as the run takes.
         hold: Gets the request of each call that has passed the gates. The call then waits and does not run.
-        passed: Digest of a call that has passed the gates already. They are not asked again unless it has changed.
+        passed: Digests of calls that have passed the gates already. They are not asked again about these.
     """
 
     authorizers: tuple[Authorizer, ...] = ()
@@ -78,7 +78,7 @@ class Gates:
     no_approver: str = NO_APPROVER
     timeout: float | None = None
     hold: Callable[[ApprovalRequest], None] | None = None
-    passed: str = ""
+    passed: Collection[str] = ()
 
     async def ask(
         self,
@@ -103,7 +103,7 @@ class Gates:
             TimedOut, Cancelled: The run ended first.
         """
         request = make_request(arguments, call)
-        if self.passed and self.passed == request.digest:
+        if self.passed and request.digest in self.passed:
             return arguments, call
         await self.authorize(request, backend)
         for number, approver in enumerate(self.approvers or (None,)):

@@ -76,7 +76,7 @@ class Attempts:
         for attempt in range(settings.retries):
             result = await self._run_limited(context, attempt)
             error = result.exception
-            if error is None or not _may_retry(error, settings):
+            if error is None or result.kind in ("pending", "stopped") or not _may_retry(error, settings):
                 return result
             seconds = _choose_pause(attempt, settings.retry_delay)
             self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))

@@ -310,7 +310,8 @@ class CallRecord:
             if note:  # the effect of a tool that raises is not undone
                 await self.finish(ToolResult.from_error(Failed(f"The call raised {error!r}."), error), note)
             raise
-        await self.finish(result, note)
+        if result.kind != "pending":  # its sub-agent waits for approval
+            await self.finish(result, note)
         return result
 
     async def finish(self, result: ToolResult, note: CallNote | None = None) -> None:

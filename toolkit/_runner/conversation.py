@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from types import MappingProxyType
 from typing import Literal, TypeAlias, cast, get_args
 
 from toolkit._dialects.base import CUT_TEXT
@@ -54,7 +55,7 @@ from toolkit._messages import (
 )
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
-from toolkit._runner.state import Phase, RunState
+from toolkit._runner.state import PausedSubAgent, Phase, RunState, get_ids, list_inner
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, LimitName, PendingApproval
@@ -325,6 +326,10 @@ class Conversation:
         else:
             self._state = state.replace(phase="finished", finish_reason=reason)
 
+    def get_paused(self, call_id: str) -> PausedSubAgent | None:
+        """Return the sub-agent that a call has started and that has waited for approval; None for any other call."""
+        return self._state.sub_agents.get(call_id)
+
     def reserve_id(self, call: ToolCall, position: int) -> ToolCall | None:
         """Return a call of a response that is still arriving with its final id, which no other call gets.
 
@@ -342,6 +347,7 @@ class Conversation:
         self,
         results: Sequence[ToolMessage],
         pending: Sequence[PendingApproval] = (),
+        sub_agents: Mapping[str, PausedSubAgent] = MappingProxyType({}),
         *,
         is_stopped: bool = False,
         find_answer: Callable[[Sequence[ToolMessage]], str | None] = lambda _: None,
@@ -350,7 +356,9 @@ class Conversation:
 
         Args:
             results: The results, in any order.
-            pending: Calls that wait for approval. If there are any, other calls may have no result yet.
+            pending: Calls that wait for approval, those of sub-agents included. If there are any, other calls may have
+                no result yet.
+            sub_agents: The sub-agents that wait for approval, by the ids of their calls.
             is_stopped: Whether an approver has ended the run.
             find_answer: Finds the answer among the results of the whole response; None if there is none.
 
@@ -362,14 +370,17 @@ class Conversation:
         """
         self._expect("calling")
         due = sorted([call.id for call in get_open_calls(self._messages, self._state.results)])
-        given = sorted([*(result.call_id for result in results), *(waiting.call.id for waiting in pending)])
+        waiting = {*get_ids(pending)}.difference(get_ids(list_inner(sub_agents))).union(sub_agents)
+        given = sorted([*(result.call_id for result in results), *waiting])
         expected = sorted({*given}.intersection(due)) if pending else due
         if given != expected:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
         messages: Sequence[ToolMessage] = ()
         results = (*self._state.results, *results)
         if pending:
-            self._state = self._state.replace(phase="paused", results=results, pending=tuple(pending))
+            self._state = self._state.replace(
+                phase="paused", results=results, pending=tuple(pending), sub_agents=dict(sub_agents)
+            )
         else:
             messages = self._close_calls(results)
         if is_stopped:
@@ -477,7 +488,7 @@ class Conversation:
         is_answer = isinstance(response, ModelResponse) and response.is_answer
         results = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in calls]
         self._messages += [*results, *collect_attachments(results)]  # most providers take text only from tools
-        self._state = self._state.replace(phase="asking", results=(), pending=())
+        self._state = self._state.replace(phase="asking", results=(), pending=(), sub_agents={})
         if is_answer and not any(result.is_error for result in results):
             self._state = self._state.replace(phase="finished", finish_reason="stop")
         return results

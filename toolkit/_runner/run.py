@@ -319,7 +319,7 @@ class Run(Generic[T]):
                     yield start
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
-                        if (recorded := turn.record(event)) is not None:
+                        for recorded in turn.record(event):
                             yield recorded
         except BaseException as failure:
             ends = turn.break_off(backend)
@@ -330,7 +330,7 @@ class Run(Generic[T]):
         finally:
             caller.end_turn()
         messages = self.conversation.end_turn(
-            turn.messages, turn.pending, is_stopped=turn.is_stopped, find_answer=caller.find_answer
+            turn.messages, turn.pending, turn.sub_agents, is_stopped=turn.is_stopped, find_answer=caller.find_answer
         )
         if (error := turn.error) is not None:
             raise error

@@ -17,14 +17,22 @@ from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, check_choice
-from toolkit._execution.approval import RecordedDecisions
+from toolkit._execution.approval import RecordedDecisions, Verdict, apply_decisions, check_decisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.gates import Gates, list_new
 from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, get_undo, was_undone
-from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage, get_open_calls
+from toolkit._messages import (
+    Message,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    get_last_calls,
+    get_open_calls,
+)
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import read_history
@@ -44,7 +52,7 @@ from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
-from toolkit._runner.state import RunState, restore_calls
+from toolkit._runner.state import RunState, get_ids, list_inner, restore_calls
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest
@@ -446,9 +454,11 @@ class _RunBuilder:
     def _create_dispatcher(self, conversation: Conversation) -> Dispatcher:
         own, parent = self._factory.dispatcher, self._parent
         if self._state:
-            own = self._remember(own, self._state)
+            own = self._record_decisions(own, self._state)
         if parent:
-            own = _join_gates(own, parent)
+            own = _join_gates(own, parent, self._request.decisions)
+        if self._state:
+            own = self._remember(own, self._state)
         available = self._available
         if self._state and (offered := self._state.offered) is not None:  # what its last response may call
             available = frozenset(offered) if available is None else frozenset(offered).intersection(available)
@@ -469,17 +479,36 @@ class _RunBuilder:
                     dispatcher.add_foreign(message.name)  # a history in OpenAI's form says no more
         return dispatcher
 
+    def _record_decisions(self, own: Dispatcher, state: RunState) -> Dispatcher:
+        """Return the gates of a resumed run, with the decisions on its calls; sub-agents get those on their calls.
+
+        Raises:
+            ApprovalError: A decision is for a call that does not wait, or is not one.
+        """
+        decisions, inner = self._request.decisions, get_ids(list_inner(state.sub_agents))
+        check_decisions(decisions, state.pending)
+        gates = replace(own.gates, passed=[paused.digest for paused in state.sub_agents.values()])
+        pending = [waiting for waiting in state.pending if waiting.call.id not in inner]
+        if pending or (inner and not gates.approvers and not self._has_asked_below(state)):
+            recorded = RecordedDecisions(decisions, pending, otherwise=next(iter(gates.approvers), None))
+            gates = replace(gates, approvers=(recorded,))
+        return replace(own, gates=gates)
+
+    def _has_asked_below(self, state: RunState) -> bool:
+        """Return whether it may have been a sub-agent's own approver that deferred a call, and not this run's."""
+        names = {call.name for call in get_last_calls(state.messages) if call.id in state.sub_agents}
+        agents = [find_instance(self._tools[name]) for name in names if name in self._tools]
+        return any(isinstance(agent, SubAgent) and agent.runner.options.get("approve") for agent in agents)
+
     def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the gates of a resumed run, with its decisions and the records of its calls."""
-        decisions = self._request.decisions
-        if state.pending or decisions:
-            recorded = RecordedDecisions(decisions, state.pending, otherwise=next(iter(own.gates.approvers), None))
-            own = replace(own, gates=replace(own.gates, approvers=(recorded,)))
+        """Return the dispatcher of a resumed run with records of its calls, in the ledger of the run above if any."""
         if own.recording.ledger is not None:
             return own
         # A run that was saved while its calls were running may have lost its process since.
         suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
-        recording = replace(own.recording, ledger=self._factory.ledger, suspects=tuple(call.id for call in suspects))
+        above = self._parent.dispatcher.recording.ledger if self._parent else None
+        ledger = self._factory.ledger if above is None else above
+        recording = replace(own.recording, ledger=ledger, suspects=tuple(call.id for call in suspects))
         return replace(own, recording=recording)
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
@@ -568,18 +597,22 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
 
 
-def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
+def _join_gates(own: Dispatcher, parent: ToolCaller, decisions: Mapping[str, Verdict]) -> Dispatcher:
     """Add the gates and middleware of the runs above to those of a run; one that both have runs once.
 
-    Without a ledger of its own, the calls of the run are undone with those of the run above.
+    Where an approver above would defer a call that the decisions approve, it approves. Without a ledger of its own, the
+    calls of the run are undone with those of the run above.
     """
     above, recording = parent.dispatcher, own.recording
+    gates = above.gates
+    if decisions:
+        gates = replace(gates, approvers=tuple([apply_decisions(each, decisions) for each in gates.approvers]))
     if recording.ledger is None:
         runs_above = (*above.recording.runs_above, parent.conversation.run_id)
         recording = replace(recording, undo_ledger=above.recording.undo_ledger, runs_above=runs_above)
     return replace(
         own,
-        gates=own.gates.join(above.gates),
+        gates=own.gates.join(gates),
         middleware=(*above.middleware, *list_new(own.middleware, above.middleware)),
         recording=recording,
     )

@@ -425,8 +425,8 @@ class Runner(Controls):
 
         Each call is a new conversation of this runner, with the `deps` of the outer run. Its usage and calls count in
         the outer run and its limits. Its calls also pass the gates and the middleware of the outer run, and its events
-        arrive there as `SubAgentEvent`s. It is cancelled with the outer run. A call that would have to wait for
-        approval fails. The tool's effect is `destructive` or `write` if one of this runner's tools has it, and
+        arrive there as `SubAgentEvent`s. It is cancelled with the outer run. If a call waits for approval, the
+        outer run pauses. The tool's effect is `destructive` or `write` if one of this runner's tools has it, and
         otherwise unknown.
 
         Args:

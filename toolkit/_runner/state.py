@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -32,6 +32,19 @@ Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 VERSION = 1
 
 
+@dataclass(frozen=True)
+class PausedSubAgent:
+    """The run of a sub-agent that waits for approval.
+
+    Attributes:
+        digest: Digest of the call of the sub-agent, which has passed its gates.
+        state: State of its run.
+    """
+
+    digest: str
+    state: RunState
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunState(FrozenValue):
     """State of a run: plain data, enough to continue in another process.
@@ -45,7 +58,8 @@ class RunState(FrozenValue):
         calls_by_tool: Calls that ran, by tool.
         usage: Tokens and requests, summed over the run.
         results: Results of the calls of the last response, while other calls have none.
-        pending: Calls of the last response that wait for approval.
+        pending: Calls that wait for approval: those of the last response, and those of its sub-agents.
+        sub_agents: The sub-agents that wait for approval, by the ids of their calls.
         finish_reason: Why the run ended, or the limit that was reached. Otherwise empty.
         output: The answer, if it is not the text of the last response.
         allowed_tools: Names of the tools that this run may call, if they were limited.
@@ -64,6 +78,7 @@ class RunState(FrozenValue):
     usage: Usage = field(default_factory=Usage)
     results: tuple[ToolMessage, ...] = ()
     pending: tuple[PendingApproval, ...] = ()
+    sub_agents: Mapping[str, PausedSubAgent] = field(default_factory=dict)
     finish_reason: FinishReason | Literal[""] = ""
     output: str | None = None
     allowed_tools: tuple[str, ...] | None = None
@@ -88,10 +103,7 @@ class RunState(FrozenValue):
             ValueError: The key is empty.
         """
         _check_key(key)
-        plain = {**vars(self), "usage": vars(self.usage), "pending": [*map(asdict, self.pending)]}
-        messages = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "results")}
-        counts = {"calls_by_tool": dict(self.calls_by_tool)}
-        data = {"version": VERSION, **plain, **messages, **counts}
+        data = {"version": VERSION, **_to_dict(self)}
         if key is not None:
             data["signature"] = _sign(data, key)
         return dump_json(data)
@@ -117,7 +129,7 @@ class RunState(FrozenValue):
             version = data.pop("version", VERSION)
             if version != VERSION:
                 raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
-            state = cls(**{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in data.items()})
+            state = _from_dict(data)
             _check_fields(state)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
@@ -133,17 +145,21 @@ class RunState(FrozenValue):
         calls = [call.id for call in _iter_calls(self)]
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
-        given = [*(result.call_id for result in self.results), *(waiting.call.id for waiting in self.pending)]
+        waiting, inner = get_ids(self.pending), get_ids(list_inner(self.sub_agents))
+        outer = [call_id for call_id in waiting if call_id not in inner]
+        given = [*(result.call_id for result in self.results), *outer, *self.sub_agents]
         last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
         is_open = self.phase in ("calling", "paused")
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
         belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
+        are_paused = all(paused.state.phase == "paused" for paused in self.sub_agents.values())
         counts = (self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
         rules = {
             "a count is below 0": min(*counts, *vars(self.usage).values()) >= 0,
             f"a run that is {self.phase} does not end in {last_kind}": has_end,
             "results and approvals belong to the calls of the last answer, one to each": belong,
             "it is paused, and no call waits": self.phase != "paused" or self.pending,
+            "a sub-agent of it waits, and none of its calls does": are_paused and {*inner} <= {*waiting},
             # Later calls would get ids that are taken.
             f"its {self.call_count} calls are not those of its messages": len({*own}) == len(own) == self.call_count,
             "its messages lack results of calls, or calls of results": _has_results(
@@ -152,6 +168,18 @@ class RunState(FrozenValue):
         }
         if error := next((rule for rule, is_met in rules.items() if not is_met), ""):
             raise ConversationError(f"This is not the state of a run: {error}.")
+        for paused in self.sub_agents.values():
+            paused.state.check()
+
+
+def get_ids(pending: Iterable[PendingApproval]) -> list[str]:
+    """Return the ids of calls that wait for approval."""
+    return [waiting.call.id for waiting in pending]
+
+
+def list_inner(sub_agents: Mapping[str, PausedSubAgent]) -> list[PendingApproval]:
+    """List the calls of sub-agents that wait for approval."""
+    return [waiting for paused in sub_agents.values() for waiting in paused.state.pending]
 
 
 def _check_key(key: str | bytes | None) -> None:
@@ -174,6 +202,27 @@ def _sign(data: Mapping[str, Any], key: str | bytes) -> str:
     return hmac.new(own, json.dumps(data, sort_keys=True).encode(), "sha256").hexdigest()
 
 
+def _to_dict(state: RunState) -> dict[str, Any]:
+    messages = {name: list(map(message_to_dict, getattr(state, name))) for name in ("messages", "results")}
+    agents = {
+        call_id: {"digest": paused.digest, "state": _to_dict(paused.state)}
+        for call_id, paused in state.sub_agents.items()
+    }
+    pending, counts = [*map(asdict, state.pending)], dict(state.calls_by_tool)
+    plain = {"usage": vars(state.usage), "pending": pending, "calls_by_tool": counts, "sub_agents": agents}
+    return {**vars(state), **messages, **plain}
+
+
+def _from_dict(data: Mapping[str, Any]) -> RunState:
+    return RunState(**{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in data.items()})
+
+
+def _parse_sub_agents(data: Mapping[str, Any]) -> dict[str, PausedSubAgent]:
+    return {
+        call_id: PausedSubAgent(**{**paused, "state": _from_dict(paused["state"])}) for call_id, paused in data.items()
+    }
+
+
 def _parse_messages(data: Any) -> tuple[Any, ...]:
     return tuple(map(message_from_dict, data))
 
@@ -187,6 +236,7 @@ _PARSERS: Mapping[str, Any] = {
     "messages": _parse_messages,
     "results": _parse_messages,
     "pending": lambda data: tuple(map(load_pending, data)),
+    "sub_agents": _parse_sub_agents,
     "usage": lambda data: Usage(**data),
     "allowed_tools": lambda data: tuple(data) if data and isinstance(data, list) else data,
     "offered": lambda data: tuple(data) if isinstance(data, list) else data,

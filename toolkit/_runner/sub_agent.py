@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import takewhile
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -21,12 +22,13 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import Stopped
+from toolkit._execution.approval import Deferred, Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.conversation import NO_RESPONSE
 from toolkit._runner.options import RunRequest
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
+from toolkit._runner.state import get_ids
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
@@ -135,6 +137,10 @@ class SubAgent:
             output_type=self.output_type,
             streams=parent is not None and parent.caller.request.streams,
         )
+        if parent is not None and (paused := parent.caller.conversation.get_paused(parent.call.id)) is not None:
+            given, waiting = parent.caller.request.decisions, get_ids(paused.state.pending)
+            decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
+            request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
         if parent is not None and isinstance(parent.backend, AsyncBackend):
             return self._run_child(request, parent, context.cancellation, AsyncBackend())
         return run_sync(self._run_child(request, parent, context.cancellation, SyncBackend()))
@@ -157,7 +163,16 @@ class SubAgent:
         except Exception as error:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error
-        return self.get_answer(require_result(run.result), cancellation)
+        result = require_result(run.result)
+        if result.is_paused and parent is not None and self._is_called_by(parent):
+            waiting = Deferred(*result.pending, state=result.state)
+            return ToolResult(error=str(waiting), kind="pending", exception=waiting)
+        return self.get_answer(result, cancellation)
+
+    def _is_called_by(self, parent: ParentCall) -> bool:
+        """Return whether a call is that of this sub-agent, and not of a tool that calls it."""
+        called = parent.caller.tools.get(parent.call.name)
+        return called is not None and find_instance(called) is self
 
     def get_task(self, arguments: Mapping[str, Any]) -> str:
         """Return the task in the arguments of a call."""
@@ -192,8 +207,8 @@ class SubAgent:
             text = f"Not run to its end: the run of {self.name} was stopped."
             return ToolResult(text=text, error=text, kind="stopped", exception=Stopped(text))
         if result.finish_reason == "paused":
-            waiting = ", ".join(pending.call.name for pending in result.state.pending)
-            raise Failed(FAILED.format(f"{waiting} needs approval, and a sub-agent cannot wait for that."))
+            waiting = ", ".join(dict.fromkeys(pending.call.name for pending in result.pending))
+            raise Failed(FAILED.format(f"it needs approval for {waiting}, and cannot wait for that here."))
         if self.handoff and any(end.call.name == HAND_BACK and not end.result.is_error for end in result.calls):
             raise Failed(HANDED_BACK.format(result.output))
         if result.output is None or result.output == "":

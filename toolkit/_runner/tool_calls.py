@@ -31,6 +31,7 @@ from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
 from toolkit._runner.options import RunnerSettings, RunRequest
+from toolkit._runner.state import PausedSubAgent
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
@@ -314,7 +315,7 @@ class TurnCalls:
         self._caller = caller
         self._calls = step.calls
         self._turn = step.turn
-        self._pending: list[PendingApproval] = []
+        self._waiting: dict[str, Deferred] = {}
         self._dependencies: Dependencies | None = None
         calls: Sequence[ToolCall] = step.calls
         if caller.shared is not None and any(may_refer(caller.tools.get(call.name)) for call in calls):
@@ -359,10 +360,10 @@ class TurnCalls:
             listens=may_emit or len(batch) > 1,
         )
 
-    def record(self, event: CallEvent | ToolCallFinished) -> Event | None:
-        """Record an event, and return the event to report; None for a call that needs one that waits for approval."""
+    def record(self, event: CallEvent | ToolCallFinished) -> Sequence[Event]:
+        """Record an event, and return the events to report; none for a call that needs one that waits for approval."""
         if not isinstance(event, ToolCallFinished):
-            return event
+            return (event,)
         result = self._caller.results.get(event.call.id, event.result)
         if result is not event.result:  # the call was abandoned, and has ended after all
             event = replace(event, result=result)
@@ -370,13 +371,13 @@ class TurnCalls:
             self._dependencies.end(event.call, event.result)
         error = event.result.exception
         if type(error) is Blocked:
-            return None
+            return ()
         if type(error) is Deferred:
-            self._pending.append(error.pending)
-            return ApprovalNeeded(error.pending)
+            self._waiting[event.call.id] = error
+            return [ApprovalNeeded(waiting) for waiting in error.pending]
         self.is_stopped = self.is_stopped or type(error) is Stopped
         self._finish_call(event)
-        return event
+        return (event,)
 
     def break_off(self, backend: Backend) -> Sequence[ToolCallStarted | ToolCallFinished]:
         """Finish each unfinished call with its result, or with an error that says whether it has started.
@@ -400,9 +401,15 @@ class TurnCalls:
 
     @property
     def pending(self) -> list[PendingApproval]:
-        """The calls that wait for approval, in call order."""
-        order = [call.id for call in self._calls]
-        return sorted(self._pending, key=lambda pending: order.index(pending.call.id))
+        """The calls that wait for approval, and those of the sub-agents that wait, in call order."""
+        waiting = [self._waiting[call.id] for call in self._calls if call.id in self._waiting]
+        return [pending for deferred in waiting for pending in deferred.pending]
+
+    @property
+    def sub_agents(self) -> dict[str, PausedSubAgent]:
+        """The sub-agents that wait for approval, by the ids of their calls."""
+        waiting = self._waiting.items()
+        return {call_id: PausedSubAgent(each.digest, each.state) for call_id, each in waiting if each.state is not None}
 
     @property
     def error(self) -> Exception | None:

@@ -79,7 +79,7 @@ class Row:
     name: str
     arguments: str
     text: str = ""
-    state: str = "done"  # or running, waiting, error
+    state: str = "done"  # or running, paused with the run, waiting, error
     title: str = ""
     effect: str = ""
     reasoning: str = ""
@@ -231,7 +231,7 @@ class Story:
 
     def _change_row(self, call: ToolCall, **changes: Any) -> None:
         rows = self._find_rows(call)
-        rows[call.id] = replace(rows.get(call.id) or _make_running_row(call), **changes)
+        rows[call.id] = replace(rows.get(call.id) or _make_open_row(call), **changes)
 
     @property
     def body(self) -> str:
@@ -281,11 +281,12 @@ def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
     count = sum(isinstance(each, ModelResponse) for each in state.messages)
     number = state.turns - count  # of the next response; negative for earlier runs
+    phase = "paused" if state.phase == "paused" else "running"
     turns: list[Turn] = []
     for each in state.messages:
         if isinstance(each, ModelResponse):
             if number >= 0:
-                own_rows = {call.id: remaining.pop(call.id, _make_running_row(call)) for call in each.calls}
+                own_rows = {call.id: remaining.pop(call.id, _make_open_row(call, phase)) for call in each.calls}
                 turns.append(Turn(number=number, response=each, rows=own_rows))
             number += 1
         elif turns and isinstance(each, UserMessage) and each.text not in (IMAGES_TEXT, FILES_TEXT):
@@ -293,15 +294,15 @@ def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     return [Turn(rows=remaining), *turns] if remaining else turns
 
 
-def _make_running_row(call: ToolCall) -> Row:
-    return Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state="running")
+def _make_open_row(call: ToolCall, state: str = "running") -> Row:
+    return Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, state=state)
 
 
 def make_waiting_row(approval: PendingApproval) -> Row:
     """Make the row of a call that waits for approval."""
     imports = f"It imports {approval.imports}" if approval.imports else ""
     return replace(
-        _make_running_row(approval.call),
+        _make_open_row(approval.call),
         arguments=approval.arguments,
         text="\n".join(filter(None, (approval.reason, imports))),
         state="waiting",

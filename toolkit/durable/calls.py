@@ -8,9 +8,6 @@ from typing import Any
 
 from temporalio import activity
 
-from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import call_function
-from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, LedgerEntry, MemoryLedger, Recording
@@ -26,17 +23,6 @@ from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.errors import Failed
 from toolkit.events import Event, ToolCallFinished, ToolCallStarted
-
-
-def _apply_decision(approver: Approver, call_id: str) -> Approver:
-    """Wrap an approver of a run above: for a call that the client has approved, it approves instead of deferring."""
-
-    async def approve(request: ApprovalRequest) -> Verdict:
-        verdict: Verdict = await call_function(approver, (request,), AsyncBackend())
-        is_deferred = isinstance(verdict, Decision) and verdict.refusal == "defer"
-        return True if is_deferred and request.call.id == call_id else verdict
-
-    return approve
 
 
 class Hold:
@@ -106,9 +92,6 @@ def make_dispatcher(
     """
     dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
-    approvers = dispatcher.gates.approvers
-    if step.decision is not None:
-        approvers = (approvers[0], *[_apply_decision(approver, call.id) for approver in approvers[1:]])
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
     # The calls of a sub-agent that runs elsewhere are recorded there.
@@ -118,7 +101,7 @@ def make_dispatcher(
     is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,
-        gates=replace(dispatcher.gates, approvers=approvers, hold=hold, passed=step.passed),
+        gates=replace(dispatcher.gates, hold=hold, passed=(step.passed,) if step.passed else ()),
         recording=Recording(
             ledger=ledger if has_ledger else None,
             undo_ledger=ledger,
