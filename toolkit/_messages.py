@@ -368,11 +368,8 @@ class ToolResult(NamedTuple):
         In `value` and `details`, models and dataclasses become objects, dates become texts, bytes become base64, and
         other objects their `str`. The exception is left out.
         """
-        single = {"value": make_plain(self.value), "text": self.text, "error": self.error, "kind": self.kind}
-        single["details"] = make_plain(self.details)
-        several = {"repairs": self.repairs, "images": _to_json(self.images), "files": _to_json(self.files)}
-        given = {name: value for name, value in single.items() if value is not None}
-        given |= {name: values for name, values in several.items() if values}
+        own = self._replace(exception=None, value=make_plain(self.value), details=make_plain(self.details))._asdict()
+        given = {name: _to_json(value) for name, value in own.items() if value not in (None, ())}
         return json.dumps(clean_json(given), ensure_ascii=False)
 
     @classmethod
@@ -395,10 +392,7 @@ class ToolResult(NamedTuple):
     def from_error(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call from an exception."""
         text = error.text
-        return _new(cls, (None, text, text, error.kind, None, exception or error, (), (), ()))
-
-
-_new = tuple.__new__  # the constructor takes twice the time
+        return cls(text=text, error=text, kind=error.kind, exception=exception or error)
 
 
 @check_methods(MEDIA_HINTS)

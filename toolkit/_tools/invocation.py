@@ -38,6 +38,7 @@ Invoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], ToolResult
 AsyncInvoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], Coroutine[Any, Any, ToolResult]]
 
 _new = tuple.__new__  # the constructor of a result takes twice the time
+_OTHERS = ToolResult()[2:]  # the fields of a result after its value and its text
 
 
 class Invocation:
@@ -84,7 +85,7 @@ class Invocation:
                         return self._log(self.fail(error))
                     try:
                         text = writers[type(value)](value)
-                        return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
+                        return _new(ToolResult, (value, text, *_OTHERS))
                     except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
                         return self._log(self._wait(self.settle(value)))
                 parsed = values, (), ""
@@ -111,7 +112,7 @@ class Invocation:
                         return self._log(self.fail(error, may_be_cancelled=True))
                     try:
                         text = writers[type(value)](value)
-                        return _new(ToolResult, (value, text, None, None, None, None, (), (), ()))
+                        return _new(ToolResult, (value, text, *_OTHERS))
                     except Exception:  # noqa: BLE001  as above
                         settled = self.settle(value)
                         return self._log(settled if isinstance(settled, ToolResult) else await settled)
@@ -222,7 +223,7 @@ class Invocation:
             TypeError: It does.
         """
         text = self.write(value)
-        may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]]" in text  # as the last fields of a result
+        may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]" in text  # images and files of a result
         if may_hold and holds_parts(value):  # looking at each item takes longer
             raise TypeError("a picture is not a text")
         return text
