@@ -26,6 +26,7 @@ from toolkit import (
     Limits,
     MemoryLedger,
     ModelError,
+    Prices,
     RunError,
     Runner,
     SQLiteLedger,
@@ -34,6 +35,7 @@ from toolkit import (
     Toolbox,
     ToolContext,
     ToolError,
+    Usage,
     schema,
     tool,
 )
@@ -849,6 +851,14 @@ def test_time_of_a_call(durable: Durable) -> None:
 
     assert "Done." == asyncio.run(durable.run(runner)).output
     assert 49 < left[0] <= 50 and left[1] <= left[0] - 0.5
+
+
+def test_cost(durable: Durable) -> None:
+    """The result has the cost of the tokens at the runner's prices, as in one process."""
+    answer = ModelResponse(text="Done.", usage=Usage(input_tokens=1_000, output_tokens=500, requests=1))
+    runner = Runner(model=ScriptedModel([answer]), limits=Limits(prices=Prices(input=2.0, output=10.0)))
+
+    assert 0.007 == asyncio.run(durable.run(runner)).cost
 
 
 def test_results_of_an_error_keep_their_place(durable: Durable) -> None:

@@ -170,6 +170,12 @@ class Conversation:
         """All messages, and the results that have not been added to them."""
         return (*self._messages, *self._state.results)
 
+    @property
+    def cost(self) -> float | None:
+        """Cost of the tokens, those of the runs below included; None without prices."""
+        prices = self._limits.prices
+        return prices.compute_cost(self._usage) if prices else None
+
     def next(self, seconds: float = 0.0) -> Step:
         """Return the next step; it stays the same until an outcome is reported.
 
@@ -207,7 +213,7 @@ class Conversation:
             "max_tokens": usage.total_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
-            "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
+            "max_cost": self.cost or 0,
         }
         for name, amount in used.items():
             limit = getattr(limits, name)

@@ -26,9 +26,9 @@ from toolkit._runner.limits import Limits
 from toolkit._runner.options import MAP_DEFAULTS, MapOptions, Prompt, RunRequest, read_iterators
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import make_user_message
-from toolkit._runner.result import RunResult
+from toolkit._runner.result import RunResult, restore_result
 from toolkit._runner.run import Run
-from toolkit._runner.state import RunState, restore_calls
+from toolkit._runner.state import RunState
 from toolkit._runner.stream import RunHandle
 from toolkit._schema.json_text import dump_json
 from toolkit._tools.library_values import is_table
@@ -236,7 +236,7 @@ class Answers:
     def __init__(self, path: str | os.PathLike[str], output_type: Any, limits: Limits) -> None:
         self._path = Path(path).absolute()  # a tool may change the directory
         self._output = TEXT if output_type is str else build_output(output_type)
-        self._prices = limits.prices
+        self._limits = limits
         self._found: defaultdict[str, deque[RunResult[Any]]] = defaultdict(deque)
         text = self._read()
         for number, line in enumerate(text.split("\n"), 1):
@@ -300,16 +300,8 @@ class Answers:
             if not isinstance(facts["answer"], str):
                 return
             output, state = self._output.parse(facts["answer"]), RunState.from_json(json.dumps(facts["state"]))
-            result = RunResult(
-                output=output,
-                messages=state.messages,
-                calls=tuple(restore_calls(state).values()),
-                usage=state.usage,
-                finish_reason=state.finish_reason or "stop",
-                model=facts["model"],
-                state=state,
-                cost=self._prices.compute_cost(state.usage) if self._prices else None,
-            )
+            cost = Conversation(state, self._limits).cost
+            result = restore_result(state, output, facts["model"], cost)
         except (ValueError, KeyError, TypeError, RecursionError, ConversationError, ToolError):
             return
         self._found[facts["digest"]].append(result)

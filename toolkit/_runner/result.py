@@ -16,7 +16,7 @@ from toolkit._execution.undo import Undo
 from toolkit._lazy import render
 from toolkit._messages import Message, Usage
 from toolkit._options import explain_missing, make_hints
-from toolkit._runner.state import RunState
+from toolkit._runner.state import RunState, restore_calls
 from toolkit.errors import RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, PendingApproval, ToolCallFinished, TurnFinished
 
@@ -134,6 +134,20 @@ class RunResult(Generic[T]):
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for approval."""
         return self.state.pending
+
+
+def restore_result(state: RunState, output: Any, model: str, cost: float | None) -> RunResult[Any]:
+    """Make the result of a run that has ended from its saved state, and from what that does not have."""
+    return RunResult(
+        output=output,
+        messages=state.messages,
+        calls=tuple(restore_calls(state).values()),
+        usage=state.usage,
+        finish_reason=state.finish_reason or "stop",
+        model=model,
+        state=state,
+        cost=cost,
+    )
 
 
 def require_result(result: RunResult[T] | None) -> RunResult[T]:

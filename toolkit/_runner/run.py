@@ -363,14 +363,14 @@ class Run(Generic[T]):
     def _set_result(self, output: Any, reason: FinishReason) -> None:
         """Set the result; its output is None if there is only text and the output type is another one."""
         is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
-        state, prices = self.conversation.state, self.settings.limits.prices
+        state = self.conversation.state
         calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
         self.result = RunResult(
             output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,
             calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
             usage=state.usage,
-            cost=prices.compute_cost(state.usage) if prices else None,
+            cost=self.conversation.cost,
             responses=tuple(self.responses),
             finish_reason=reason,
             model=self._model or "",

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -49,9 +49,9 @@ from toolkit._messages import (
 from toolkit._options import is_whole
 from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
-from toolkit._runner.result import RunResult
+from toolkit._runner.result import RunResult, restore_result
 from toolkit._runner.runner import Runner
-from toolkit._runner.state import Phase, RunState, load_pending, restore_calls
+from toolkit._runner.state import Phase, RunState, load_pending
 from toolkit.durable import wire
 from toolkit.errors import (
     ApprovalError,
@@ -276,14 +276,8 @@ class DurableRun:
             output = read_answer(end.output, end.reason, self._output_type)
         except ToolError as error:
             raise RunError(f"The run {self.id!r} has no answer of its output_type. {error}") from error
-        return RunResult(
-            output=output,
-            messages=state.messages,
-            calls=tuple(restore_calls(state).values()),
-            usage=state.usage,
-            finish_reason=end.reason,
-            model=outcome.model,
-            state=state,
+        return replace(
+            restore_result(state, output, outcome.model, outcome.cost),
             unread=tuple(UserMessage(text) for text in outcome.unread),
             undos=tuple(Undo(**{**each, "call": ToolCall.from_dict(each["call"])}) for each in outcome.undos),
         )

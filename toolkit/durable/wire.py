@@ -318,6 +318,7 @@ class RunOutcome:
     unread: Sequence[str] = ()
     decided: Sequence[Verdict] = ()
     undos: Sequence[Mapping[str, Any]] = ()
+    cost: float | None = None
 
 
 def read_end(state: RunState) -> Finished:

@@ -128,6 +128,7 @@ class RunWorkflow:
             unread=[message.text for message in (*unread, *self._queue.close())],
             decided=decided,
             undos=undos,
+            cost=conversation.cost,
         )
 
     async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> None:
