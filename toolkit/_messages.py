@@ -457,6 +457,24 @@ def _validate_attachment(attachment: Image | File) -> None:
         raise ValueError(f"{kind}: {media_type!r:.100} is not a media type, such as 'image/png'.")
 
 
+def make_message(call: ToolCall, result: ToolResult) -> ToolMessage:
+    """Make the message of a call's result; `ToolMessage.to_result` is the inverse."""
+    return ToolMessage(
+        call_id=call.id,
+        provider_call_id=call.provider_call_id,
+        name=call.name,
+        text=result.text or "",
+        is_error=result.is_error,
+        images=result.images,
+        files=result.files,
+    )
+
+
+def refuse_call(call: ToolCall, why: str) -> ToolMessage:
+    """Make the message of a call that gets an error in place of a result."""
+    return make_message(call, ToolResult(text=why, error=why))
+
+
 def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
     """Make one user message of all images and files of results, for providers whose tool messages hold only text.
 

@@ -27,7 +27,6 @@ from toolkit._dialects.base import (
     join_text,
     metadata_keys,
     render_output_format,
-    result_text,
 )
 from toolkit._dialects.chat import get_message, render_attachments, render_message
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
@@ -46,6 +45,7 @@ from toolkit._messages import (
     ToolMessage,
     ToolResult,
     ToolSpec,
+    make_message,
     replace_surrogates,
 )
 from toolkit._schema.json_schema import rename_definitions
@@ -109,12 +109,7 @@ class Calls(RunDialect):
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer all calls by one user message; images and files follow in another."""
-        results = [
-            render_plain_message(
-                ToolMessage(call_id=call.id, name=call.name, text=result_text(result), is_error=result.is_error)
-            )
-            for call, result in done
-        ]
+        results = (render_plain_message(make_message(*each)) for each in done)
         return _merge_messages([*results, *render_attachments(done)])
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from toolkit._dialects.base import (
     get_member,
     make_call,
     render_output_format,
-    result_text,
     split_function,
 )
 from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
@@ -41,6 +40,7 @@ from toolkit._messages import (
     ToolSpec,
     UserMessage,
     collect_attachments,
+    make_message,
     replace_surrogates,
 )
 from toolkit._schema.json_text import dump_json, load_json, to_json_text
@@ -57,13 +57,7 @@ class Chat(RunDialect):
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer each call by a message of the role tool; images and files follow in a user message."""
-        messages = [
-            ToolMessage(
-                call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=result_text(result)
-            )
-            for call, result in done
-        ]
-        return [*map(render_message, messages), *render_attachments(done)]
+        return [*(render_message(make_message(*each)) for each in done), *render_attachments(done)]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write messages and tools; each message is converted to its wire form once in a run."""

@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 from pydantic_core import to_json
 
 from toolkit._concurrency.backend import Backend, call_function
-from toolkit._messages import ToolCall, ToolMessage, ToolResult, message_from_dict, message_to_dict
+from toolkit._messages import ToolCall, ToolMessage, ToolResult, make_message, message_from_dict, message_to_dict
 from toolkit._options import find_cutoff
 from toolkit._tools.tool import Tool, name_function
 from toolkit.errors import Cancelled, Failed, FatalError, TimedOut
@@ -331,7 +331,7 @@ class CallRecord:
 
 def dump_result(result: ToolResult, more: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Write a result as JSON, with further keys."""
-    message = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
+    message = make_message(ToolCall(name=""), result)
     return json.dumps({"message": message_to_dict(message), "error": result.error, "kind": result.kind, **more})
 
 
@@ -339,4 +339,4 @@ def _load_result(text: str) -> ToolResult:
     data = json.loads(text)
     message = cast("ToolMessage", message_from_dict(data["message"]))
     value = message.text if data["error"] is None else None
-    return ToolResult(value, message.text, data["error"], data["kind"], images=message.images, files=message.files)
+    return message.to_result().replace(value=value, error=data["error"], kind=data["kind"])

@@ -52,6 +52,7 @@ from toolkit._messages import (
     collect_attachments,
     get_last_calls,
     get_open_calls,
+    refuse_call,
 )
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
@@ -504,8 +505,3 @@ def explain_skip(*, is_stopped: bool, is_late: bool, is_cancelled: bool, has_ste
     """Return why the next batch of calls does not start; "" if it does."""
     reasons = {STOPPED_TEXT: is_stopped, LATE_TEXT: is_late, CANCELLED_TEXT: is_cancelled, SKIPPED_TEXT: has_steering}
     return next((text for text, applies in reasons.items() if applies), "")
-
-
-def refuse_call(call: ToolCall, why: str) -> ToolMessage:
-    """Return the result of a call that does not run."""
-    return ToolMessage(call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 from pydantic_core import from_json
 
 from toolkit._dialects.chat import parse_history
-from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, replace_surrogates
+from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, refuse_call, replace_surrogates
 
 logger = logging.getLogger("toolkit")
 
@@ -62,7 +62,7 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
         for number, (former, call) in enumerate(zip(message.calls, calls)):
             if (place := results.get((at, number))) is None:
                 notes.append(f"The call {_quote(_get_wire_id(former))} had no result; it got an error.")
-                result = ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
+                result = refuse_call(call, LOST_TEXT)
             else:
                 order.append(place)
                 result = cast("ToolMessage", messages[place])

@@ -27,7 +27,16 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, ToolResult, ToolSpec, get_last_calls
+from toolkit._messages import (
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    get_last_calls,
+    make_message,
+)
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
 from toolkit._runner.options import RunnerSettings, RunRequest
@@ -441,19 +450,9 @@ class TurnCalls:
         logger.debug("Call %s(%s) gave %r in %.3f s", ran.name, ran.arguments, result.text, event.seconds)
         shown = self._caller.dispatcher.truncate(ran, result)
         self.finished[call.id] = event
-        self.messages.append(
-            ToolMessage(
-                call_id=call.id,
-                name=call.name,
-                text=shown.text or "",
-                is_error=result.is_error,
-                images=result.images,
-                files=result.files,
-                foreign=tuple(sorted(self._caller.dispatcher.foreign)),
-                timestamp=time.time(),
-                is_cut=shown is not result,
-            )
-        )
+        foreign = tuple(sorted(self._caller.dispatcher.foreign))
+        message = make_message(call, shown)
+        self.messages.append(message.replace(foreign=foreign, timestamp=time.time(), is_cut=shown is not result))
 
     def _runs_alone(self, call: ToolCall) -> bool:
         tool = self._caller.tools.get(call.name)

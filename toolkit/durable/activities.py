@@ -25,7 +25,7 @@ from toolkit._execution.approval import Decision
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import LONGEST_PAUSE
 from toolkit._execution.parallel import Batched
-from toolkit._messages import ToolCall, ToolMessage, message_from_dict, message_to_dict
+from toolkit._messages import ToolCall, message_from_dict, message_to_dict, refuse_call
 from toolkit._runner.hooks import notify
 from toolkit._runner.options import Prompt, RunRequest
 from toolkit._runner.output import build_output
@@ -174,8 +174,8 @@ class Activities:
             outcome = make_outcome(run, state, events)
         if (size := wire.measure(vars(outcome))) > self.max_bytes:
             text = (TOO_LARGE_TO_ASK if outcome.pending else TOO_LARGE).format(size=size, most=self.max_bytes)
-            message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
-            return wire.CallOutcome(message=message_to_dict(message), halt=outcome.halt, usage=outcome.usage)
+            message = message_to_dict(refuse_call(call, text))
+            return wire.CallOutcome(message=message, halt=outcome.halt, usage=outcome.usage)
         return outcome
 
     @activity.defn(name=wire.CHECK)

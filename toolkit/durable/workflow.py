@@ -30,7 +30,15 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._execution.gates import INCOMPLETE
     from toolkit._execution.ledger import STARTED
     from toolkit._execution.parallel import batched, split_batches
-    from toolkit._messages import ModelResponse, ToolCall, ToolMessage, Usage, message_from_dict, message_to_dict
+    from toolkit._messages import (
+        ModelResponse,
+        ToolCall,
+        ToolMessage,
+        Usage,
+        message_from_dict,
+        message_to_dict,
+        refuse_call,
+    )
     from toolkit._runner.control import MessageQueue
     from toolkit._runner.conversation import (
         CANCELLED_TEXT,
@@ -42,7 +50,6 @@ with workflow.unsafe.imports_passed_through():
         Paused,
         RunCalls,
         explain_skip,
-        refuse_call,
     )
     from toolkit._runner.limits import ANY_SECONDS
     from toolkit._runner.state import RunState, load_pending
