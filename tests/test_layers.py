@@ -14,8 +14,8 @@ from typing import get_args, get_origin
 import pytest
 
 from toolkit import Runner, Toolbox, tool
-from toolkit._dialects.base import Dialect
-from toolkit._dialects.catalog import DialectName
+from toolkit._dialects.base import Dialect, RunDialect
+from toolkit._dialects.catalog import DialectName, RunDialectName
 from toolkit.testing import ScriptedModel, call
 
 PACKAGE = Path(__file__).parent.parent / "toolkit"
@@ -196,14 +196,16 @@ def test_optional_packages_stay_optional() -> None:
     assert ["child"] == using
 
 
-def dialects() -> set[str]:
-    """Return the names of the dialects that a module of `_dialects/` defines."""
+def dialects(*, of_runs: bool = False) -> set[str]:
+    """Return the names of the dialects that a module of `_dialects/` defines; or those that a run may use."""
     modules = [import_module(f"toolkit.{module_of(path)}") for path in (PACKAGE / "_dialects").glob("*.py")]
     kinds = [kind for module in modules for kind in vars(module).values() if isclass(kind) and get_origin(kind) is None]
-    return {kind.name for kind in kinds if issubclass(kind, Dialect) and not isabstract(kind)}
+    base = RunDialect if of_runs else Dialect
+    return {kind.name for kind in kinds if issubclass(kind, base) and not isabstract(kind)}
 
 
 def test_dialects_are_in_the_table() -> None:
     """A dialect that a module of `_dialects/` defines is found by its name, which type checkers know."""
     assert dialects() == {*get_args(DialectName)}
+    assert dialects(of_runs=True) == {*get_args(RunDialectName)}
     assert [] == [name for name in dialects() if not isinstance(Toolbox().schemas(name), list | dict)]  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from toolkit._dialects.gemini import Gemini
 from toolkit._dialects.mcp import ModelContextProtocol
 from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
 
-# The names of `DIALECTS`, for type checkers.
-DialectName: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"]
 # The names of dialects that a run may use.
 RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
+# The names of `DIALECTS`, for type checkers.
+DialectName: TypeAlias = Literal[RunDialectName, "anthropic", "gemini", "mcp"]
 
 # The names of `APIS`.
 API: TypeAlias = Literal["chat", "responses"]
