@@ -88,7 +88,7 @@ def hanging_later(**settings: Unpack[ToolOptions]) -> Tool[..., Any]:
 
 # -- time
 
-STILL_RUNS = "Timed out after 0.5 s. What it was doing may still take effect."
+STILL_RUNS = f"{TimedOut.after(0.5).text} What it was doing may still take effect."
 
 
 @BOTH
@@ -609,7 +609,7 @@ def test_busy_executor(go: Callable[..., ToolResult], release: threading.Event) 
         result = go(tool(lambda: started.append(1), name="made", executor=executor, timeout=0.3))
         release.set()
 
-    assert "Timed out after 0.3 s: not started, its executor was busy." == result.text
+    assert TimedOut.after(0.3, "not started, its executor was busy.").text == result.text
     assert [] == started
 
 

@@ -29,7 +29,7 @@ from tests.apart import (
     process_later,
 )
 from tests.properties import combine
-from toolkit import DefinitionError, FatalError, Halt, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit import DefinitionError, FatalError, Halt, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.isolation import RemoteTraceback
 from toolkit.events import ToolCallUpdated
@@ -172,7 +172,7 @@ def test_timeout(go: Callable[..., ToolResult]) -> None:
     """A process that takes too long is killed."""
     result = go(late)
 
-    assert ("timed_out", "Timed out after 0.01 s.") == (result.kind, result.text)
+    assert ("timed_out", TimedOut.after(0.01).text) == (result.kind, result.text)
 
 
 def test_cancellation(tmp_path: Path) -> None:

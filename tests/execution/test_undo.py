@@ -39,7 +39,7 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import defer
-from toolkit.errors import ConversationError
+from toolkit.errors import ConversationError, TimedOut
 from toolkit.testing import ScriptedModel, call
 
 
@@ -374,7 +374,7 @@ def test_timeouts_are_unknown() -> None:
     go_on.set()
     (undo,) = runner.undo(state)
 
-    assert ("unknown", True) == (undo.outcome, "Timed out" in undo.error)
+    assert ("unknown", True) == (undo.outcome, TimedOut.after(0.05).text in undo.error)
 
 
 def book_once(request: Any) -> Any:

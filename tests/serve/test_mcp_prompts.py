@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server import Server
 
-from toolkit import DefinitionError, Failed, FatalError, File, Image, Runner, ToolContext, ToolError, tool
+from toolkit import DefinitionError, Failed, FatalError, File, Image, Runner, TimedOut, ToolContext, ToolError, tool
 from toolkit.cli import main
 from toolkit.models import ModelResponse, UserMessage
 from toolkit.serve.mcp import make_server, prompt, resource
@@ -334,7 +334,7 @@ def test_slow_client() -> None:
         await asyncio.sleep(60)
         return ""
 
-    with MCP(make_server([], resources=[slow]), timeout=0.2) as server, pytest.raises(ToolError, match="Timed out"):
+    with MCP(make_server([], resources=[slow]), timeout=0.2) as server, pytest.raises(TimedOut):
         server.read_resource("x://slow")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests import ways
 from tests.sources.a2a_server import Agent, Liar, make_card, serve
-from toolkit import DefinitionError, Failed, Runner, Toolbox
+from toolkit import DefinitionError, Failed, Runner, TimedOut, Toolbox
 from toolkit.approvers import defer
 from toolkit.events import ToolCallUpdated
 from toolkit.sources.a2a import A2A
@@ -137,7 +137,7 @@ def test_time_limit(agent: tuple[Agent, A2A]) -> None:
     with A2A(source._address.url, name="b", timeout=2) as hasty:
         result = ask(hasty, "hang")
 
-        assert ("timed_out", "Timed out after 2 s.") == (result.kind, result.text)
+        assert ("timed_out", TimedOut.after(2).text) == (result.kind, result.text)
         assert "echo: x" == ask(hasty, "x").text
     assert 1 == len(app.executor.cancelled)
     app.executor.cancelled.clear()
@@ -440,7 +440,7 @@ def test_tasks_without_end(answers: dict[str, Any], card: dict[str, Any]) -> Non
     result = lie(answers, timeout=1, **card)
 
     assert "timed_out" == result.kind
-    assert f"{result.text}".startswith("Timed out after 1 s.")
+    assert f"{result.text}".startswith(TimedOut.after(1).text)
 
 
 def test_quiet_logs(caplog: pytest.LogCaptureFixture) -> None:
