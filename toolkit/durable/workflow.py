@@ -350,7 +350,7 @@ class RunWorkflow:
         for each in asked:
             self._decided.pop(each.call.id, None)  # the call has changed, and is asked about again
         conversation.end_turn(
-            [_load_result(each.message) for each in outcomes if each.message],
+            [_load_message(each.message) for each in outcomes if each.message],
             pending,
             is_stopped=any(outcome.is_stopped for outcome in outcomes),
             find_answer=lambda messages: next((answers[m.call_id] for m in messages if m.call_id in answers), None),
@@ -518,7 +518,7 @@ class RunWorkflow:
     def _record_results(self, conversation: Conversation) -> None:
         """Record the results so far if the run ends in the middle of a turn."""
         known = {result.call_id for result in conversation.state.results}
-        messages = [_load_result(outcome.message) for outcome in self._results.values() if outcome.message]
+        messages = [_load_message(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])
 
     def _continue_as_new(self, plan: wire.Plan, conversation: Conversation) -> NoReturn:
@@ -608,7 +608,7 @@ def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     return steering, [message.text for message in queue.close()]
 
 
-def _load_result(data: Any) -> ToolMessage:
+def _load_message(data: Any) -> ToolMessage:
     message = message_from_dict(data)
     if not isinstance(message, ToolMessage):
         raise ApplicationError("An activity returned something else than a result.", non_retryable=True)
