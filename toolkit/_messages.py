@@ -470,9 +470,14 @@ def make_message(call: ToolCall, result: ToolResult) -> ToolMessage:
     )
 
 
+def make_refusal(why: str) -> ToolResult:
+    """Make the result of a call that does not run, or whose own result is not known."""
+    return ToolResult(text=why, error=why, kind="cancelled")
+
+
 def refuse_call(call: ToolCall, why: str) -> ToolMessage:
-    """Make the message of a call that gets an error in place of a result."""
-    return make_message(call, ToolResult(text=why, error=why))
+    """Make the message of a call that does not run, or whose own result is not known."""
+    return make_message(call, make_refusal(why))
 
 
 def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:

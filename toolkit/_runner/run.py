@@ -21,7 +21,7 @@ from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import notice_interrupts
 from toolkit._execution.approval import Stopped
 from toolkit._execution.undo import Undoer
-from toolkit._messages import Message, ModelResponse, ToolResult, write_output
+from toolkit._messages import Message, ModelResponse, make_refusal, write_output
 from toolkit._runner.control import ActiveRuns
 from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation, Finished, Paused, RunCalls, Step
 from toolkit._runner.hooks import Hook, notify
@@ -298,10 +298,9 @@ class Run(Generic[T]):
             yield from caller.drop_early(but=response.calls)
         for call in response.calls:
             if call.id in refused:
-                text = refused[call.id]
                 if call.id not in caller.early_calls:
                     yield caller.make_start(call)
-                self.calls[call.id] = caller.make_end(call, ToolResult(text=text, error=text, kind="cancelled"))
+                self.calls[call.id] = caller.make_end(call, make_refusal(refused[call.id]))
                 yield self.calls[call.id]
         if response.calls and len(refused) == len(response.calls):
             caller.drop_early()

@@ -36,6 +36,7 @@ from toolkit._messages import (
     ToolSpec,
     get_last_calls,
     make_message,
+    make_refusal,
 )
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import Conversation, RunCalls, explain_skip
@@ -298,7 +299,7 @@ class EarlyCall:
         """Cancel the call."""
         self._listen(discard)
         self.handle.cancel()
-        return ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
+        return make_refusal(DROPPED_TEXT)
 
     def _listen(self, listener: Emit) -> None:
         with self._lock:
@@ -460,4 +461,4 @@ class TurnCalls:
 
     async def _skip(self, calls: Sequence[ToolCall], reason: str) -> AsyncGenerator[ToolCallFinished, None]:
         for call in calls:
-            yield self._caller.make_end(call, ToolResult(text=reason, error=reason, kind="cancelled"))
+            yield self._caller.make_end(call, make_refusal(reason))

@@ -18,7 +18,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, split_batches
-from toolkit._messages import Effect, ToolCall, ToolResult
+from toolkit._messages import Effect, ToolCall, ToolResult, make_refusal
 from toolkit._runner.tool_calls import find_dispatcher
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
@@ -148,7 +148,7 @@ class InnerCalls:
         """
         dispatcher = self.make_dispatcher()
         counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls, first)]
-        results = {call.id: ToolResult(text=why, error=why, kind="cancelled") for call, why in counted if why}
+        results = {call.id: make_refusal(why) for call, why in counted if why}
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
         for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
             done = await parallel.all(batch)
