@@ -399,14 +399,14 @@ def _run_main_script(requests: IO[bytes]) -> _Fault | None:
 
 def _run_call(requests: IO[bytes], emit: Callable[[str | None, Any], object]) -> RemoteOutcome:
     call, error = capture_outcome(lambda: pickle.load(requests))  # noqa: S301  as in `_run_main_script`
-    threading.Thread(target=_end_with_parent, args=(requests.fileno(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     if call is None:
         return RemoteOutcome.from_error(error or EOFError())
     tool, values, portable = call
     return run_remotely(tool, values, portable, emit)
 
 
-def _end_with_parent(requests: int) -> None:
+def _end_with_parent(requests: IO[bytes]) -> None:
     """End this process, and all that it started, when its parent ends."""
-    os.read(requests, 1)  # the parent sends no more: this waits for the end of the pipe
+    os.read(requests.fileno(), 1)  # the parent sends no more: this waits for the end of the pipe
     os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)
