@@ -38,6 +38,7 @@ PLAIN = {
     "mention that begins a line": ("Ask\n@anna: she knows.", "Ask\n@anna: she knows."),
     "unknown heading": ("Get.\n\nUsage:\n    Call it.", "Get.\n\nUsage:\n    Call it."),
     "unknown underlined heading": ("Get.\n\nHow it works\n------------\nWell.",) * 2,
+    "input without a name": ("Get.\n\nInput:\n    A text.", "Get.\n\nInput:\n    A text."),
     "note": ("Get.\n\nNote:\n    Slow: wait.", "Get.\n\nNote:\n    Slow: wait."),
     "warnings, underlined": ("Get.\n\nWarnings\n--------\nSlow.", "Get.\n\nWarnings\n--------\nSlow."),
     "code fence": ("Get.\n\n```\nArgs:\n    x: y\n```",) * 2,
@@ -388,6 +389,16 @@ PARAMETERS = {
         "Get.\n\nParameters\n----------\nfrom\\_ : str\n    X.\ncity\\_zone, b\\_ : int\n    Y.",
         {"from_": "X.", "city_zone": "Y.", "b_": "Y."},
     ),
+    "rest, names as fields": (
+        "Get.\n\n:city: Name of the city,\n    in English.\n:other: No.",
+        CITY,
+    ),
+    # Names of one entry
+    "names joined by and": ("Get.\n\nArgs:\n    city and zone: Where.", {"city": "Where.", "zone": "Where."}),
+    "names joined by &": ("Get.\n\nArgs:\n    city & zone: Where.", {"city": "Where.", "zone": "Where."}),
+    "names joined by a slash": ("Get.\n\nArgs:\n    city/zone: Where.", {"city": "Where.", "zone": "Where."}),
+    "rest, names joined by and": ("Get.\n\n:param city and zone: Where.", {"city": "Where.", "zone": "Where."}),
+    "inputs": ("Get.\n\nInputs:\n    city: Name of the city,\n        in English.", CITY),
     # Epytext
     "epytext": ("Get.\n\n@param city: Name of the city,\n    in English.\n@type city: str", CITY),
     "epytext, unicode": ("Get.\n\n@param größe: Größe.\n@keyword b: B.", {"größe": "Größe.", "b": "B."}),
@@ -420,6 +431,13 @@ def test_parameters(text: str, parameters: dict[str, str]) -> None:
         "Other Parameters",
         "ARGS",
         "# Args",
+        "Argumente",
+        "Paramètres",
+        "Parámetros",
+        "Argomenti",
+        "Параметры",
+        "参数",
+        "引数",
     ],
 )
 def test_titles(title: str) -> None:

@@ -29,8 +29,13 @@ _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped
 
 _NOUNS = ("arg", "args", "argument", "arguments", "parameter", "parameters", "param", "params")
 _QUALIFIERS = ("keyword", "other", "optional", "required", "named", "positional", "additional", "extra")
+_INPUTS = ("input", "inputs")  # also of text that names no parameter
+_ABROAD = (  # in German, French, Spanish, Portuguese, Italian, Russian, Chinese, Japanese and Korean
+    *("argumente", "paramètres", "argumentos", "parámetros", "parâmetros", "argomenti", "parametri"),
+    *("аргументы", "параметры", "参数", "參數", "引数", "パラメータ", "매개변수"),
+)
 _KINDS: Mapping[str, _Kind] = {  # by the title of a section, or the word of a field
-    **dict.fromkeys((*_NOUNS, "key", "keyword", "kwarg", "kwargs", "attributes"), "parameters"),
+    **dict.fromkeys((*_NOUNS, *_INPUTS, *_ABROAD, "key", "keyword", "kwarg", "kwargs", "attributes"), "parameters"),
     **{f"{qualifier} {noun}": "parameters" for qualifier in _QUALIFIERS for noun in _NOUNS},
     **dict.fromkeys(("returns", "return", "return value", "yields", "yield"), "returns"),
     **dict.fromkeys(("raises", "raise", "exceptions", "exception", "except", "throws"), "raises"),
@@ -60,7 +65,7 @@ _BULLET = r" *(?:[-*+•]|\d{1,9}[.)])\s"
 _ITEM = re.compile(_BULLET)
 _ENTRY = re.compile(
     rf"(?P<bullet>{_BULLET})?\s*(?!(?:None|or|and)\b)(?P<open>[(\[])?"
-    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+or\s+|,\s*|\s\|\s){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
+    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+(?:or|and|&)\s+|,\s*|\s\|\s|/){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
     rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$)"
     r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|=\s*[^\s:]+)(?=:))?(?(type)[*`]*)"
     rf"(?P<mark>\s*(?:(?(type)::?|:(?!:|//|[\w:]+:`))|\uff1a)(?:\*\*(?=\s))?|\s+{_DASH}\s|$)(?P<text>.*)"
@@ -197,6 +202,8 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
         return None
     word, argument, text, rest = match.groups()
     kind = _KINDS.get(word.lower(), "prose")
+    if word in known and kind == "prose" and not (argument or rest):  # ":x: ..."
+        kind, argument = "parameters", word
     if rest:
         argument, _, text = rest.strip().partition(" ") if kind in _LISTED else ("", "", rest)
     parts = [_NAMES.findall(part) for part in argument.replace("\\", "").split(",")]
@@ -224,7 +231,8 @@ def _match_heading(line: str, below: str) -> _Section | None:
 
 def _is_heading(section: _Section, opened: _Section, line: str, below: str, known: frozenset[str]) -> bool:
     """Return whether a line that looks like a heading begins a section, and is not part of the text around it."""
-    is_plain = opened.style == "google" and (opened.title.islower() or opened.title == line.strip())
+    is_unsure = opened.title.islower() or opened.title == line.strip() or opened.title.lower() in _INPUTS
+    is_plain = opened.style == "google" and is_unsure
     if is_plain or (section.kind == "prose" and opened.indent and opened.style != "numpy"):
         entry = _match_entry(opened, opened.lines[0] if opened.lines else below, known)
         if entry is None or known.isdisjoint(entry.names):
