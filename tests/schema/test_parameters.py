@@ -37,6 +37,7 @@ from typing import (
 )
 
 import pytest
+import typer
 from fastapi import Depends, Query, Security
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
@@ -1432,6 +1433,25 @@ def test_alias_choices() -> None:
 
 def test_alias_of_another() -> None:
     """An alias that is another parameter's name is refused: one of the two would be lost."""
+Share = Annotated[int, Field(ge=0, description="A share."), "A percentage."]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (Annotated[Share, "Done."], {}),
+        (Annotated[Share, Doc("Done.")], {}),
+        (Annotated[Share, Field(description="Done.")], {}),
+        (Share, {"default": Field(1, description="Done.")}),
+        (Annotated[Share, typer.Option("--done", help="Done.")], {"default": 1}),
+    ],
+    ids=["text", "Doc", "Field", "Field as the default", "option of typer"],
+)
+def test_text_around_another(annotation: Any, default: dict[str, Any]) -> None:
+    """Of several texts in an annotation the last one, which is the outermost, is the description."""
+    assert "Done." == shown(echo(annotation, **default))["description"]
+
+
 
     def function(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
 

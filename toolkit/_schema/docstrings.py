@@ -443,8 +443,12 @@ def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
                 yield from found
 
 
+# Attributes with a text: of `Doc` (PEP 727), of pydantic's `Field`, of an option of typer.
+_TEXTS = ("documentation", "description", "help")
+
+
 def find_text(annotation: Any) -> str:
-    """Return the text in an `Annotated` type, a string or a `Doc` of PEP 727; "" if there is none."""
+    """Return the last text in an `Annotated` type, which is the outermost; "" if there is none."""
     while get_origin(annotation) in (Required, NotRequired, ReadOnly):
         annotation = get_args(annotation)[0]
     annotation = getattr(annotation, "__value__", annotation)  # of a type alias
@@ -452,8 +456,8 @@ def find_text(annotation: Any) -> str:
 
 
 def _pick_text(metadata: Iterable[Any]) -> str:
-    texts = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in metadata]
-    return next((text for text in texts if isinstance(text, str)), "")
+    values = [value for item in metadata for value in (item, *(getattr(item, name, None) for name in _TEXTS))]
+    return next((value for value in reversed(values) if value and isinstance(value, str)), "")
 
 
 def read_field_texts(kind: Any) -> dict[str, str]:

@@ -303,7 +303,8 @@ class ParameterSchema(ArgumentSchema):
         described = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
         for p, each in described:
-            text = each.schema.get("description") or find_text(p.annotation) or texts.get(p.name)
+            text = find_text(p.json_type) or each.schema.get("description")
+            text = text or find_text(p.annotation) or texts.get(p.name)  # of each of `*args`; of the docstring
             default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
             properties[each.key] = {**each.schema, **({"description": text} if text else {}), **default}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
