@@ -1264,6 +1264,27 @@ def test_flags_as_keys() -> None:
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
 def test_text_rather_than_bytes(annotation: Any) -> None:
     """Where a text or bytes may stand, a text stays a text."""
+class Mixed(enum.Enum):
+    NONE = None
+    YES = True
+    PAIR = (1, "a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "description"),
+    [
+        (Speed, "1 (SLOW), 1 (CALM), 2 (FAST)."),
+        (Level, "1 (LOW), 2 (HIGH)."),
+        (Mixed, 'null (NONE), true (YES), [1, "a"] (PAIR).'),
+        (Color, None),
+    ],
+    ids=["Enum", "IntEnum", "values of several types", "texts"],
+)
+def test_names_of_enum_members(kind: type[enum.Enum], description: str | None) -> None:
+    """The values of an enum that are no texts are described by the names of its members."""
+    assert description == echo(kind).parameters["$defs"][kind.__name__].get("description")
+
+
     assert "a" == echo(annotation).invoke('{"value": "a"}').value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from enum import Flag
+from enum import Enum, Flag
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ class Generator(GenerateJsonSchema):
     @override
     def enum_schema(self, schema: EnumSchema) -> JsonSchemaValue:
         is_flag = issubclass(schema["cls"], Flag) and schema["members"]
-        return _write_flag(schema["cls"]) if is_flag else super().enum_schema(schema)
+        return _write_flag(schema["cls"]) if is_flag else _name_members(super().enum_schema(schema), schema["cls"])
 
     @override
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
@@ -207,9 +207,18 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
 
 def _write_flag(kind: type[Flag]) -> JsonSchemaValue:
     """Write a flag as a number, the sum of any of its members; a docstring of its class replaces the description."""
-    members = ", ".join(f"{member.value} ({name})" for name, member in kind.__members__.items())
     least, most = find_flag_bounds(kind)
-    return {"type": "integer", "minimum": least, "maximum": most, "description": f"The sum of any of: {members}."}
+    text = f"The sum of any of: {_list_members(kind)}."
+    return {"type": "integer", "minimum": least, "maximum": most, "description": text}
+
+
+def _name_members(generated: JsonSchemaValue, kind: type[Enum]) -> JsonSchemaValue:
+    """Describe an enum whose values are no texts by the names of its members; a docstring replaces that, too."""
+    return generated if generated.get("type") == "string" else {**generated, "description": f"{_list_members(kind)}."}
+
+
+def _list_members(kind: type[Enum]) -> str:
+    return ", ".join(f"{json.dumps(member.value, default=str)} ({name})" for name, member in kind.__members__.items())
 
 
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
