@@ -129,6 +129,8 @@ DEPENDENCY = "it is a dependency of FastAPI, which a tool does not get"
 DEPENDENCY_REMEDY = (
     "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
 )
+OPTION = "its default is an option of typer, which only typer replaces by a value"
+OPTION_REMEDY = "Move the option into the annotation, and write the default itself: Annotated[int, typer.Option()] = 1."
 TYPE_REMEDY = (
     "Correct the annotation: write a type, and constraints that some value meets; or give it a default (it is then "
     "left out)."
@@ -443,7 +445,7 @@ def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
     if p.problem:
-        return DEPENDENCY_REMEDY if p.problem == DEPENDENCY else NAME_REMEDY
+        return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
         return TYPE_REMEDY
     written = _write_type(p)

@@ -230,7 +230,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
-        from toolkit._schema.function_schema import DEPENDENCY, Parameter
+        from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
 
         annotation, problem = declared.annotation, ""
         try:
@@ -249,17 +249,18 @@ class Signature:
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
             annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
-        default, info = declared.default, None
-        kinds = [*type(default).__mro__]  # that of FastAPI's `Query` is derived from pydantic's
-        if "pydantic.fields.FieldInfo" in [f"{kind.__module__}.{kind.__name__}" for kind in kinds]:
-            default, info = _read_default(default), default
         value: Any = annotation
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
                 value = value.__value__
-        kinds += [kind for mark in getattr(value, "__metadata__", ()) for kind in type(mark).__mro__]
-        if "fastapi.params.Depends" in [f"{kind.__module__}.{kind.__name__}" for kind in kinds]:
-            default, problem = declared.empty, DEPENDENCY  # without a default it is refused, and not left out
+        default, info = declared.default, None
+        marks = [default, *getattr(value, "__metadata__", ())]
+        classes, *others = [[f"{kind.__module__}.{kind.__name__}" for kind in type(mark).__mro__] for mark in marks]
+        if "pydantic.fields.FieldInfo" in classes:  # FastAPI's `Query` is derived from it
+            default, info = _read_default(default), default
+        foreign = DEPENDENCY if "fastapi.params.Depends" in sum(others, classes) else ""
+        if foreign or "typer.models.ParameterInfo" in classes:
+            default, problem = declared.empty, foreign or OPTION  # without a default it is refused, and not left out
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         parameter = Parameter(
