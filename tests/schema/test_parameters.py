@@ -421,6 +421,43 @@ class FieldInfo:
     name: str
 
 
+def test_texts_about_keywords() -> None:
+    """What a docstring says about other names than those of the parameters is about the keys of `**options`."""
+
+    def connect(host: str, port: int, **options: Any) -> None:
+        """Connect.
+
+        Args:
+            host: Its name.
+            port: Its number.
+            **options: Passed on.
+
+        Keyword Args:
+            timeout (float): Seconds.
+            retries: How often.
+        """
+
+    def connect_more(host: str, **options: Any) -> None: ...
+
+    connect_more.__doc__ = "Connect.\n\n:param host: Its name.\n:keyword timeout: Seconds."
+
+    keys = "Passed on.\n\n- timeout: Seconds.\n- retries: How often."
+
+    assert keys == shown(tool(connect), "options")["description"]
+    assert keys == shown(tool(functools.partial(connect, port=1)), "options")["description"]
+    assert "- timeout: Seconds." == shown(tool(connect_more), "options")["description"]
+    assert "Its name." == shown(tool(connect_more), "host")["description"]
+
+
+@pytest.mark.parametrize("default", [typer.Option(1), typer.Argument(...)], ids=["option", "argument"])
+def test_default_of_typer(default: Any) -> None:
+    """An option of typer as the default is refused: the function would receive the option in place of a value."""
+    with pytest.raises(
+        DefinitionError, match=r"'value' cannot be described to a model: its default is an option .* Annotated\[int, "
+    ):
+        _ = echo(int, default=default).parameters
+
+
 @pytest.mark.parametrize(
     ("annotation", "default"),
     [
@@ -1227,6 +1264,27 @@ def test_flags(kind: type[enum.Flag], sent: int, value: enum.Flag, description: 
         assert made.invoke({"value": wrong}).is_error
 
 
+class Mixed(enum.Enum):
+    NONE = None
+    YES = True
+    PAIR = (1, "a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "description"),
+    [
+        (Speed, "1 (SLOW), 1 (CALM), 2 (FAST)."),
+        (Level, "1 (LOW), 2 (HIGH)."),
+        (Mixed, 'null (NONE), true (YES), [1, "a"] (PAIR).'),
+        (Color, None),
+    ],
+    ids=["Enum", "IntEnum", "values of several types", "texts"],
+)
+def test_names_of_enum_members(kind: type[enum.Enum], description: str | None) -> None:
+    """The values of an enum that are no texts are described by the names of its members."""
+    assert description == echo(kind).parameters["$defs"][kind.__name__].get("description")
+
+
 class Mask(enum.IntFlag):
     READ = 1
     WRITE = 2
@@ -1264,27 +1322,6 @@ def test_flags_as_keys() -> None:
 @pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
 def test_text_rather_than_bytes(annotation: Any) -> None:
     """Where a text or bytes may stand, a text stays a text."""
-class Mixed(enum.Enum):
-    NONE = None
-    YES = True
-    PAIR = (1, "a")
-
-
-@pytest.mark.parametrize(
-    ("kind", "description"),
-    [
-        (Speed, "1 (SLOW), 1 (CALM), 2 (FAST)."),
-        (Level, "1 (LOW), 2 (HIGH)."),
-        (Mixed, 'null (NONE), true (YES), [1, "a"] (PAIR).'),
-        (Color, None),
-    ],
-    ids=["Enum", "IntEnum", "values of several types", "texts"],
-)
-def test_names_of_enum_members(kind: type[enum.Enum], description: str | None) -> None:
-    """The values of an enum that are no texts are described by the names of its members."""
-    assert description == echo(kind).parameters["$defs"][kind.__name__].get("description")
-
-
     assert "a" == echo(annotation).invoke('{"value": "a"}').value
 
 
@@ -1396,6 +1433,25 @@ def test_text_of_a_type_alias() -> None:
     assert "Degrees Celsius." == shown(echo(Degrees))["description"]
 
 
+Share = Annotated[int, Field(ge=0, description="A share."), "A percentage."]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (Annotated[Share, "Done."], {}),
+        (Annotated[Share, Doc("Done.")], {}),
+        (Annotated[Share, Field(description="Done.")], {}),
+        (Share, {"default": Field(1, description="Done.")}),
+        (Annotated[Share, typer.Option("--done", help="Done.")], {"default": 1}),
+    ],
+    ids=["text", "Doc", "Field", "Field as the default", "option of typer"],
+)
+def test_text_around_another(annotation: Any, default: dict[str, Any]) -> None:
+    """Of several texts in an annotation the last one, which is the outermost, is the description."""
+    assert "Done." == shown(echo(annotation, **default))["description"]
+
+
 class Day(enum.Enum):
     MONDAY = enum.auto()
     TUESDAY = enum.auto()
@@ -1454,25 +1510,6 @@ def test_alias_choices() -> None:
 
 def test_alias_of_another() -> None:
     """An alias that is another parameter's name is refused: one of the two would be lost."""
-Share = Annotated[int, Field(ge=0, description="A share."), "A percentage."]
-
-
-@pytest.mark.parametrize(
-    ("annotation", "default"),
-    [
-        (Annotated[Share, "Done."], {}),
-        (Annotated[Share, Doc("Done.")], {}),
-        (Annotated[Share, Field(description="Done.")], {}),
-        (Share, {"default": Field(1, description="Done.")}),
-        (Annotated[Share, typer.Option("--done", help="Done.")], {"default": 1}),
-    ],
-    ids=["text", "Doc", "Field", "Field as the default", "option of typer"],
-)
-def test_text_around_another(annotation: Any, default: dict[str, Any]) -> None:
-    """Of several texts in an annotation the last one, which is the outermost, is the description."""
-    assert "Done." == shown(echo(annotation, **default))["description"]
-
-
 
     def function(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
 

@@ -71,6 +71,17 @@ def heavy(city: str) -> str:
 
 heavy.__doc__ = f"Forecast.\n\nArgs:\n    city: {'Its name. ' * 400}"
 
+
+def open_ended(city: str, **options: str) -> str:
+    """Forecast.
+
+    Args:
+        city: Its name.
+        unit: An option.
+    """
+    return city
+
+
 FINDINGS: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]]]] = {
     "nothing": (fine, []),
     "undocumented": (
@@ -78,6 +89,7 @@ FINDINGS: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]]]] = {
         [("warning", "", "undocumented"), ("warning", "city", "undocumented"), ("warning", "city", "unannotated")],
     ),
     "no such parameter": (outdated, [("warning", "town", "unknown-parameter")]),
+    "key of the options": (open_ended, []),
     "left out": (driven, [("warning", "engine", "left-out")]),
     "long description": (endless, [("warning", "", "long-description")]),
     "parameter's name": (spoken, [("warning", "città", "name")]),

@@ -92,8 +92,16 @@ class Signature:
 
             texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
             written = parse_docstring(inspect.getdoc(self.source), names).parameters
-            return replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
-        return parsed
+            parsed = replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
+        rest = [name for name, p in self.declared.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
+        return replace(parsed, parameters=self._move_keys(parsed.parameters, rest[0])) if rest else parsed
+
+    def _move_keys(self, texts: Mapping[str, str], rest: str) -> Mapping[str, str]:
+        """Move the texts about names that are no parameters to `**rest`, which takes them."""
+        known = read_signature(find_called(unwrap_partials(self.callable))).parameters
+        keys = [f"- {name}: {text}" for name, text in texts.items() if name not in known]
+        about = "\n\n".join(filter(None, [texts.get(rest, ""), "\n".join(keys)]))
+        return {**{name: text for name, text in texts.items() if name in known}, rest: about}
 
     @cached_property
     def returns(self) -> ReturnType:
