@@ -1416,6 +1416,96 @@ def test_texts_of_fields(kind: Any) -> None:
     assert ["A number.", "A text.", "A count."] == [part["description"] for part in fields.values()]
 
 
+class DocumentedModel(BaseModel):
+    """A model.
+
+    More.
+
+    Attributes:
+        a: A number.
+        b: Not this.
+    """
+
+    a: int = Field(alias="A")
+    b: str = Field("", description="A text.")
+
+
+@dataclass
+class DocumentedDataclass:
+    """A model.
+
+    More.
+
+    Parameters
+    ----------
+    A : int
+        A number.
+    b : str
+        A text.
+    """
+
+    A: int
+    b: str = ""
+
+
+class DocumentedKeys(TypedDict):
+    """A model.
+
+    More.
+
+    :param A: A number.
+    """
+
+    A: int
+    b: Annotated[str, "A text."]
+
+
+@pytest.mark.parametrize("kind", [DocumentedModel, DocumentedDataclass, DocumentedKeys])
+def test_texts_in_the_docstring_of_a_class(kind: Any) -> None:
+    """Entries of a docstring are the descriptions of fields that have no other, and no part of that of the class."""
+    schema = echo(kind).parameters["$defs"][kind.__name__]
+
+    assert "A model.\n\nMore." == schema["description"]
+    assert ["A number.", "A text."] == [part["description"] for part in schema["properties"].values()]
+
+
+class DocumentedPair(NamedTuple):
+    """
+    Attributes:
+        first: A number.
+    """  # noqa: D205, D212, D415
+
+    first: int
+    second: int
+
+
+class Outdated(BaseModel):
+    """A model.
+
+    Args:
+        a: A number.
+        gone: Another one.
+    """
+
+    a: int
+
+
+def test_texts_in_the_docstring_of_a_named_tuple() -> None:
+    """Entries of a docstring are the descriptions of items; of such entries alone no description is left."""
+    schema = echo(DocumentedPair).parameters["$defs"]["DocumentedPair"]
+
+    assert ["A number.", "second"] == [part["description"] for part in schema["prefixItems"]]
+    assert "description" not in schema
+
+
+def test_docstring_about_other_fields() -> None:
+    """A docstring with entries about other fields stays as it is."""
+    schema = echo(Outdated).parameters["$defs"]["Outdated"]
+
+    assert "gone: Another one." in schema["description"]
+    assert "A number." == schema["properties"]["a"]["description"]
+
+
 def test_texts_of_items() -> None:
     """A text or a `Doc` of items, values and members of a union is their description."""
     kind = dict[str, tuple[Annotated[int, "A number."], Optional[list[Annotated[str, Doc("A name.")]]]]]  # noqa: UP045

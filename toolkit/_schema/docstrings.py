@@ -460,11 +460,16 @@ def _pick_text(metadata: Iterable[Any]) -> str:
     return next((value for value in reversed(values) if value and isinstance(value, str)), "")
 
 
-def read_field_texts(kind: Any) -> dict[str, str]:
-    """Return the texts about the fields of a pydantic class by their names in JSON; none for another class."""
+def read_field_texts(kind: Any, entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts about the fields of a pydantic class by their names in JSON; none for another class.
+
+    Args:
+        kind: The class.
+        entries: Texts by the names of fields, for those that have no other.
+    """
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
     texts: dict[str, str] = {}
     for name, info in fields.items():
-        if text := info.description or _pick_text(info.metadata):
+        if text := info.description or _pick_text(info.metadata) or entries.get(name):
             texts[info.validation_alias if isinstance(info.validation_alias, str) else name] = text
     return texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from enum import Enum, Flag
 from inspect import cleandoc
@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticOmit, SchemaValidator
 from typing_extensions import get_type_hints, override
 
-from toolkit._schema.docstrings import find_text, read_field_texts
+from toolkit._schema.docstrings import find_text, parse_docstring, read_field_texts
 from toolkit._schema.json_schema import EmptyType, Schema, find_flag_bounds, list_allowed_values
 
 if TYPE_CHECKING:
@@ -222,23 +222,36 @@ def _list_members(kind: type[Enum]) -> str:
 
 
 def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    """Add the texts in the annotations of a class to the schemas of its fields: pydantic leaves them out."""
+    """Add the texts about fields that pydantic leaves out: those in the annotations and the docstring of a class."""
     properties = generated.get("properties", {})
-    texts = read_field_texts(kind)
-    if properties and not hasattr(kind, "__pydantic_fields__"):  # a TypedDict, or a dataclass that is not pydantic's
-        texts = _read_texts(kind)
+    fields = getattr(kind, "__pydantic_fields__", None)
+    entries = _move_entries(generated, properties if fields is None else fields)
+    texts = read_field_texts(kind, entries)
+    if properties and fields is None:  # a TypedDict, or a dataclass that is not pydantic's
+        texts = entries | _read_texts(kind)
     for name, text in texts.items():
-        if text and name in properties:
+        if name in properties:
             properties[name] = {"description": text, **properties[name]}
     return generated
 
 
+def _move_entries(generated: JsonSchemaValue, names: Collection[str]) -> dict[str, str]:
+    """Return the texts of a docstring about fields, and remove them from it, unless it has other entries, too."""
+    parsed = parse_docstring(generated.get("description"), names)
+    entries = {**parsed.attributes, **parsed.parameters}
+    if entries and entries.keys() <= set(names) and not (parsed.returns or parsed.raises or parsed.examples):
+        del generated["description"]
+        generated |= {"description": parsed.description} if parsed.description else {}
+    return entries
+
+
 def _name_items(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
-    """Describe a named tuple by its docstring, and its items by texts in annotations, or else by their names."""
-    texts, docstring = _read_texts(kind), getattr(kind, "__doc__", None)
+    """Describe a named tuple by its docstring, and its items by texts about them, or else by their names."""
+    names, docstring = getattr(kind, "_fields", ()), getattr(kind, "__doc__", None)
     if docstring and not docstring.startswith(f"{kind.__name__}("):  # Python's own
         generated["description"] = cleandoc(docstring)
-    for name, item in zip(getattr(kind, "_fields", ()), generated.get("prefixItems", ())):
+    texts = _move_entries(generated, names) | _read_texts(kind)
+    for name, item in zip(names, generated.get("prefixItems", ())):
         item.setdefault("description", texts.get(name) or name)
     return generated
 
@@ -249,7 +262,7 @@ def _read_texts(kind: Any) -> dict[str, str]:
         hints = get_type_hints(kind, include_extras=True)
     except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
         return {}
-    return {name: find_text(hint) for name, hint in hints.items()}
+    return {name: text for name, hint in hints.items() if (text := find_text(hint))}
 
 
 def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Signature:
         if inspect.isclass(self.callable):  # fields or `__init__` may document them, too
             from toolkit._schema.docstrings import read_field_texts
 
-            texts = {name: text for name, text in read_field_texts(self.callable).items() if name in names}
+            texts = {name: text for name, text in read_field_texts(self.callable, {}).items() if name in names}
             written = parse_docstring(inspect.getdoc(self.source), names).parameters
             parsed = replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
         rest = [name for name, p in self.declared.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
