@@ -405,6 +405,17 @@ def find_user() -> Any:
     raise AssertionError
 
 
+class InjectedToolArg:
+    """As that of LangChain, which is not installed everywhere."""
+
+
+InjectedToolArg.__module__ = "langchain_core.tools.base"
+
+
+class InjectedState(InjectedToolArg):
+    """As that of LangGraph."""
+
+
 User = TypeAliasType("User", Annotated[Model, Depends(find_user)])
 
 
@@ -466,11 +477,16 @@ def test_default_of_typer(default: Any) -> None:
         (Annotated[Model, Depends(find_user)], {}),
         (Annotated[Opaque | None, Depends(find_user)], {"default": None}),
         (User, {}),
+        (Annotated[str, InjectedToolArg], {}),
+        (Annotated[str, InjectedState()], {"default": ""}),
     ],
-    ids=["default", "default of any class", "annotation", "annotation with a default", "alias of a type"],
+    ids=[
+        *("default", "default of any class", "annotation", "annotation with a default", "alias of a type"),
+        *("class of LangChain", "object of LangGraph"),
+    ],
 )
 def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
-    """A dependency of FastAPI, which nobody resolves for a tool, is neither offered to the model nor left out."""
+    """A dependency of another library, which nobody resolves for a tool, is neither offered nor left out."""
     with pytest.raises(
         DefinitionError, match=r"'value' cannot be described to a model: it is a dependency.* ToolContext\.deps"
     ):

@@ -125,7 +125,7 @@ NAME_REMEDY = (
     "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
     "it a default (it is then left out)."
 )
-DEPENDENCY = "it is a dependency of FastAPI, which a tool does not get"
+DEPENDENCY = "it is a dependency of FastAPI or LangChain, which a tool does not get"
 DEPENDENCY_REMEDY = (
     "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
 )

@@ -40,6 +40,9 @@ _OPEN = (None, type(None), Any, object)
 # An annotation of a context as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
 
+# Classes that mark a parameter as one that another library fills.
+_DEPENDENCIES = frozenset({"fastapi.params.Depends", "langchain_core.tools.base.InjectedToolArg"})
+
 # The repr of a name that is not defined, in an annotation; in Python 3.14 with its owner.
 _REFERENCE = re.compile(r"ForwardRef\('([^']*)'(?:, [^()]*)?\)")
 
@@ -263,10 +266,11 @@ class Signature:
                 value = value.__value__
         default, info = declared.default, None
         marks = [default, *getattr(value, "__metadata__", ())]
-        classes, *others = [[f"{kind.__module__}.{kind.__name__}" for kind in type(mark).__mro__] for mark in marks]
+        kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
+        classes, *others = [[f"{base.__module__}.{base.__name__}" for base in kind.__mro__] for kind in kinds]
         if "pydantic.fields.FieldInfo" in classes:  # FastAPI's `Query` is derived from it
             default, info = _read_default(default), default
-        foreign = DEPENDENCY if "fastapi.params.Depends" in sum(others, classes) else ""
+        foreign = "" if _DEPENDENCIES.isdisjoint(sum(others, classes)) else DEPENDENCY
         if foreign or "typer.models.ParameterInfo" in classes:
             default, problem = declared.empty, foreign or OPTION  # without a default it is refused, and not left out
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
