@@ -562,6 +562,15 @@ def test_page_has_whole_texts(tmp_path: Path) -> None:
     assert 2 == (tmp_path / "run.html").read_text(encoding="utf-8").count("end</")
 
 
+def test_story_of_a_paused_run() -> None:
+    """Once a run has paused, the call of its sub-agent that waits is shown as paused, not as running."""
+    worker = Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer)
+    runner = Runner([worker.as_tool("clerk", "work")], model=ScriptedModel([call("clerk", query="Add.")]))
+    text = displayed(Story(runner.stream("go"))).text
+
+    assert "|clerk|paused|" in text and "|add|waits for approval|" in text and "running" not in text
+
+
 def test_page_of_a_paused_run(tmp_path: Path) -> None:
     """The page of a paused run has the calls that wait among its calls, and says so where the answer would be."""
     Runner([fail], model=ScriptedModel([call("fail")]), approve=defer).run("x").save(tmp_path / "run.html")

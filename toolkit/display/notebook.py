@@ -207,6 +207,8 @@ class Story:
             case RunFinished():
                 self._answer, self._end = event.output, event.finish_reason
                 self._about = [format_tokens(event.usage), *self._about]
+                if event.finish_reason == "paused":
+                    self._pause()
 
     def _add_to_calls(self, event: Event) -> None:
         match event:
@@ -219,6 +221,11 @@ class Story:
                 self._find_rows(approval.call)[approval.call.id] = make_waiting_row(approval)
             case ToolCallFinished():
                 self._find_rows(event.call)[event.call.id] = make_row(event)
+
+    def _pause(self) -> None:
+        for turn in self._turns:
+            open_rows = {call_id: row for call_id, row in turn.rows.items() if row.state == "running"}
+            turn.rows |= {call_id: replace(row, state="paused") for call_id, row in open_rows.items()}
 
     @property
     def _last_turn(self) -> Turn:
