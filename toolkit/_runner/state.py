@@ -145,8 +145,8 @@ class RunState(FrozenValue):
         calls = [call.id for call in _iter_calls(self)]
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
-        waiting, inner = get_ids(self.pending), get_ids(list_inner(self.sub_agents))
-        outer = [call_id for call_id in waiting if call_id not in inner]
+        waiting, inner = get_ids(self.pending), list_inner(self.sub_agents)
+        outer = get_ids(each for each in self.pending if each not in inner)
         given = [*(result.call_id for result in self.results), *outer, *self.sub_agents]
         last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
         is_open = self.phase in ("calling", "paused")
@@ -159,7 +159,9 @@ class RunState(FrozenValue):
             f"a run that is {self.phase} does not end in {last_kind}": has_end,
             "results and approvals belong to the calls of the last answer, one to each": belong,
             "it is paused, and no call waits": self.phase != "paused" or self.pending,
-            "a sub-agent of it waits, and none of its calls does": are_paused and {*inner} <= {*waiting},
+            "a sub-agent of it waits, and none of its calls does": are_paused
+            and all(each in self.pending for each in inner),
+            "two calls of one id wait": len({*waiting}) == len(waiting),
             # Later calls would get ids that are taken.
             f"its {self.call_count} calls are not those of its messages": len({*own}) == len(own) == self.call_count,
             "its messages lack results of calls, or calls of results": _has_results(
