@@ -241,3 +241,23 @@ def test_a_ledger_that_is_away(durable: Durable, tmp_path: Path) -> None:
     result = asyncio.run(durable.run(Runner([pay], model=model, ledger=Restarting(tmp_path / "calls.db"))))
 
     assert ([], "5", "Done.") == (failures, result.calls[0].result.text, result.output)
+
+
+def test_a_call_that_another_worker_has_started(durable: Durable, tmp_path: Path) -> None:
+    """A call that has passed its gates does not run if the ledger says that another worker has started it."""
+    paid: list[int] = []
+
+    class Late(SQLiteLedger):
+        def write(self, entry: LedgerEntry) -> bool:
+            return super().write(entry) and entry.stage != "started"
+
+    @tool(effect="write")
+    def pay(amount: int) -> None:
+        """Pay."""
+        paid.append(amount)
+
+    model = ScriptedModel([call("pay", amount=5), "Done."])
+    runner = Runner([pay], model=model, approve=lambda _: True, ledger=Late(tmp_path / "calls.db"))
+    result = asyncio.run(durable.run(runner))
+
+    assert ([], True) == (paid, (result.calls[0].result.text or "").startswith("This call was started before"))

@@ -207,6 +207,67 @@ def test_sub_agent_is_approved_once() -> None:
     assert (["clerk_0", "pay", "clerk_0", "pay"], [1, 2]) == (asked, bank.paid)
 
 
+def test_sub_agent_is_authorized_again() -> None:
+    """The authorizers are asked about the call of the sub-agent again when it goes on."""
+    bank, allowed = Bank(), [True]
+    runner = boss(clerk(bank), authorize=lambda made, *_: made.name != "clerk_0" or allowed[0])
+    paused = runner.run("go")
+    allowed[0] = False
+    result = runner.resume(reload(paused), decide(paused))
+
+    assert ([], ["denied"]) == (bank.paid, [end.result.kind for end in result.calls])
+
+
+PLACES: dict[str, tuple[Any, Any, Any]] = {
+    "of the sub-agent": (ASK, None, None),
+    "of the sub-agent above": (None, ASK, None),
+    "of the run": (None, None, ASK),
+    "of all": (ASK, ASK, ASK),
+}
+
+
+@pytest.mark.parametrize("approvers", PLACES.values(), ids=PLACES)
+def test_later_calls(approvers: tuple[Any, Any, Any]) -> None:
+    """After a decision only those calls wait that an approver defers, wherever it is."""
+    bank, (own, above, top) = Bank(), approvers
+    worker = clerk(bank, [call("pay", amount=1)], [call("look")], "It is paid.", approve=own)
+    script: list[ModelReply] = [call("clerk", query="Pay."), call("look"), "Done."]
+    middle = Runner([worker.as_tool("clerk", "pay"), bank], model=ScriptedModel(script), approve=above)
+    runner = boss(middle, approve=top)
+    paused = runner.run("go")
+
+    assert ("All done.", [1]) == (runner.resume(reload(paused), decide(paused)).output, bank.paid)
+
+
+def test_approver_of_both_runs() -> None:
+    """An approver that both runs have is asked once about each call, also after a pause."""
+    asked: list[str] = []
+
+    def approve(request: ApprovalRequest) -> bool | Decision:
+        asked.append(str(request))
+        return Decision.defer() if request.arguments.get("amount") == 1 and len(asked) == 2 else True
+
+    bank = Bank()
+    runner = boss(clerk(bank, call("pay", amount=1), call("pay", amount=2), "Paid.", approve=approve), approve=approve)
+    paused = runner.run("go")
+    asked.clear()
+    runner.resume(reload(paused), decide(paused))
+
+    assert (['pay({"amount": 1})', 'pay({"amount": 2})'], [1, 2]) == (asked, bank.paid)
+
+
+def test_call_that_an_approver_has_changed() -> None:
+    """A decision is for the call as it was shown: with the arguments that the sub-agent's approver has given it."""
+    bank = Bank()
+    worker = clerk(bank, call("pay", amount=9), "Paid.", approve=lambda _: Decision.modify({"amount": 5}))
+    runner = boss(worker, approve=ASK)
+    paused = runner.run("go")
+    result = runner.resume(reload(paused), decide(paused))
+
+    assert (['{"amount": 5}'], [5]) == ([waiting.arguments for waiting in paused.pending], bank.paid)
+    assert "All done." == result.output
+
+
 def test_several_at_once() -> None:
     """Several sub-agents and a call of the run itself wait in one turn; those that are ready have their results."""
     banks = [Bank(), Bank(), Bank()]
@@ -287,6 +348,19 @@ def test_undo() -> None:
     runner.undo(result.state)
 
     assert [2, 1] == undone
+
+
+def test_changed_sub_agent_with_a_ledger() -> None:
+    """With a ledger, too, a sub-agent whose tool has changed goes on once its call is approved."""
+    bank, ledger = Bank(), MemoryLedger()
+    worker = clerk(bank, call("pay", amount=3), "It is paid.")
+    paused = boss(worker, ledger=ledger).run("go")
+    changed = Runner(
+        [worker.as_tool("clerk_0", "all payments")], model=ScriptedModel(["Done."]), approve=approve_all, ledger=ledger
+    )
+    result = changed.resume(reload(paused), decide(paused))
+
+    assert ([3], ["It is paid."]) == (bank.paid, [end.result.text for end in result.calls])
 
 
 @pytest.mark.parametrize("has_ledger", [False, True])
@@ -409,13 +483,80 @@ def test_edited_state(edit: Callable[[dict[str, Any], str], None]) -> None:
         RunState.from_json(json.dumps(state))
 
 
-def test_tool_that_has_changed() -> None:
+def test_call_that_is_not_the_one_shown() -> None:
+    """A state that shows another call than the one which its sub-agent makes is refused."""
+    state = json.loads(boss(clerk(Bank())).run("go").state.to_json())
+    state["pending"][0].update(arguments='{"amount": 0}', digest="x")
+
+    with pytest.raises(ConversationError, match="This is not the state of a run"):
+        RunState.from_json(json.dumps(state))
+
+
+def _copy_digest(state: dict[str, Any], waiting: dict[str, Any]) -> None:
+    next(iter(state["sub_agents"].values()))["digest"] = waiting["digest"]
+
+
+def _hide(state: dict[str, Any], waiting: dict[str, Any]) -> None:
+    _, agent = state["sub_agents"].popitem()
+    state["sub_agents"][waiting["call"]["id"]] = {**agent, "digest": waiting["digest"]}
+    state["pending"].remove(waiting)
+
+
+@pytest.mark.parametrize("edit", [_copy_digest, _hide])
+def test_call_in_place_of_a_sub_agent(edit: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
+    """Only the call of a sub-agent counts as approved in a state; one of another tool is asked about."""
+    bank = Bank()
+    delegating = clerk(Bank(), call("pay", amount=3), "Paid.").as_tool("clerk", "payments")
+    model = ScriptedModel([[call("clerk", query="Pay."), call("pay", amount=9)], "Done."])
+    runner = Runner([delegating, bank], model=model, approve=ASK)
+    state = json.loads(runner.run("go").state.to_json())
+    edit(state, state["pending"][-1])
+    result = runner.resume(json.dumps(state))
+
+    assert ("paused", []) == (result.finish_reason, bank.paid)
+
+
+def test_tool_in_place_of_a_sub_agent() -> None:
+    """A tool that has taken the name of a sub-agent, and calls it, starts it anew: no state is resumed there."""
+    bank = Bank()
+    worker = clerk(bank, [call("pay", amount=3)], "Done.", "Done.")
+    paused = boss(worker).run("go")
+    box = Toolbox([worker.as_tool("clerk_0", "payments")])
+
+    @tool
+    def clerk_0(query: str) -> str:
+        """Ask twice."""
+        return " ".join(box.call("clerk_0", {"query": query}, approve=approve_all).text or "" for _ in range(2))
+
+    runner = Runner([clerk_0], model=ScriptedModel(["All done."]), approve=approve_all)
+    result = runner.resume(reload(paused), decide(paused))
+
+    assert ([], ["Done. Done."]) == (bank.paid, [end.result.text for end in result.calls])
+
+
+def test_result_of_a_call_that_waits() -> None:
+    """A tool that returns the result of a call that waits, which it has made itself, has failed."""
+    bank = Bank()
+    box = Toolbox([bank])
+
+    @tool
+    def pay_now() -> ToolResult:
+        """Pay."""
+        return box.call("pay", {"amount": 1}, approve=defer)
+
+    result = Runner([pay_now], model=ScriptedModel([call("pay_now"), "Done."])).run("go")
+
+    assert ["pay_now has run, but a call that it made waits for approval."] == [end.result.text for end in result.calls]
+
+
+@pytest.mark.parametrize("own", [ASK, approve_all])
+def test_tool_that_has_changed(own: Any) -> None:
     """A decision is not for a tool of the sub-agent that has changed since: its call waits again."""
     bank = Bank()
-    worker = clerk(bank, call("pay", amount=3), "It is paid.")
-    paused = boss(worker).run("go")
+    worker = clerk(bank, call("pay", amount=3), "It is paid.", approve=own)
+    paused = boss(worker, approve=ASK).run("go")
     changed = tool(bank.pay, description="Pay twice.")
-    other = Runner([changed], model=ScriptedModel(["It is paid."]), approve=ASK)
-    result = boss(other).resume(reload(paused), decide(paused))
+    other = Runner([changed], model=ScriptedModel(["It is paid."]), approve=own)
+    result = boss(other, approve=ASK).resume(reload(paused), decide(paused))
 
     assert ("paused", []) == (result.finish_reason, bank.paid)

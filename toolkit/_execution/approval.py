@@ -144,21 +144,56 @@ class RecordedDecisions:
         self._pending = {waiting.call.id: waiting for waiting in pending}
         self._verdicts = dict(decisions)
         self._otherwise = otherwise
+        self._approved: set[str] = set()
         self._lock = threading.Lock()
 
     def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
         """Return the decision on a call."""
+        if request.call.id not in self._pending:
+            return defer_unasked(request) if self._otherwise is None else self._otherwise(request)
+        verdict = self._recall(request)
+        if verdict is None and self._otherwise is not None:
+            return self._otherwise(request)
+        return Decision.defer("The tool or the call has changed since it was shown.") if verdict is None else verdict
+
+    def settle(self, approver: Approver) -> Approver:
+        """Wrap an approver of a run above, so that it does not defer what these decisions approve; it may reject it."""
+
+        def approve(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+            answer = approver(request)
+            return wait(request, answer) if isawaitable(answer) else choose(request, answer)
+
+        async def wait(request: ApprovalRequest, answer: Awaitable[Verdict]) -> Verdict:
+            return choose(request, await answer)
+
+        def choose(request: ApprovalRequest, answer: Verdict) -> Verdict:
+            if not isinstance(answer, Decision) or answer.refusal != "defer":
+                return answer
+            if request.call.id in self._approved:
+                return True
+            # The sub-agent's own approver may have changed the call before it was shown.
+            verdict = self._recall(request)
+            return answer if verdict is None else verdict
+
+        return approve
+
+    def _recall(self, request: ApprovalRequest) -> Verdict | None:
+        """Return the decision on a call, once; None if it has changed since it was shown, or does not wait."""
+        call_id = request.call.id
         with self._lock:
-            waiting = self._pending.get(request.call.id)
-            verdict = self._verdicts.pop(request.call.id, None)
-        if waiting is None:
-            return self._delegate(request, Decision.defer("The run was paused before, and has no other approver."))
-        if not _is_rejection(verdict) and waiting.digest != request.digest:
-            return self._delegate(request, Decision.defer("The tool or the call has changed since it was shown."))
+            self._approved.discard(call_id)
+            waiting, verdict = self._pending.get(call_id), self._verdicts.get(call_id)
+            if waiting is None or not (_is_rejection(verdict) or waiting.digest == request.digest):
+                return None
+            self._verdicts.pop(call_id, None)
+            if verdict is not None and _is_approval(verdict):
+                self._approved.add(call_id)
         return Decision.defer(waiting.reason) if verdict is None else verdict
 
-    def _delegate(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
-        return verdict if self._otherwise is None else self._otherwise(request)
+
+def defer_unasked(_: ApprovalRequest) -> Verdict:
+    """Defer each call of a run whose approver is missing since it was paused."""
+    return Decision.defer("The run was paused before, and has no other approver.")
 
 
 def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingApproval]) -> None:
@@ -180,23 +215,8 @@ def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingA
             raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
 
 
-def apply_decisions(approver: Approver, decisions: Mapping[str, Verdict]) -> Approver:
-    """Wrap an approver of a run above: where it defers a call that these decisions approve, it approves."""
-
-    def settle(request: ApprovalRequest, verdict: Verdict) -> Verdict:
-        is_deferred = isinstance(verdict, Decision) and verdict.refusal == "defer"
-        decision = decisions.get(request.call.id, False)
-        is_approved = decision.approved if isinstance(decision, Decision) else decision
-        return True if is_deferred and is_approved else verdict
-
-    async def wait(request: ApprovalRequest, answer: Awaitable[Verdict]) -> Verdict:
-        return settle(request, await answer)
-
-    def approve(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        answer = approver(request)
-        return wait(request, answer) if isawaitable(answer) else settle(request, answer)
-
-    return approve
+def _is_approval(verdict: Verdict) -> bool:
+    return verdict.approved if isinstance(verdict, Decision) else verdict
 
 
 def _is_rejection(verdict: Verdict | None) -> bool:

@@ -248,8 +248,9 @@ class _CallPipeline:
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, ledger)
-        if isinstance(result.exception, Deferred):  # a sub-agent waits
-            waiting = result.exception
+        if isinstance(waiting := result.exception, Deferred):
+            if waiting.state is None:  # the tool has returned the result of another call
+                raise Failed(f"{call.name} has run, but a call that it made waits for approval.")
             raise Deferred(*waiting.pending, state=waiting.state, digest=self._digest(tool, asked))
         self.result = result.replace(repairs=repairs) if repairs else result
         return self.result
@@ -271,14 +272,15 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
         """Execute a call and record each of its stages; a call that the ledger has recorded is not executed again."""
-        runs, digest = (*self.dispatcher.recording.runs_above, self.context.run_id), self._digest(tool, call)
+        recording = self.dispatcher.recording
+        runs = (*recording.runs_above, self.context.run_id)
         may_repeat = tool.settings.may_repeat and not self.has_started  # a call that can be undone runs once
         record = CallRecord(
             ledger=ledger,
             run_id=runs[0],
             call_id=call.id,
-            digest=digest,
-            may_repeat=may_repeat or digest in self.dispatcher.gates.passed,  # a sub-agent that has waited goes on
+            digest=self._digest(tool, call),
+            may_repeat=may_repeat or call.id in recording.paused,
             backend=self.backend,
         )
         if (earlier := await record.recall()) is not None:

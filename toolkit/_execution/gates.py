@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from inspect import ismethod
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -70,7 +70,9 @@ class Gates:
         no_approver: Text of the refusal if a tool requires approval and there is no approver.
         timeout: Seconds for an answer; None waits as long as the run takes.
         hold: Gets the request of each call that has passed the gates. The call then waits and does not run.
-        passed: Digests of calls that have passed the gates already. They are not asked again about these.
+        passed: Digest of a call that has passed the gates already. They are not asked again unless it has changed.
+        approved: Digests of calls that were approved before the run paused, by id. Only authorizers are asked again.
+        resumed: Asked instead of `approvers` after a pause: the decisions, then the approvers of the runs above.
     """
 
     authorizers: tuple[Authorizer, ...] = ()
@@ -78,7 +80,9 @@ class Gates:
     no_approver: str = NO_APPROVER
     timeout: float | None = None
     hold: Callable[[ApprovalRequest], None] | None = None
-    passed: Collection[str] = ()
+    passed: str = ""
+    approved: Mapping[str, str] = field(default_factory=dict)
+    resumed: tuple[Approver, ...] = ()
 
     async def ask(
         self,
@@ -103,17 +107,20 @@ class Gates:
             TimedOut, Cancelled: The run ended first.
         """
         request = make_request(arguments, call)
-        if self.passed and request.digest in self.passed:
+        if self.passed and self.passed == request.digest:
             return arguments, call
         await self.authorize(request, backend)
-        for number, approver in enumerate(self.approvers or (None,)):
+        if call.id in self.approved and self.approved[call.id] == request.digest:
+            return arguments, call
+        approvers = self.resumed or self.approvers
+        for number, approver in enumerate(approvers or (None,)):
             request = make_request(arguments, call)  # again: the gate before may have read what others wrote
             decision = await self.approve(approver, request, backend)
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
                 arguments, _ = request.tool._invocation.parser.parse(call.arguments)
                 await self.authorize(make_request(arguments, call), backend)
-                for earlier in self.approvers[:number]:  # they have approved other arguments
+                for earlier in approvers[:number]:  # they have approved other arguments
                     decision = await self.approve(earlier, make_request(arguments, call), backend)
                     if decision.arguments is not None:
                         raise Rejected(DISAGREED)

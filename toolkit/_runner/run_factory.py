@@ -17,7 +17,7 @@ from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, check_choice
-from toolkit._execution.approval import RecordedDecisions, Verdict, apply_decisions, check_decisions
+from toolkit._execution.approval import RecordedDecisions, check_decisions, defer_unasked
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.gates import Gates, list_new
 from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
@@ -52,7 +52,7 @@ from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
-from toolkit._runner.state import RunState, get_ids, list_inner, restore_calls
+from toolkit._runner.state import RunState, list_inner, restore_calls
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest
@@ -453,12 +453,10 @@ class _RunBuilder:
 
     def _create_dispatcher(self, conversation: Conversation) -> Dispatcher:
         own, parent = self._factory.dispatcher, self._parent
-        if self._state:
-            own = self._record_decisions(own, self._state)
         if parent:
-            own = _join_gates(own, parent, self._request.decisions)
+            own = _join_gates(own, parent)
         if self._state:
-            own = self._remember(own, self._state)
+            own = self._remember(self._record_decisions(own, self._state), self._state)
         available = self._available
         if self._state and (offered := self._state.offered) is not None:  # what its last response may call
             available = frozenset(offered) if available is None else frozenset(offered).intersection(available)
@@ -480,25 +478,34 @@ class _RunBuilder:
         return dispatcher
 
     def _record_decisions(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the gates of a resumed run, with the decisions on its calls; sub-agents get those on their calls.
+        """Return the dispatcher of a resumed run with the decisions on its calls; sub-agents get those on theirs.
 
         Raises:
             ApprovalError: A decision is for a call that does not wait, or is not one.
         """
-        decisions, inner = self._request.decisions, get_ids(list_inner(state.sub_agents))
+        decisions, inner = self._request.decisions, list_inner(state.sub_agents)
         check_decisions(decisions, state.pending)
-        gates = replace(own.gates, passed=[paused.digest for paused in state.sub_agents.values()])
-        pending = [waiting for waiting in state.pending if waiting.call.id not in inner]
-        if pending or (inner and not gates.approvers and not self._has_asked_below(state)):
-            recorded = RecordedDecisions(decisions, pending, otherwise=next(iter(gates.approvers), None))
-            gates = replace(gates, approvers=(recorded,))
-        return replace(own, gates=gates)
+        pending = [waiting for waiting in state.pending if waiting not in inner]
+        agents = self._find_agents(state)
+        gates = replace(own.gates, approved={call_id: state.sub_agents[call_id].digest for call_id in agents})
+        above = self._parent.dispatcher.gates.approvers if self._parent else ()
+        if pending:
+            approver = next(iter(gates.approvers), None)  # its own comes first
+            has_own = len(gates.approvers) > len(above)
+            recorded = RecordedDecisions(decisions, pending, approver if has_own or not above else lambda _: True)
+            gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
+        if not gates.approvers and (pending or (inner and not _has_approver(agents.values()))):
+            gates = replace(gates, approvers=(defer_unasked,))
+        return replace(own, gates=gates, recording=replace(own.recording, paused=(*agents,)))
 
-    def _has_asked_below(self, state: RunState) -> bool:
-        """Return whether it may have been a sub-agent's own approver that deferred a call, and not this run's."""
-        names = {call.name for call in get_last_calls(state.messages) if call.id in state.sub_agents}
-        agents = [find_instance(self._tools[name]) for name in names if name in self._tools]
-        return any(isinstance(agent, SubAgent) and agent.runner.options.get("approve") for agent in agents)
+    def _find_agents(self, state: RunState) -> dict[str, AnyTool]:
+        """Find the tools of the sub-agents that have waited for approval, by the ids of their calls."""
+        called = {call.id: self._tools.get(call.name) for call in get_last_calls(state.messages)}
+        return {
+            call_id: tool
+            for call_id, tool in called.items()
+            if call_id in state.sub_agents and tool is not None and isinstance(find_instance(tool), SubAgent)
+        }
 
     def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
         """Return the dispatcher of a resumed run with records of its calls, in the ledger of the run above if any."""
@@ -597,22 +604,24 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
 
 
-def _join_gates(own: Dispatcher, parent: ToolCaller, decisions: Mapping[str, Verdict]) -> Dispatcher:
+def _has_approver(agents: Iterable[AnyTool]) -> bool:
+    """Return whether a sub-agent, or one below it, has an approver of its own."""
+    below = [find_instance(tool) for tool in walk_tools(agents)]
+    return any(isinstance(agent, SubAgent) and agent.runner.options.get("approve") for agent in below)
+
+
+def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
     """Add the gates and middleware of the runs above to those of a run; one that both have runs once.
 
-    Where an approver above would defer a call that the decisions approve, it approves. Without a ledger of its own, the
-    calls of the run are undone with those of the run above.
+    Without a ledger of its own, the calls of the run are undone with those of the run above.
     """
     above, recording = parent.dispatcher, own.recording
-    gates = above.gates
-    if decisions:
-        gates = replace(gates, approvers=tuple([apply_decisions(each, decisions) for each in gates.approvers]))
     if recording.ledger is None:
         runs_above = (*above.recording.runs_above, parent.conversation.run_id)
         recording = replace(recording, undo_ledger=above.recording.undo_ledger, runs_above=runs_above)
     return replace(
         own,
-        gates=own.gates.join(gates),
+        gates=own.gates.join(above.gates),
         middleware=(*above.middleware, *list_new(own.middleware, above.middleware)),
         recording=recording,
     )

@@ -101,7 +101,7 @@ def make_dispatcher(
     is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,
-        gates=replace(dispatcher.gates, hold=hold, passed=(step.passed,) if step.passed else ()),
+        gates=replace(dispatcher.gates, hold=hold, passed=step.passed),
         recording=Recording(
             ledger=ledger if has_ledger else None,
             undo_ledger=ledger,
