@@ -369,6 +369,7 @@ ENDS: dict[str, tuple[list[Event], str, str]] = {
     "no answer at a limit": ([finish_turn(BARE)], "max_turns", "cancelled"),
     "cancelled": ([finish_turn(BARE)], "cancelled", "cancelled"),
     "stopped by whoever was asked": ([finish_turn(BARE)], "stopped", "cancelled"),
+    "stopped while a call waits": ([finish_turn(BARE), ApprovalNeeded(PENDING)], "stopped", "cancelled"),
 }
 
 

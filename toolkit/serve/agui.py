@@ -209,7 +209,7 @@ class AGUIEncoder(RunEncoder):
         yield {"type": "TOOL_CALL_END", **identity}
 
     def _make_outcome(self, event: RunFinished) -> WireEvent:
-        if self._pending:
+        if event.finish_reason == "paused":
             return {"type": "interrupt", "interrupts": list(map(_encode_interrupt, self._pending.values()))}
         is_stopped = event.finish_reason in STOPPED or (self._has_calls and event.finish_reason.startswith("max_"))
         return {"type": "cancelled" if is_stopped else "success"}
