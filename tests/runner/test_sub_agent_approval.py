@@ -268,6 +268,21 @@ def test_call_that_an_approver_has_changed() -> None:
     assert "All done." == result.output
 
 
+def test_call_that_an_approver_above_changes() -> None:
+    """A decision is not for the arguments that an approver of the run gives the call: it waits again with these."""
+    bank = Bank()
+    runner = boss(
+        clerk(bank, call("pay", amount=9), "Paid."),
+        approve=lambda request: Decision.modify({"amount": 5}) if request.arguments.get("amount") == 9 else True,
+    )
+    paused = runner.run("go")
+    again = runner.resume(reload(paused), decide(paused))
+    result = runner.resume(reload(paused), decide(paused, Decision.modify({"amount": 5})))
+
+    assert ['{"amount": 5}'] == [waiting.arguments for waiting in again.pending]
+    assert ([5], "All done.") == (bank.paid, result.output)
+
+
 def test_several_at_once() -> None:
     """Several sub-agents and a call of the run itself wait in one turn; those that are ready have their results."""
     banks = [Bank(), Bank(), Bank()]
