@@ -550,7 +550,7 @@ def test_limits_of_time(name: str, expected: str) -> None:
     model = ScriptedModel([[call(name, text="†x"), call("wait", to="x")], "Done."])
     result = Runner(box, model=model, limits=Limits(max_seconds=0.5)).run("Go.")
 
-    assert [expected, "Timed out."] == list_results(result)
+    assert [expected, "Timed out. It had started, and its effects stay."] == list_results(result)
 
 
 def test_without_references() -> None:

@@ -172,6 +172,8 @@ def test_between_values(go: Callable[[Runner], RunResult]) -> None:
 
 STILL_RUNS = "Cancelled: what it was doing may still take effect."
 HAD_STARTED = "Cancelled: it had started, and its effects stay."
+HAD_LATE = "Timed out. It had started, and its effects stay."
+ENDED_HERE = "The run ended at this call; its effects stay."
 
 
 def waiting(kind: str, running: threading.Event, release: threading.Event) -> Any:
@@ -212,7 +214,12 @@ def test_during_calls(count: int, kind: str, go: Callable[[Runner], RunResult]) 
     release.set()
 
     assert ("cancelled", count) == (result.finish_reason, len(result.calls))
-    assert set(texts(result.messages)[2:]) <= {"Cancelled", STILL_RUNS, "ended"}  # one that looks may be quick
+    assert set(texts(result.messages)[2:]) <= {
+        "Cancelled",
+        HAD_STARTED,
+        STILL_RUNS,
+        "ended",
+    }  # one that looks may be quick
 
 
 @pytest.mark.parametrize("go", [run, stream])
@@ -608,7 +615,7 @@ def cancel_task_of_stream(subject: Interrupted) -> RunResult:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize(("catches", "text"), [(True, '["first","last"]'), (False, "Cancelled")])
+@pytest.mark.parametrize(("catches", "text"), [(True, '["first","last"]'), (False, HAD_STARTED)])
 def test_values_of_an_interrupted_generator(catches: bool, text: str) -> None:
     """An async generator that catches its cancellation keeps its values; one that does not is cancelled."""
     started = threading.Event()
@@ -659,7 +666,7 @@ def test_what_interrupted_calls_return(end: Callable[[Interrupted], RunResult], 
     result = end(Interrupted(calls))
     answers = {message.name: message.text for message in result.messages if isinstance(message, ToolMessage)}
 
-    assert dict([("count", "3 of 7"), ("wait", "Cancelled")][:calls]) == answers
+    assert dict([("count", "3 of 7"), ("wait", HAD_STARTED)][:calls]) == answers
     assert answers == {end.call.name: end.result.text for end in result.calls}
 
 
@@ -718,7 +725,7 @@ def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunRe
         go(runner)
     result: RunResult = caught.value.result  # type: ignore[attr-defined]
 
-    assert (["go", "", "0", HAD_STARTED], 2) == (texts(result.messages), len(result.calls))
+    assert (["go", "", "0", ENDED_HERE], 2) == (texts(result.messages), len(result.calls))
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
@@ -739,7 +746,7 @@ def test_halt_of_a_tool(is_async: bool, go: Callable[[Runner], RunResult]) -> No
     result = go(Runner(tools, model=model, order="sequential"))
 
     assert ("The shop is closed.", "halted") == (result.output, result.finish_reason)
-    assert ["go", "", "done", HAD_STARTED, "Cancelled", "The shop is closed."] == texts(result.messages)
+    assert ["go", "", "done", ENDED_HERE, "Cancelled", "The shop is closed."] == texts(result.messages)
 
 
 @pytest.mark.parametrize("order", ["parallel", "sequential"])
@@ -763,6 +770,39 @@ def test_events_of_the_last_turn(order: Any, error: Exception) -> None:
 
     assert ([each.call.id for each in stream.result.calls], starts) == (starts, sorted(ends))
     assert 4 == len(starts)
+
+
+@pytest.mark.parametrize("end", ["halt", "fatal", "cancel", "limit"])
+@WAYS
+def test_started_and_waiting_calls(end: str, go: Callable[[Runner], RunResult]) -> None:
+    """The result of a cancelled call says that its function had started; one that waited for its place says nothing."""
+    started, entered = threading.Event(), list[int]()
+
+    @tool(max_parallel=1)
+    async def transfer() -> None:
+        """Transfer."""
+        entered.append(1)
+        started.set()
+        await asyncio.sleep(60)
+
+    @tool
+    def finish() -> None:
+        """End the run."""
+        assert started.wait(10)
+        if end in ("halt", "fatal"):
+            raise Halt("the end") if end == "halt" else FatalError("the end")
+        if end == "cancel":
+            runner.cancel()
+
+    limits = Limits(max_seconds=0.5) if end == "limit" else Limits()
+    script = [[call("transfer"), call("transfer"), call("finish")], "So far."]
+    runner = Runner([transfer, finish], model=ScriptedModel(script), limits=limits)
+    calls = end_of(lambda: go(runner)).calls
+    answers = sorted(str(each.result.text) for each in calls if each.call.name == "transfer")
+
+    bare = [answer for answer in answers if answer in ("Cancelled", "Timed out.")]
+    assert len(bare) + len(entered) <= 2  # a cancelled call frees its place
+    assert end in ("halt", "fatal") or [HAD_LATE if end == "limit" else HAD_STARTED] == answers[1:]
 
 
 class Halting:
@@ -799,7 +839,7 @@ def test_end_beside_a_running_call(end: str, go: Callable[[Runner], RunResult]) 
     result = end_of(lambda: go(Runner(tools, model=ScriptedModel(script), hooks=[Halting()])))
     release.set()
 
-    assert ["go", "", STILL_RUNS, HAD_STARTED] == texts(result.messages)[:4]
+    assert ["go", "", STILL_RUNS, ENDED_HERE] == texts(result.messages)[:4]
 
 
 def test_stream_left_beside_a_running_call() -> None:

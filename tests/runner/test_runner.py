@@ -1010,7 +1010,7 @@ def test_cancellation_of_a_tools_own(go: Callable[..., RunResult]) -> None:
     counted.clear()
     result = go(Runner([nap, inner], model=ScriptedModel([[call("inner"), call("nap", x=3)], "Done."])))
 
-    assert ([("cancelled", "Cancelled"), (None, "3")], [3]) == (
+    assert ([("cancelled", "Cancelled: it had started, and its effects stay."), (None, "3")], [3]) == (
         [(made.result.kind, made.result.text) for made in result.calls],
         counted,
     )

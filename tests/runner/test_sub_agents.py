@@ -309,7 +309,7 @@ def test_cancelled_with_the_run_above(go: Callable[[Runner], RunResult]) -> None
     result = go(runner)
 
     assert ("cancelled", ["waiter"]) == (result.finish_reason, ended)
-    assert ["Cancelled"] == [end.result.text for end in result.calls]
+    assert ["Cancelled: it had started, and its effects stay."] == [end.result.text for end in result.calls]
 
 
 # -- nesting

@@ -10,6 +10,8 @@ from typing import Final, NoReturn
 
 from typing_extensions import Self
 
+from toolkit.errors import Cancelled, TimedOut
+
 Callback = Callable[[], object]
 
 # Values of `Cancellation.reason`.
@@ -109,6 +111,14 @@ class Cancellation:
 
 # Of the run whose tool is running: runs that the tool starts are cancelled with it.
 current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_cancellation", default=None)
+
+
+def note_effects(end: TimedOut | Cancelled, *, has_started: bool, is_running: bool = False) -> TimedOut | Cancelled:
+    """Add to the error of a wait that the function is still running, or that it had started."""
+    if not (has_started or is_running):
+        return end
+    note = "What it was doing may still take effect." if is_running else "It had started, and its effects stay."
+    return Cancelled(note[0].lower() + note[1:]) if isinstance(end, Cancelled) else TimedOut(f"{end} {note}")
 
 
 def _notify(callback: Callback) -> None:

@@ -266,13 +266,6 @@ def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
     return TimedOut() if is_late else Cancelled()
 
 
-def note_still_running(end: TimedOut | Cancelled) -> TimedOut | Cancelled:
-    """Add to an error that the function is still running."""
-    if isinstance(end, Cancelled):
-        return Cancelled("what it was doing may still take effect.")
-    return TimedOut(f"{end} What it was doing may still take effect.")
-
-
 def capture_outcome(function: Callable[[], T]) -> Outcome[T]:
     """Call a function and return its outcome."""
     try:

@@ -103,7 +103,7 @@ class Dispatcher:
         check_output: Whether the value of a result must be of the tool's declared type.
         format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results, so that the model can read the rest.
-        started: Calls that have reached their tools, as they ran, by id.
+        started: Calls whose handlers have started, as they ran, by id.
         foreign: Names of the tools with `trust="foreign"` that the run, a run above it or a run below it has called.
         count: Counts a call that another call makes, by its tool and position; returns why it exceeds a limit, or "".
     """
@@ -146,7 +146,7 @@ class Dispatcher:
                 log_exception(call.name, result.exception, result.text)
         except (FatalError, DefinitionError):
             raise
-        except CancelledError as error:  # the turn has ended; its results are not read
+        except CancelledError as error:  # the turn has ended
             return ToolResult.from_error(Cancelled(), error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
@@ -315,10 +315,10 @@ class _CallPipeline:
 
     def _invoke(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> Awaitable[ToolResult]:
         self.has_started = True
-        self.dispatcher.started[self.call.id] = call
         self.dispatcher.add_foreign(call.name)
         context = self.tool_context
-        attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
+        started = self.dispatcher.started
+        attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation, started)
         work = attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
         return _check_output(tool, work) if self.dispatcher.check_output else work
 

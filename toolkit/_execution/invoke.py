@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +21,9 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit._concurrency.backend import Backend, call_function
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._concurrency.tasks import watch_loop
-from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
+from toolkit._concurrency.threads import Outcome, cancellation_error
 from toolkit._context import ToolContext
 from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
@@ -42,6 +43,8 @@ Emit: TypeAlias = Callable[[CallEvent], object]
 # Abandoned functions of one run that may still be running; each may hold a thread for ever.
 MAX_ABANDONED = 64
 BUSY = "Busy: too many earlier calls took too long and are still running. Go on without this tool, or try again later."
+# How a wait for a call ends before the call does; the last one if the calls of its turn have ended.
+ENDS = (Cancelled, TimedOut, CancelledError)
 # Seconds before a retry, unless its first pause is longer.
 LONGEST_PAUSE = 30.0
 
@@ -56,6 +59,7 @@ class Attempts:
         backend: The backend of the run.
         emit: Gets progress, partial results and retries.
         cancellation: That of the run.
+        started: Calls whose handlers have started, by id; this one is added.
     """
 
     tool: Tool[..., Any]
@@ -64,6 +68,7 @@ class Attempts:
     backend: Backend
     emit: Emit
     cancellation: Cancellation
+    started: dict[str, ToolCall]
 
     async def run(self, context: ToolContext[Any]) -> ToolResult:
         """Repeat attempts until one succeeds, one fails in a way that is not retried, or no retry is left.
@@ -82,7 +87,7 @@ class Attempts:
             self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
             try:
                 await self.backend.sleep(seconds, self.cancellation)
-            except (Cancelled, TimedOut) as end:
+            except ENDS as end:
                 return self._abandon(end)
         return await self._run_limited(context, settings.retries)
 
@@ -92,8 +97,8 @@ class Attempts:
         if semaphore is not None:
             try:
                 await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
-            except (Cancelled, TimedOut) as end:
-                return ToolResult.from_error(end)
+            except ENDS as end:
+                return self._abandon(end)
         try:
             with Cancellation(self.tool.settings.timeout, parent=self.cancellation) as cancellation:
                 return await self.run_once(replace(context, attempt=attempt, cancellation=cancellation))
@@ -124,7 +129,7 @@ class Attempts:
                 return result
             finish = partial(self._wait_for, result)  # a sync function returned a coroutine
             return await self.backend.call(finish, is_async=True, cancellation=context.cancellation)
-        except (Cancelled, TimedOut) as end:
+        except ENDS as end:
             return self._abandon(end)
         finally:
             is_over = True
@@ -138,10 +143,11 @@ class Attempts:
     def _start(self, context: ToolContext[Any]) -> Awaitable[ToolResult | Awaitable[ToolResult]]:
         """Start the handler in its place: a process, an executor, an event loop or a thread."""
         settings, is_async = self.tool.settings, self.tool._invocation.is_async
-        if settings.isolate is not None:
-            return self._receive(call_function(run_in_process, (self.tool, self.arguments, context), self.backend))
         if settings.executor is not None:
             return self._receive(self._run_in_executor(settings.executor, context))
+        self.started[self.call.id] = self.call
+        if settings.isolate is not None:
+            return self._receive(call_function(run_in_process, (self.tool, self.arguments, context), self.backend))
 
         async def execute() -> ToolResult | Awaitable[ToolResult]:
             running = self.backend.running
@@ -200,6 +206,9 @@ class Attempts:
             except (Cancelled, TimedOut):
                 abandoned.add(lambda: not future.done())
                 raise
+            finally:
+                if not future.cancelled():
+                    self.started[self.call.id] = self.call
 
         future = await self.backend.call(submit, is_async=False, cancellation=cancellation)
         return await self.backend.call(wait, is_async=False)
@@ -214,12 +223,16 @@ class Attempts:
             self.tool.settings.timeout,
         )
 
-    def _abandon(self, end: Cancelled | TimedOut) -> ToolResult:
-        """Make the result of a call that is no longer awaited: how much time it had, and whether it still runs."""
-        seconds = self.tool.settings.timeout
+    def _abandon(self, end: Cancelled | TimedOut | CancelledError) -> ToolResult:
+        """Make the result of a call that is no longer awaited: how much time it had, and whether its effects stay."""
+        seconds, has_started = self.tool.settings.timeout, self.call.id in self.started
+        if isinstance(end, CancelledError):
+            end = Cancelled()
         if isinstance(end, TimedOut) and seconds is not None and not self.cancellation:
             end = TimedOut.after(seconds, NOT_STARTED if isinstance(end, NotStarted) else "")
-        return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
+            has_started = False  # the text says it
+        is_running = self.call.id in self.backend.running
+        return ToolResult.from_error(note_effects(end, has_started=has_started, is_running=is_running))
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:

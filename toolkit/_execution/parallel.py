@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Backend
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import note_still_running
+from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._context import ToolContext, discard
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
@@ -82,6 +81,7 @@ async def run_batch(
     cancellation: Cancellation | None = None,
     own_thread: bool = False,
     listens: bool = True,
+    started: Container[str] = (),
 ) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
     """Execute calls at the same time; one that fails does not affect the others.
 
@@ -93,6 +93,7 @@ async def run_batch(
         cancellation: When it is cancelled, the calls without a result are abandoned and get an error.
         own_thread: Whether a single call, too, runs on a thread of its own, so that its events arrive as they happen.
         listens: Whether calls may emit events; listening costs a task in an event loop.
+        started: Ids of the calls whose handlers have started.
 
     Yields:
         The events that calls emit, and a ToolCallFinished for each call, as they happen.
@@ -112,19 +113,19 @@ async def run_batch(
                         yield ToolCallAbandoned(call=event.call, count=len(backend.abandoned))
                 yield event
     except (TimedOut, Cancelled) as error:
-        for event in _abandon(left.values(), error, backend, time.perf_counter() - start):
+        for event in _abandon(left.values(), error, backend, time.perf_counter() - start, started):
             yield event
 
 
 def _abandon(
-    calls: Iterable[ToolCall], error: TimedOut | Cancelled, backend: Backend, seconds: float
+    calls: Iterable[ToolCall], error: TimedOut | Cancelled, backend: Backend, seconds: float, started: Container[str]
 ) -> Iterator[CallEvent | ToolCallFinished]:
     """Yield the events of calls that are no longer awaited."""
     for call in calls:
         is_running = call.id in backend.running
         if is_running:
             yield ToolCallAbandoned(call=call, count=len(backend.abandoned))
-        result = ToolResult.from_error(note_still_running(error) if is_running else error)
+        result = ToolResult.from_error(note_effects(error, has_started=call.id in started, is_running=is_running))
         yield ToolCallFinished(call, result, seconds, started=time.time() - seconds)
 
 

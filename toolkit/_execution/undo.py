@@ -160,7 +160,7 @@ class Undoer:
                 cancellation=cancellation,
             )
             own = ToolCall(name=undo.name, id=call_id)
-            attempts = Attempts(undo, own, values, self.backend, discard, cancellation)
+            attempts = Attempts(undo, own, values, self.backend, discard, cancellation, {})
             try:
                 result = await attempts.run(context)
             except Exception as error:  # noqa: BLE001  one that ends a run does not stop the other undos

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
@@ -206,7 +206,7 @@ class SubAgent:
             Failed: The run waits for an approval, ended without an answer, or gave the conversation back.
         """
         if result.finish_reason == "cancelled":
-            raise cancellation_error(cancellation) if cancellation else Cancelled
+            raise note_effects(cancellation_error(cancellation) if cancellation else Cancelled(), has_started=True)
         if result.finish_reason == "stopped":
             text = f"Not run to its end: the run of {self.name} was stopped."
             return ToolResult(text=text, error=text, kind="stopped", exception=Stopped(text))

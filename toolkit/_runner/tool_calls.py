@@ -18,8 +18,7 @@ from threading import Lock
 from typing import Any
 
 from toolkit._concurrency.backend import Backend, Handle
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
-from toolkit._concurrency.threads import note_still_running
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation, note_effects
 from toolkit._context import ToolContext, discard
 from toolkit._dialects.tool_choice import allowed_names
 from toolkit._execution.approval import Deferred, Stopped
@@ -46,7 +45,7 @@ from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.handlers import Declaration
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
-from toolkit.errors import Cancelled, RunError, ToolError
+from toolkit.errors import Cancelled, Failed, FatalError, RunError, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, PendingApproval, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 
@@ -58,7 +57,7 @@ PROVIDER_ARGUMENTS = ("action", "queries", "code")
 MAX_NESTING = 10
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 NO_CALL = ToolCall(name="")
-STARTED_TEXT = "it had started, and its effects stay."
+ENDED_TEXT = "The run ended at this call; its effects stay."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -216,6 +215,10 @@ class ToolCaller:
             above = parent_call.set(ParentCall(self, call, emit, backend))
             try:
                 result = await self.dispatcher.dispatch(call, context, backend, emit)
+            except FatalError as error:
+                if call.id in self.dispatcher.started:
+                    self.results[call.id] = ToolResult.from_error(Failed(ENDED_TEXT), error)
+                raise
             finally:
                 current_cancellation.reset(outer)
                 parent_call.reset(above)
@@ -368,6 +371,7 @@ class TurnCalls:
             cancellation=caller.deadline,
             own_thread=caller.request.in_background or (caller.request.streams and may_emit),
             listens=may_emit or len(batch) > 1,
+            started=caller.dispatcher.started,
         )
 
     def record(self, event: CallEvent | ToolCallFinished) -> Sequence[Event]:
@@ -400,10 +404,9 @@ class TurnCalls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)
                 if result is None:
-                    has_started = call.id in self._caller.dispatcher.started
-                    error = Cancelled(STARTED_TEXT) if has_started else Cancelled()
-                    is_running = call.id in backend.running
-                    result = ToolResult.from_error(note_still_running(Cancelled()) if is_running else error)
+                    has_started, is_running = call.id in self._caller.dispatcher.started, call.id in backend.running
+                    error = note_effects(Cancelled(), has_started=has_started, is_running=is_running)
+                    result = ToolResult.from_error(error)
                 end = self._caller.make_end(call, result)
                 self._finish_call(end)
                 events += [*self.start([call]), end]

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from toolkit._concurrency.cancellation import CANCELLED
+from toolkit._concurrency.cancellation import CANCELLED, note_effects
 from toolkit._context import ToolContext
 from toolkit._schema.scopes import collect_names
 from toolkit._schema.signature import Signature
@@ -173,7 +173,7 @@ def _emit_each(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any
     for value in values:
         context.update(value)
         if context.cancellation.reason == CANCELLED:  # at a deadline the wait for the call ends by itself
-            raise Cancelled
+            raise note_effects(Cancelled(), has_started=True)
         yield value
 
 

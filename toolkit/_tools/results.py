@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
 
+from toolkit._concurrency.cancellation import note_effects
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import MAX_ERROR, shorten
@@ -60,7 +61,7 @@ def explain_exception(
     """
     own = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}"
     if own in ("asyncio.CancelledError", "concurrent.CancelledError"):  # without importing them
-        return ToolResult.from_error(Cancelled(), error)
+        return ToolResult.from_error(note_effects(Cancelled(), has_started=True), error)
     leaves = list(islice(flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
     kind, text = (only.kind, write_safely(_get_text, only, maxsize)) if isinstance(only, ToolError) else ("failed", "")
