@@ -235,6 +235,18 @@ def test_tool_that_ends_the_run() -> None:
         go(True)
 
 
+def test_tool_that_cannot_be_executed() -> None:
+    """A tool that cannot be sent to where it is to run ends the run, and its developer reads why."""
+
+    @tool(isolate="process")
+    def local() -> None:
+        """Do something."""
+
+    model = ScriptedModel([[call("run_code", code="await local()")]])
+    with pytest.raises(FatalError, match="Define it at the top of a module"):
+        Runner([code_tool([local])], model=model).run("Go")
+
+
 def test_limits() -> None:
     """Calls of a program count for the limits of the run."""
     account = Account()

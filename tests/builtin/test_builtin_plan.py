@@ -367,6 +367,18 @@ def test_fatal() -> None:
         Runner([plan_tool([fail])], model=ScriptedModel(script)).run("Go.")
 
 
+def test_tool_that_cannot_be_executed() -> None:
+    """A tool that cannot be sent to where it is to run ends the run from within a plan, and its developer reads why."""
+
+    @tool(isolate="process")
+    def local() -> None:
+        """Do something."""
+
+    script = [call("execute_plan", steps=[step("local")])]
+    with pytest.raises(FatalError, match="Define it at the top of a module"):
+        Runner([plan_tool([local])], model=ScriptedModel(script)).run("Go.")
+
+
 @pytest.mark.parametrize("way", ["run", "arun"])
 def test_in_a_run(books: Books, way: str) -> None:
     """A run executes a plan, and the model reads the results."""

@@ -26,7 +26,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import Tool, find_instance, find_wrapped_tool
 from toolkit.builtin.ask_user import UserPrompt
-from toolkit.errors import ToolError
+from toolkit.errors import DefinitionError, FatalError, ToolError
 
 MAX_STEPS = 50
 NAME = "execute_plan"
@@ -145,13 +145,19 @@ class InnerCalls:
             calls: The calls. Those that only read run in parallel, others in order.
             context: The context of the call that makes them.
             first: Number of calls that it has made before.
+
+        Raises:
+            FatalError: A tool raised it, or cannot be executed where it is to run.
         """
         dispatcher = self.make_dispatcher()
         counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls, first)]
         results = {call.id: make_refusal(why) for call, why in counted if why}
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
         for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
-            done = await parallel.all(batch)
+            try:
+                done = await parallel.all(batch)
+            except DefinitionError as error:  # the developer has to act, so it must leave the tool that makes the calls
+                raise FatalError(str(error)) from error
             results |= {call.id: result for call, result in zip(batch, done)}
             if any(result.kind == "stopped" for result in done):
                 break
