@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -168,6 +170,38 @@ def test_between_values(go: Callable[[Runner], RunResult]) -> None:
     assert ([0, "closed"], "cancelled", ["cancelled"]) == (
         read_stream, result.finish_reason, [done.result.kind for done in result.calls]
     )  # fmt: skip
+
+
+def test_promise_that_nobody_awaits() -> None:
+    """What a function returns after its run was cancelled is dropped, without a coroutine that was never awaited."""
+    left, returned = threading.Event(), threading.Event()
+
+    async def count() -> AsyncIterator[int]:
+        yield 1
+
+    def work() -> Any:
+        """Work."""
+        try:
+            runner.cancel()
+            left.wait(10)
+            return count()
+        finally:
+            returned.set()
+
+    runner = Runner([work], model=ScriptedModel([[call("work")], "never"]))
+
+    async def main() -> None:
+        await runner.arun("go")
+        left.set()
+        await asyncio.to_thread(returned.wait, 10)
+        await asyncio.sleep(0.05)  # for the rest of the thread
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+
+    assert [] == [str(each.message) for each in caught]
 
 
 STILL_RUNS = "Cancelled: what it was doing may still take effect."

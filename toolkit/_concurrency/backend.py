@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import await_in_place
@@ -141,6 +141,17 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 async def await_value(awaitable: Awaitable[T]) -> T:
     """Wrap an awaitable in a coroutine."""
     return await awaitable
+
+
+class LazyAwaitable(Generic[T]):
+    """Makes its coroutine when it is awaited: one that a cancelled wait drops leaves no coroutine that never ran."""
+
+    def __init__(self, make: CoroutineFunction[T]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Await the coroutine."""
+        return self._make().__await__()
 
 
 def is_cancelling(error: BaseException) -> bool:

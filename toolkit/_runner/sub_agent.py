@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, run_sync
+from toolkit._concurrency.backend import Backend, LazyAwaitable, run_sync
 from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
@@ -142,7 +143,7 @@ class SubAgent:
             decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
             request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
         if parent is not None and isinstance(parent.backend, AsyncBackend):
-            return self._run_child(request, parent, context.cancellation, AsyncBackend())
+            return LazyAwaitable(partial(self._run_child, request, parent, context.cancellation, AsyncBackend()))
         return run_sync(self._run_child(request, parent, context.cancellation, SyncBackend()))
 
     async def _run_child(

@@ -151,7 +151,11 @@ def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
     kind = type(value)
     if hasattr(kind, "__next__"):
         return _collect_sync(value, context)
-    return _collect_async(value, context) if hasattr(kind, "__anext__") else value
+    if hasattr(kind, "__anext__"):
+        from toolkit._concurrency.backend import LazyAwaitable  # slow to load
+
+        return LazyAwaitable(partial(_collect_async, value, context))
+    return value
 
 
 async def collect_awaited(value: Any, context: ToolContext[Any] | None = None) -> Any:

@@ -12,7 +12,7 @@ from inspect import CO_COROUTINE
 from typing import Any, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import await_value, is_cancelling
+from toolkit._concurrency.backend import LazyAwaitable, await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext, current_context
 from toolkit._messages import ToolResult, replace_surrogates
@@ -164,7 +164,7 @@ class Invocation:
         except BaseException as error:  # noqa: BLE001  as in `execute`
             return self.fail(error)
         if hasattr(type(whole), "__await__"):
-            return self._settle_async(whole, context)
+            return LazyAwaitable(partial(self._settle_async, whole, context))
         return self._render(whole)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
