@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
@@ -165,13 +166,18 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def is_float(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number that a float can hold; True and False are not."""
+    return is_number(value) and (isinstance(value, float) or abs(value) <= sys.float_info.max)
+
+
 def find_cutoff(seconds: float) -> float:
     """Return the time of so many seconds ago, on the clock of `time.time()`.
 
     Raises:
         ValueError: `seconds` is not a number, 0 or more.
     """
-    if not is_number(seconds) or not seconds >= 0:
+    if not is_float(seconds) or not seconds >= 0:
         raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
     return time.time() - seconds
 

@@ -11,6 +11,8 @@ import sqlite3
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,8 +25,11 @@ from toolkit import (
     Decision,
     DefinitionError,
     Limits,
+    MemoryLedger,
     ModelError,
+    Prices,
     Runner,
+    RunResult,
     Tool,
     Toolbox,
     ToolCall,
@@ -33,7 +38,11 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import defer
+from toolkit.builtin import Action, code_tool
 from toolkit.events import RunFinished
+from toolkit.middleware import cache, repeat_guard
+from toolkit.sources.retrievers import retriever_tool
+from toolkit.stores import OpenAIEmbeddings
 from toolkit.testing import ScriptedModel, call
 
 
@@ -46,6 +55,48 @@ def test_bad_signature() -> None:
     """A tool that cannot be described to a model is refused when the runner is made."""
     with pytest.raises(DefinitionError, match=r"misnamed\(\).*'x'.*Nope"):
         Runner([misnamed], model=ScriptedModel([]))
+
+
+HUGE = 10**400  # a number that no float can hold
+
+NUMBERS: dict[str, Callable[[Any], object]] = {
+    "max_seconds": lambda value: Limits(max_seconds=value),
+    "max_seconds_per_turn": lambda value: Limits(max_seconds_per_turn=value),
+    "max_cost": lambda value: Limits(max_cost=value, prices=Prices(input=1, output=1)),
+    "input": lambda value: Prices(input=value, output=1),
+    "runs": lambda value: MemoryLedger(0 if value == HUGE else value),  # any whole number above 0
+    "ttl": lambda value: cache(ttl=value),
+    "limit": lambda value: repeat_guard(limit=value),
+    "window": lambda value: repeat_guard(window=value),
+    "stop_after": lambda value: repeat_guard(stop_after=value),
+    "reset_after": lambda value: repeat_guard(reset_after=value),
+    "dimensions": lambda value: OpenAIEmbeddings("small", dimensions=value),
+    "timeout": lambda value: OpenAIEmbeddings("small", timeout=value),
+    "top_k": lambda value: retriever_tool(list, "docs", top_k=value),
+    "min_score": lambda value: retriever_tool(list, "docs", min_score=value),
+    "next_run": lambda value: Action(description="", schedule="daily 10:00", zone="UTC", next_run=value),
+    "max_memory": lambda value: code_tool([], max_memory=value),
+}
+
+
+@pytest.mark.parametrize(
+    "value", [HUGE, True, "3", Decimal(3), timedelta(3), [3]], ids=lambda value: type(value).__name__
+)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_option_that_is_no_number(name: str, value: object) -> None:
+    """An option that counts, or measures time or money, refuses what is no number or too large for it, by its name."""
+    with pytest.raises((DefinitionError, TypeError, ValueError), match=rf"{name}=.* (must be|is no|not a|not below)"):
+        NUMBERS[name](value)
+
+
+def test_timeout_that_is_no_number() -> None:
+    """A wait for a result refuses what is no number of seconds; more prompts at a time than there are is no mistake."""
+    wrong: Any = timedelta(seconds=3)
+    runner = Runner(model=ScriptedModel(["ok", "ok"]))
+
+    with pytest.raises(TypeError, match=r"timeout=datetime\.timedelta\(seconds=3\) is not a number of seconds"):
+        runner.start("?").result(wrong)
+    assert ["ok"] == [answer.output for answer in runner.map(["?"], max_parallel=HUGE) if isinstance(answer, RunResult)]
 
 
 def test_result_in_the_place_of_its_parts() -> None:

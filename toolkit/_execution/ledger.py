@@ -24,7 +24,7 @@ from pydantic_core import to_json
 
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._messages import ToolCall, ToolMessage, ToolResult, make_message, message_from_dict, message_to_dict
-from toolkit._options import find_cutoff
+from toolkit._options import find_cutoff, is_whole
 from toolkit._tools.tool import Tool, name_function
 from toolkit.errors import Cancelled, Failed, FatalError, TimedOut
 from toolkit.stores.database import Layout, SQLiteStore
@@ -79,12 +79,12 @@ class MemoryLedger:
             only which calls started or were refused, so that none of them runs again.
 
     Raises:
-        ValueError: `runs` is less than 1.
+        ValueError: `runs` is not a whole number of at least 1.
     """
 
     def __init__(self, runs: int | None = None) -> None:
-        if runs is not None and runs < 1:
-            raise ValueError(f"runs={runs!r}: a ledger keeps one run at least, or None for all.")
+        if runs is not None and not is_whole(runs, 1):
+            raise ValueError(f"runs={runs!r} must be a whole number: a ledger keeps one run at least, or None for all.")
         self._runs = runs
         self._lock = threading.Lock()
         self._whole: dict[str, _Run] = {}  # the run that was written to last comes last

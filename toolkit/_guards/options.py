@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit._concurrency.backend import is_async
 from toolkit._options import MAX_SECONDS as MAX_SECONDS
-from toolkit._options import is_number, is_whole
+from toolkit._options import is_float, is_number, is_whole
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def check_choice(name: str, value: T, *choices: str) -> T:
 
 def check_whole(name: str, value: int, least: int = 1) -> int:
     """Check that a value is a whole number of at least `least`."""
+    if is_whole(value, sys.maxsize):
+        raise DefinitionError(f"{name}={value!r:.100} is not below {sys.maxsize:,}.")
     if not is_whole(value, least):
         raise DefinitionError(f"{name}={value!r:.100} is not a whole number of at least {least}.")
     return value
@@ -41,7 +44,7 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
 
 def check_number(name: str, value: float, least: float = 0) -> float:
     """Check that a value is a number of at least `least`; it may be infinite."""
-    if not is_number(value) or not value >= least:
+    if not is_float(value) or not value >= least:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of at least {least:g}.")
     return value
 

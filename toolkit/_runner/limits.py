@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from toolkit._lazy import needs_extra
 from toolkit._messages import Usage
-from toolkit._options import check_methods, is_number, is_whole
+from toolkit._options import check_methods, is_float, is_whole
 from toolkit._runner.hints import LIMIT_HINTS
 
 # The most responses of the model that may call tools, by default.
@@ -55,7 +55,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name, price in (("input", self.input), ("output", self.output), ("cached", self.cached)):
-            if not (is_number(price) and 0 <= price < math.inf) and (name != "cached" or price is not None):
+            if not (is_float(price) and 0 <= price < math.inf) and (name != "cached" or price is not None):
                 raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
 
     @classmethod
@@ -156,7 +156,7 @@ class Limits:
                 raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
         for name in ("max_seconds", "max_seconds_per_turn", "max_cost"):
             limit = getattr(self, name)
-            if limit is not None and not (is_number(limit) and limit > 0):
+            if limit is not None and not (is_float(limit) and limit > 0):
                 raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
 
     def _check_prices(self) -> None:

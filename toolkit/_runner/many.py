@@ -73,7 +73,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
 
     try:
         while True:
-            for number, prompt in islice(waiting, batch.max_parallel - len(active)):
+            for number, prompt in islice(waiting, min(batch.max_parallel, sys.maxsize) - len(active)):
                 start(number, prompt)
             if not active and ended.empty():
                 break

@@ -19,7 +19,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
-from toolkit._options import explain_missing, hide_frames
+from toolkit._options import explain_missing, hide_frames, is_float
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import OTHER_NAMES, RunResult, require_result
 from toolkit._runner.run import Run
@@ -232,6 +232,8 @@ class RunHandle(Controls, Generic[T]):
             TimeoutError: The run has not ended by then. It continues.
             RunError: The run failed. Or any other exception that `run` raises.
         """
+        if timeout is not None and not is_float(timeout):
+            raise TypeError(f"timeout={timeout!r:.100} is not a number of seconds.")
         if not self._wait(self._end.done, timeout):
             raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
         return self._end.result()

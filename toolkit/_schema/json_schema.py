@@ -85,7 +85,7 @@ def make_free_name(name: str, taken: Collection[str]) -> str:
 TYPES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: is_number(value) and float(value).is_integer(),
+    "integer": lambda value: is_number(value) and value == value // 1,
     "number": lambda value: is_number(value),
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
@@ -95,7 +95,7 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a number in JSON: finite, and no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
 
 
 def to_hashable(value: Any) -> Any:

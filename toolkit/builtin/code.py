@@ -24,8 +24,8 @@ from toolkit._concurrency.threads import wait_at_exit
 from toolkit._context import ToolContext
 from toolkit._execution.references import parse_result_text
 from toolkit._guards.hidden_text import escape_hidden
+from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import META, ToolCall, ToolResult
-from toolkit._options import is_number
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_identifier
 from toolkit._toolbox import Toolbox
@@ -72,11 +72,11 @@ def code_tool(
         max_memory: Bytes of memory of the program.
 
     Raises:
-        DefinitionError: `max_seconds` is not above 0, the extra `code` is not installed, or two tools have the same
-            name in Python.
+        DefinitionError: `max_seconds` or `max_memory` is not above 0, the extra `code` is not installed, or two tools
+            have the same name in Python.
     """
-    if not is_number(max_seconds) or max_seconds <= 0:
-        raise DefinitionError(f"max_seconds={max_seconds!r} is not a number of seconds above 0.")
+    check_seconds("max_seconds", max_seconds)
+    check_whole("max_memory", max_memory)
     if find_spec("pydantic_monty") is None:
         raise DefinitionError(NO_INTERPRETER)
     program = _Interpreter(InnerCalls.of(tools), max_seconds, max_memory)

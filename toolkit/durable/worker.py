@@ -18,7 +18,14 @@ from typing_extensions import Self, override
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.references import may_refer
-from toolkit._guards.options import check_choice, check_function, check_number, check_type, check_whole
+from toolkit._guards.options import (
+    check_choice,
+    check_function,
+    check_number,
+    check_seconds,
+    check_type,
+    check_whole,
+)
 from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
 from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
@@ -230,7 +237,7 @@ def _check_arguments(
     runner: Runner, heartbeat: float, attempts: int, max_bytes: int, tool_queues: Mapping[str, str]
 ) -> None:
     _check_runner(check_type("runner", runner, Runner)._factory)
-    check_number("heartbeat", heartbeat, 1)
+    check_seconds("heartbeat", check_number("heartbeat", heartbeat, 1))
     check_whole("attempts", attempts)
     check_whole("max_bytes", max_bytes, 1000)
     names = [tool.name for tool in walk_tools(runner.toolbox)]

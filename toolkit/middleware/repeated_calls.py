@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_options, is_number, is_whole
+from toolkit._options import check_options, is_float, is_whole
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Halt, ToolError
 
@@ -55,7 +55,7 @@ def cache(
     Raises:
         ValueError: `ttl` is not a number above 0, or `maxsize` not a whole one.
     """
-    if not (is_number(ttl) and is_whole(maxsize, 1) and ttl > 0):
+    if not (is_float(ttl) and is_whole(maxsize, 1) and ttl > 0):
         raise ValueError(
             f"cache(ttl={ttl!r}, maxsize={maxsize!r}): ttl must be a number above 0, and maxsize a whole one."
         )
@@ -132,6 +132,8 @@ def _copy(result: ToolResult) -> ToolResult | None:
 
 # The most runs whose values are kept; the least recently used one is removed first.
 MAX_RUNS = 10_000
+# The most of each count of `repeat_guard`, which keeps so many calls.
+MAX_COUNT = 1_000_000
 
 S = TypeVar("S")
 
@@ -186,12 +188,13 @@ def repeat_guard(
     Raises:
         ValueError: A number is out of range.
     """
-    if limit < 1 or window < 4 or window % 2 or stop_after == 0:
+    counts = (limit, window, 1 if stop_after is None else stop_after)
+    if not all(is_whole(value, 1) for value in counts) or max(counts) > MAX_COUNT or window < 4 or window % 2:
         raise ValueError(
             f"repeat_guard(limit={limit!r}, window={window!r}, stop_after={stop_after!r}): limit and stop_after must "
-            "be at least 1, and window an even number of at least 4."
+            "be at least 1, and window an even number of at least 4; none above {MAX_COUNT:,}."
         )
-    if reset_after is not None and reset_after <= 0:
+    if reset_after is not None and not (is_float(reset_after) and reset_after > 0):
         raise ValueError(f"repeat_guard(reset_after={reset_after!r}): it must be a number of seconds above 0, or None.")
     cycles = ((1, limit), (2, window // 2))
     histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after, reset_after, clock))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import check_cancelled
+from toolkit._guards.options import check_seconds, check_whole
 from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
 from toolkit.models.connections import sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
@@ -106,7 +107,7 @@ class OpenAIEmbeddings:
         model: Name of the model.
 
     Raises:
-        DefinitionError: The client is asynchronous.
+        DefinitionError: The client is asynchronous, or a number is out of range.
     """
 
     def __init__(
@@ -119,8 +120,8 @@ class OpenAIEmbeddings:
     ) -> None:
         if client is not None and is_async(client.embeddings.create):
             raise DefinitionError(f"client={type(client).__name__}: it is asynchronous; pass an openai.OpenAI.")
-        self.model = model
-        self._client, self._dimensions, self._timeout = client, dimensions, timeout
+        self.model, self._client, self._timeout = model, client, check_seconds("timeout", timeout)
+        self._dimensions = None if dimensions is None else check_whole("dimensions", dimensions)
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
         """Return an embedding for each text, with one request.

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from toolkit._options import is_float
 from toolkit.builtin.schedule.recurrence import next_run, parse_rule, to_zone_name
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
@@ -54,6 +55,8 @@ class Action:
     def __post_init__(self) -> None:
         if not isinstance(self.tools, str):
             raise TypeError(f"tools={self.tools!r:.100} is not text. Pass JSON: tools=json.dumps([...]).")
+        if not is_float(self.next_run):
+            raise TypeError(f"next_run={self.next_run!r:.100} is not a time in seconds since 1970.")
         object.__setattr__(self, "zone", to_zone_name(self.zone))
         if math.isnan(self.next_run):
             object.__setattr__(self, "next_run", next_run(self.schedule, self.created_at, self.zone))
