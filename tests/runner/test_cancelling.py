@@ -829,7 +829,7 @@ def test_started_and_waiting_calls(end: str, go: Callable[[Runner], RunResult]) 
             runner.cancel()
 
     limits = Limits(max_seconds=0.5) if end == "limit" else Limits()
-    script = [[call("transfer"), call("transfer"), call("finish")], "So far."]
+    script: list[Any] = [[call("transfer"), call("transfer"), call("finish")], "So far."]
     runner = Runner([transfer, finish], model=ScriptedModel(script), limits=limits)
     calls = end_of(lambda: go(runner)).calls
     answers = sorted(str(each.result.text) for each in calls if each.call.name == "transfer")

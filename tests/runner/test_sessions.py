@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Limits, ModelError, Runner, RunResult, RunState, Session, SQLiteSession, tool
+from toolkit import DefinitionError, Limits, ModelError, Runner, RunResult, RunState, Session, SQLiteSession, tool
 from toolkit.approvers import defer
 from toolkit.errors import ConversationError, StoreError
 from toolkit.models import ModelRequest
@@ -225,6 +225,27 @@ def test_damaged_message(tmp_path: Path, row: str | bytes | None) -> None:
 
     with pytest.raises(StoreError, match="A message of the conversation 'main' is damaged"):
         Runner(model=ScriptedModel(["Hello."])).run("Hi", session=session)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        (["anna"], {}, r"SQLiteSession\('chats.db', 'anna'\), or Path\('anna'\) for a file of this name"),
+        (["anna", "chats.db"], {}, "the first argument is a file"),
+        (["chats.db"], {"session_id": "anna"}, r"Write SQLiteSession\('chats.db', 'name'\)"),
+    ],
+)
+def test_id_in_place_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], options: dict[str, Any], text: str
+) -> None:
+    """The id of a session, which other libraries take first, is refused and makes no file; a Path is taken as it is."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((DefinitionError, TypeError), match=text):
+        SQLiteSession(*arguments, **options)
+    assert [] == list(tmp_path.iterdir())
+
+    SQLiteSession(Path("anna"))
+    assert ["anna"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_mistakes() -> None:

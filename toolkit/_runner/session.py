@@ -6,6 +6,8 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -13,15 +15,16 @@ from typing_extensions import override
 
 from toolkit._dialects.chat import parse_history
 from toolkit._messages import Message, message_from_dict, message_to_dict
-from toolkit._options import check_options
+from toolkit._options import check_options, make_hints
 from toolkit._runner.history import repair_history
 from toolkit._schema.json_text import dump_json
-from toolkit.errors import ConversationError, StoreError
-from toolkit.stores.database import Layout, SQLiteStore
+from toolkit.errors import ConversationError, DefinitionError, StoreError
+from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
 # Increased when the format of `to_json` changes; a text of another version is rejected.
 VERSION = 1
 
+_HINTS = make_hints(("session_id db_path conversation_id", "Write SQLiteSession('chats.db', 'name')."))
 # What reading raises where something else was written, or damaged.
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
@@ -108,11 +111,13 @@ class SQLiteSession(Session, SQLiteStore):
     """A session in a SQLite file, for several threads and processes of one machine. A file can hold many sessions.
 
     Args:
-        path: The file. It is created if it does not exist. Only its owner can read it.
+        path: The file, whose name has a suffix, such as "chats.db". It is created if it does not exist. Only its owner
+            can read it.
         name: Name of the conversation in the file.
         timeout: Longest wait for another process that writes, in seconds.
 
     Raises:
+        DefinitionError: `path` is a text without a suffix or directory, as the id of a session is.
         StoreError: The file is damaged, holds something else, or cannot be opened.
 
     Examples:
@@ -122,8 +127,11 @@ class SQLiteSession(Session, SQLiteStore):
         ('anna',)
     """
 
-    @check_options
+    @partial(check_options, hints=_HINTS)
     def __init__(self, path: str | os.PathLike[str], name: str = "main", *, timeout: float = 30.0) -> None:
+        if isinstance(path, str) and path != MEMORY and path == Path(path).stem:
+            example = f"write SQLiteSession('chats.db', {path!r}), or Path({path!r}) for a file of this name."
+            raise DefinitionError(f"SQLiteSession({path!r}): the first argument is a file: {example}")
         SQLiteStore.__init__(self, path, _LAYOUT, timeout=timeout)
         self.name = name
 
