@@ -243,6 +243,63 @@ def test_no_signature(function: Callable[..., Any]) -> None:
         made.invoke("{}")
 
 
+def halve(a: int) -> int:
+    """Halve."""
+    return a // 2
+
+
+class Hostile:
+    """An object whose attribute of one name raises, or is of a type that no function's has."""
+
+    def __init__(self, name: str, value: object) -> None:
+        self.name, self.value = name, value
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != object.__getattribute__(self, "name"):
+            return object.__getattribute__(self, name)
+        if isinstance(value := object.__getattribute__(self, "value"), Exception):
+            raise value
+        return value
+
+    def __call__(self, x: int) -> int:
+        """Return it."""
+        return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Mock(spec=halve),
+        functools.partial(Mock(spec=halve)),
+        *(Hostile(name, OSError()) for name in ("__signature__", "__annotations__", "__doc__", "__name__", "__func__")),
+        Hostile("__signature__", "(x)"),
+    ],
+    ids=lambda it: getattr(it, "name", type(it).__name__) if type(it) is Hostile else type(it).__name__,
+)
+def test_object_that_cannot_be_read(function: Any) -> None:
+    """An object that imitates a function, but cannot be read like one, is refused with a way out."""
+    with pytest.raises(DefinitionError, match=r"Wrap it in a function"):
+        tool(function).invoke("{}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("__doc__", 5), ("__name__", 5), ("__name__", "a b"), ("__annotations__", [1]), ("__name__", "")],
+)
+def test_odd_attributes(name: str, value: object) -> None:
+    """An object whose name, docstring or annotations are of another type is a tool, with what else it has."""
+    made = tool(Hostile(name, value), name="odd")
+
+    assert "7" == made.invoke('{"x": 7}').text
+
+
+def test_mock_of_a_function() -> None:
+    """A mock that has the signature of a function is a tool."""
+    made = tool(create_autospec(halve, return_value=7))
+
+    assert "7" == made.invoke({"a": 1}).text
+
+
 def test_callable_written_in_c() -> None:
     """A callable object without a function of Python behind it is a tool where it has a signature."""
     assert "itemgetter" in tool(operator.itemgetter(1)).origin

@@ -228,7 +228,7 @@ class Signature:
         """
         try:
             declared = dict(self._python.parameters)
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # a ValueError; or what a `__signature__` raises
             raise DefinitionError(
                 f"{self.callable!r} has no signature that Python can read. Wrap it in a function."
             ) from error

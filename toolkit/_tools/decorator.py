@@ -27,7 +27,7 @@ from toolkit._tools.options import (
     split_options,
 )
 from toolkit._tools.tool import Tool, find_wrapped_tool, name_of, safe_name
-from toolkit.errors import DefinitionError
+from toolkit.errors import DefinitionError, ToolkitError
 
 if TYPE_CHECKING:
     from toolkit._tools.handlers import Handler, ToolInterface
@@ -168,12 +168,24 @@ def tool_methods(owner: type) -> list[str]:
 
 
 def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
+    try:
+        return _convert(given, function)
+    except ToolkitError:
+        raise
+    except Exception as error:  # an attribute of the object raised it, or is of another type than a function's
+        raise DefinitionError(
+            f"A {type(function).__qualname__} is not a function, and cannot be read like one: {type(error).__name__}: "
+            f"{error}. Wrap it in a function; of a mock, use unittest.mock.create_autospec()."
+        ) from error
+
+
+def _convert(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
         fields = split_options(given, name_of(function), function.settings)
         return replace(function, handler=_choose_handler(function.handler, fields.get("activity")), **fields)
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
-        return _make_tool(given, bound.__get__(function.__self__))
+        return _convert(given, bound.__get__(function.__self__))
     plain = bound if isinstance(function, (classmethod, staticmethod)) else function
     if not callable(plain):
         raise DefinitionError(
