@@ -11,6 +11,7 @@ import functools
 import ipaddress
 import itertools
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -38,7 +39,7 @@ from typing import (
 
 import pytest
 import typer
-from fastapi import Depends, Query, Security
+from fastapi import BackgroundTasks, Depends, Query, Request, Security, UploadFile
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
     AfterValidator,
@@ -69,7 +70,7 @@ from typing_extensions import (
     Unpack,
 )
 
-from toolkit import DefinitionError, Tool, ToolContext, ToolError, tool
+from toolkit import DefinitionError, Tool, Toolbox, ToolContext, ToolError, tool
 from toolkit._tools.functions import FunctionHandler
 from toolkit.schema import FromJson
 
@@ -491,6 +492,29 @@ def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
         DefinitionError, match=r"'value' cannot be described to a model: it is a dependency.* ToolContext\.deps"
     ):
         _ = echo(annotation, **default).parameters
+
+
+@pytest.mark.parametrize("kind", [UploadFile, Request, BackgroundTasks])
+def test_objects_of_a_web_request(kind: Any) -> None:
+    """An object of a request to a web server is refused, with what to do; with a default it is left out."""
+    with pytest.raises(
+        DefinitionError, match=rf"JSON has no form for {kind.__name__}\)\. .* If your program has it: ToolContext\.deps"
+    ):
+        _ = echo(list[kind]).parameters
+
+    assert {} == echo(kind | None, default=None).parameters["properties"]
+
+
+class Reach(float, enum.Enum):
+    LOW = 1.0
+    ANY = math.inf
+
+
+@pytest.mark.parametrize("kind", [Reach, Annotated[float, Field(examples=[math.nan])]], ids=["enum", "examples"])
+def test_schema_with_infinity(kind: Any) -> None:
+    """A schema with a number that JSON does not have is refused, since no server could read the request."""
+    with pytest.raises(DefinitionError, match=r"its description or schema holds what no JSON can carry: Out of range"):
+        Toolbox([echo(kind)]).schemas("chat")
 
 
 @pytest.mark.parametrize("kind", [Ticker, FieldInfo])

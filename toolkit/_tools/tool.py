@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Coroutine, Mapping
@@ -182,15 +183,17 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: It cannot be described to a model.
         """
-        from pydantic_core import PydanticSerializationError, to_json
+        from pydantic_core import to_json
 
         from toolkit._messages import ToolSpec
 
         arguments, output = self.handler.argument_schema, self.handler.interface.returns.schema
         function = self.handler.function_handler
         try:
-            to_json([self.description, arguments.schema])
-        except PydanticSerializationError as error:
+            text = to_json([self.description, arguments.schema])
+            if b"NaN" in text or b"Infinity" in text:  # as a number, or in a text
+                json.dumps(arguments.schema, allow_nan=False)
+        except ValueError as error:
             what = "its description or schema holds what no JSON can carry"
             raise DefinitionError(f"{self.origin}: {what}: {error}") from None
         return ToolSpec(
