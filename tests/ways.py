@@ -6,10 +6,23 @@ The prompt is "go".
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolResult
+from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit.events import Event
+
+T = TypeVar("T")
+
+
+def run_with_backend(job: Callable[[AsyncBackend], Awaitable[T]]) -> T:
+    """Run a job in an event loop, with a backend of it."""
+
+    async def main() -> T:
+        return await job(AsyncBackend())
+
+    return asyncio.run(main())
 
 
 def run(runner: Runner, **options: Any) -> RunResult:

@@ -32,6 +32,7 @@ from pydantic import (
     model_validator,
 )
 
+from tests.ways import run_with_backend
 from toolkit import (
     ApprovalRequest,
     Decision,
@@ -85,7 +86,7 @@ def decided(
     request = request_for(made, **more)
     if backend == "sync":
         return run_sync(Gates().approve(approver, request, SyncBackend()))
-    return asyncio.run(Gates().approve(approver, request, AsyncBackend()))
+    return run_with_backend(lambda made: Gates().approve(approver, request, made))
 
 
 @BACKENDS
@@ -1083,7 +1084,7 @@ def test_queue_late_answer(backend: BackendName) -> None:
         with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
             await Gates(timeout=0.01).approve(queue, request_for(), through)
 
-    run_sync(timed_out(SyncBackend())) if backend == "sync" else asyncio.run(timed_out(AsyncBackend()))
+    run_sync(timed_out(SyncBackend())) if backend == "sync" else run_with_backend(timed_out)
 
     assert () == queue.pending
     with pytest.raises(ApprovalError, match="already resolved"):

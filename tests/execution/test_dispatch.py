@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.ways import run_with_backend
 from toolkit import (
     ApprovalRequest,
     Cancelled,
@@ -25,7 +26,6 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
@@ -65,7 +65,7 @@ def execute_call(
     context = ToolContext(deps=deps, tool_name=made.name)
     if backend == "sync":
         return run_sync(dispatcher.dispatch(call, context, SyncBackend()))
-    return asyncio.run(dispatcher.dispatch(call, context, AsyncBackend()))
+    return run_with_backend(lambda made: dispatcher.dispatch(call, context, made))
 
 
 def gate(answer: Callable[..., Any], later: bool) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.ways import run_with_backend
 from toolkit import (
     ApprovalRequest,
     Cancelled,
@@ -27,7 +28,6 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
@@ -348,7 +348,7 @@ def put(
             return Gates(authorizers=(answer,), timeout=seconds).authorize(request, through)
         return Gates(timeout=seconds).approve(answer, request, through)
 
-    return run_sync(asked(SyncBackend())) if backend == "sync" else asyncio.run(asked(AsyncBackend()))
+    return run_sync(asked(SyncBackend())) if backend == "sync" else run_with_backend(asked)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import re
 import socket
 import sqlite3
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
@@ -55,6 +55,23 @@ def test_bad_signature() -> None:
     """A tool that cannot be described to a model is refused when the runner is made."""
     with pytest.raises(DefinitionError, match=r"misnamed\(\).*'x'.*Nope"):
         Runner([misnamed], model=ScriptedModel([]))
+
+
+ASYNC_WAYS: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+    "arun": lambda: Runner(model=ScriptedModel(["ok"])).arun("?"),
+    "amap": lambda: Runner(model=ScriptedModel(["ok"])).amap(["?"]),
+    "astream": lambda: Runner(model=ScriptedModel(["ok"])).astream("?").__anext__(),
+    "acall": lambda: Toolbox([look]).acall("look", "{}"),
+    "acall_many": lambda: Toolbox([look]).acall_many([ToolCall(name="look", arguments="{}")]),
+    "ainvoke": lambda: tool(look).ainvoke("{}"),
+}
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS.values(), ids=ASYNC_WAYS)
+def test_event_loop_of_another_library(way: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """An async method that no event loop of asyncio runs, but that of trio or curio, says what to do instead."""
+    with pytest.raises(RuntimeError, match=r"needs an event loop of asyncio.* trio\.to_thread\.run_sync\(runner\.run"):
+        way().send(None)
 
 
 HUGE = 10**400  # a number that no float can hold

@@ -18,6 +18,7 @@ from toolkit._concurrency.tasks import (
     call_soon,
     cancel_task,
     cancel_tasks,
+    get_loop,
     run_in_task,
     set_result,
     start_task,
@@ -43,11 +44,16 @@ T = TypeVar("T")
 
 
 class AsyncBackend:
-    """The backend of `arun`, `astream`, `ainvoke` and `acall`."""
+    """The backend of `arun`, `astream`, `ainvoke` and `acall`.
+
+    Raises:
+        RuntimeError: No event loop of asyncio is running.
+    """
 
     is_async = True
 
     def __init__(self) -> None:
+        get_loop()
         self.running: list[str] = []
         self.abandoned = AbandonedJobs()
         self._waiting: list[Job[Any]] = []

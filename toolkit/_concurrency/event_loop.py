@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkit._concurrency.tasks import GRACE
+from toolkit._concurrency.tasks import GRACE, get_loop
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class PrivateLoop:
         """Run a coroutine function in the loop and wait for it in the running loop, which may be this one."""
         import asyncio
 
-        loop = self._get_loop()
-        if asyncio.get_running_loop() is loop:
+        running, loop = get_loop(), self._get_loop()
+        if running is loop:
             return await job()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(job(), loop))
 

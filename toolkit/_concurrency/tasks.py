@@ -33,7 +33,26 @@ REMINDERS = 10
 # Seconds between two rounds of a notebook's loop, at most, while a run is active.
 ROUND = 0.1
 
+NO_LOOP = (
+    "this needs an event loop of asyncio, and none is running. In one of another library, run the sync method in a "
+    "thread: await trio.to_thread.run_sync(runner.run, prompt)."
+)
+
 T = TypeVar("T")
+
+
+def get_loop() -> asyncio.AbstractEventLoop:
+    """Return the running event loop.
+
+    Raises:
+        RuntimeError: There is none of asyncio; another library's may be running.
+    """
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(NO_LOOP) from None
 
 
 def start_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

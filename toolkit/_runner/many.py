@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.tasks import get_loop
 from toolkit._concurrency.threads import get_item
 from toolkit._messages import message_to_dict
 from toolkit._options import is_whole
@@ -90,6 +91,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
 
 async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> list[PromptOutcome]:
     """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
+    get_loop()
     waiting = enumerate(batch.prompts)
 
     async def work() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias
 
@@ -18,6 +18,7 @@ from typing_extensions import Self, TypeVar
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._concurrency.tasks import get_loop
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
 from toolkit._options import explain_missing, hide_frames, is_float
 from toolkit._runner.prompt import UserInput
@@ -155,7 +156,10 @@ class AsyncRunStream(_Stream[T]):
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(AsyncBackend())
+
+    @cached_property
+    def _events(self) -> AsyncGenerator[Event, None]:  # made in the loop in which the stream is read
+        return self._run.events(AsyncBackend())
 
     def __aiter__(self) -> Self:
         return self
@@ -252,7 +256,7 @@ class RunHandle(Controls, Generic[T]):
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
         import asyncio
 
-        return asyncio.wrap_future(self._end).__await__()
+        return asyncio.wrap_future(self._end, loop=get_loop()).__await__()
 
     def call_when_done(self, function: Callable[[], object]) -> None:
         """Call a function when the run has ended, on the thread of the run; at once if it has ended already."""
