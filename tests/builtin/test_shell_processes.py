@@ -204,6 +204,13 @@ ENDLESS = "echo first; echo > ready; sleep 600"
 DEAF = "trap '' TERM; (trap '' TERM; sleep 600) & echo first; echo > ready; sleep 600"
 
 
+# The results of a call whose end a cancelled run has not waited for.
+ABANDONED = (
+    "Cancelled: it had started, and its effects stay.",
+    "Cancelled: what it was doing may still take effect.",
+)
+
+
 def run_until_its_deadline(place: Place) -> ToolResult:
     """Have a run end a command, as its time is up."""
     model = ScriptedModel([call("bash", command=ENDLESS.replace("echo > ready; ", "")), "Done."])
@@ -284,9 +291,13 @@ def test_output_of_a_cancelled_command(
     place: Place, end_it: Callable[[Place], ToolResult], kind: str, text: str
 ) -> None:
     """The result of a cancelled command has its output so far, and no process is left."""
-    result = end_it(place)
+    for _ in range(5):
+        result = end_it(place)
+        assert is_over(place.mark)
+        if result.text not in ABANDONED:  # on a busy machine the end of a command takes longer than a run waits
+            break
 
-    assert (text, kind, True) == (result.text, result.kind, is_over(place.mark))
+    assert (text, kind) == (result.text, result.kind)
 
 
 def test_handle_is_cancelled(place: Place) -> None:
