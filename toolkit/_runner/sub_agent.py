@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
 from itertools import takewhile
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -143,7 +142,7 @@ class SubAgent:
             decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
             request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
         if parent is not None and isinstance(parent.backend, AsyncBackend):
-            return LazyAwaitable(partial(self._run_child, request, parent, context.cancellation, AsyncBackend()))
+            return LazyAwaitable(lambda: self._run_child(request, parent, context.cancellation, AsyncBackend()))
         return run_sync(self._run_child(request, parent, context.cancellation, SyncBackend()))
 
     async def _run_child(
