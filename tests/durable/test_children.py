@@ -152,7 +152,7 @@ def test_cancel_reaches_a_sub_agent(durable: Durable) -> None:
     result, child = asyncio.run(go())
 
     assert ("cancelled", "cancelled", ["wait"]) == (result.finish_reason, child.finish_reason, ended)
-    assert ["Cancelled"] == [end.result.text for end in result.calls]
+    assert ["Cancelled: it had started, and its effects stay."] == [end.result.text for end in result.calls]
 
 
 def test_a_sub_agent_that_fails(durable: Durable) -> None:

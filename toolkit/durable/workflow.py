@@ -26,6 +26,7 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     import toolkit.durable.wire as wire  # not `from toolkit.durable`, which the sandbox loads again for each run
+    from toolkit._concurrency.cancellation import note_effects
     from toolkit._execution.approval import explain_unknown_call
     from toolkit._execution.gates import INCOMPLETE
     from toolkit._execution.ledger import STARTED
@@ -54,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
     from toolkit._runner.limits import ANY_SECONDS
     from toolkit._runner.state import RunState, load_pending
     from toolkit._tools.definitions import Fingerprint
-    from toolkit.errors import DefinitionError, ModelError, TimedOut, ToolkitError
+    from toolkit.errors import Cancelled, DefinitionError, ModelError, TimedOut, ToolkitError
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
 
 # Seconds between two attempts to find a worker with the tools of the run.
@@ -417,12 +418,13 @@ class RunWorkflow:
         """Run a sub-agent as a workflow of its own; its id has those of this run and of the call."""
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
-        seconds, reason = self._limit_child(call, plan), CANCELLED_TEXT
+        seconds, reason = self._limit_child(call, plan), note_effects(Cancelled(), has_started=True).text
         timer: asyncio.TimerHandle | None = None
 
         def stop() -> None:
             nonlocal reason
-            reason = str(TimedOut.after(seconds if seconds == plan.tools[call.name].timeout else None))
+            own = plan.tools[call.name].timeout
+            reason = (TimedOut.after(own) if seconds == own else note_effects(TimedOut(), has_started=True)).text
             child.cancel()
 
         try:
