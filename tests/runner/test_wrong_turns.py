@@ -131,7 +131,7 @@ TURNS: dict[str, tuple[str, str]] = {
         r"ToolContext has no attribute 'context': write context\.deps",
     ),
     "image of a path": ("Image(path='photo.png')", r"Write data=Path\(...\).read_bytes\(\)"),
-    "session by id": ("SQLiteSession(session_id='anna')", "The options are: path, name, timeout"),
+    "session by id": ("SQLiteSession(session_id='anna')", r"Write SQLiteSession\('chats\.db', 'name'\)"),
     "name of a waiting call": (
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("Hi").pending[0].name',
         r"write pending\.call\.name",
