@@ -392,7 +392,11 @@ class ToolResult(NamedTuple):
     def from_error(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call from an exception."""
         text = error.text
-        return cls(text=text, error=text, kind=error.kind, exception=exception or error)
+        return _new(cls, (None, text, text, error.kind, None, exception or error) + _OTHERS)  # noqa: RUF005  as below
+
+
+_new = tuple.__new__  # the constructor takes twice the time, and unpacking the other fields takes longer, too
+_OTHERS = ToolResult()[6:]  # the fields of a result after its exception
 
 
 @check_methods(MEDIA_HINTS)

@@ -127,10 +127,7 @@ class ArgumentParser:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = _list_faults(error)
         repairs: tuple[str, ...] = ()
-        while any(fault["type"] in _REPAIRABLE or fault["input"] is None for fault in faults):
-            repaired = _repair_text(text, faults, self.schema)
-            if repaired is None:
-                break
+        while (repaired := _repair_text(text, faults, self.schema)) is not None:
             text, repairs = repaired[0], (*repairs, *repaired[1])
             try:
                 return self.validate_text(text), repairs, text
@@ -167,6 +164,9 @@ def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Repair the invalid values in a text; return it with notes, or None if nothing can be repaired safely."""
+    candidates = [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]
+    if not candidates:
+        return None
     if text.strip() in ("", "null"):
         return "{}", ()
     if faults[0]["type"] == "json_invalid" and not faults[0]["loc"]:
@@ -174,7 +174,7 @@ def _repair_text(
     document = [from_json(text)]  # in a list, so that the whole document can be replaced, too
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     text_paths = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
-    repairable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in text_paths]
+    repairable = [fault for fault in candidates if _locate(document, fault["loc"])[2] not in text_paths]
     repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_value(document, fault, optional)))
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 

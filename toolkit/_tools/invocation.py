@@ -85,7 +85,7 @@ class Invocation:
                         return self._log(self.fail(error))
                     try:
                         text = writers[type(value)](value)
-                        return _new(ToolResult, (value, text, *_OTHERS))
+                        return _new(ToolResult, (value, text) + _OTHERS)  # noqa: RUF005  unpacking takes longer
                     except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
                         return self._log(self._wait(self.settle(value)))
                 parsed = values, (), ""
@@ -112,7 +112,7 @@ class Invocation:
                         return self._log(self.fail(error, may_be_cancelled=True))
                     try:
                         text = writers[type(value)](value)
-                        return _new(ToolResult, (value, text, *_OTHERS))
+                        return _new(ToolResult, (value, text) + _OTHERS)  # noqa: RUF005  as above
                     except Exception:  # noqa: BLE001  as above
                         settled = self.settle(value)
                         return self._log(settled if isinstance(settled, ToolResult) else await settled)
