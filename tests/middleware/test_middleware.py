@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from tests.ways import arun, astream, run, stream
+from tests.ways import arun, astream, run, run_with_backend, stream
 from toolkit import (
     Deny,
     FatalError,
@@ -37,7 +37,6 @@ from toolkit import (
     middleware,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
@@ -170,8 +169,8 @@ def test_waiting_fails(go: Go, caplog: pytest.LogCaptureFixture) -> None:
     assert ["1"] == texts(made([call("add", a=1)], middleware=[patient], go=go))
 
 
-@pytest.mark.parametrize("backend", [SyncBackend, AsyncBackend], ids=["sync", "async"])
-def test_waits_no_longer_than_the_call(backend: Callable[[], Backend]) -> None:
+@pytest.mark.parametrize("execute", [lambda job: run_sync(job(SyncBackend())), run_with_backend], ids=["sync", "async"])
+def test_waits_no_longer_than_the_call(execute: Callable[[Callable[[Backend], Any]], Any]) -> None:
     """Waiting ends when the call's time is up, and what would begin to wait then is refused."""
     refused: list[str] = []
 
@@ -186,8 +185,8 @@ def test_waits_no_longer_than_the_call(backend: Callable[[], Backend]) -> None:
         return ToolResult("gave up")
 
     dispatcher = Dispatcher(tools={"add": add}, middleware=(patient,))
-    calling = dispatcher.dispatch(call("add", a=1), ToolContext(deps=None, cancellation=Cancellation(0.5)), backend())
-    run_sync(calling) if backend is SyncBackend else asyncio.run(calling)
+    context = ToolContext(deps=None, cancellation=Cancellation(0.5))
+    execute(lambda backend: dispatcher.dispatch(call("add", a=1), context, backend))
 
     assert ["timed out", "timed out"] == refused
 
