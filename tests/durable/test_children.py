@@ -232,7 +232,7 @@ def test_approval_after_a_sub_agent(durable: Durable) -> None:
     @tool(effect="read")
     def wait() -> str:
         """Wait."""
-        go_on.wait(30)
+        go_on.wait(120)
         return "waited"
 
     payer = Runner([pay], model=ScriptedModel([call("pay", amount=3), "It is paid."]))

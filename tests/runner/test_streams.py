@@ -265,10 +265,12 @@ class Watched:
                     await asyncio.sleep(0)
                 yield TextDelta("x")
         finally:
-            if self.is_async:
-                await asyncio.sleep(0)
-            self.closed += 1
-            self._end.set()
+            try:
+                if self.is_async:
+                    await asyncio.sleep(0)  # on a busy machine this takes its second, and is cancelled again
+            finally:
+                self.closed += 1
+                self._end.set()
 
     def wait(self) -> int:
         """Return how often it was closed; on a busy machine, an async model is left before it has closed."""
