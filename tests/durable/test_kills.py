@@ -25,7 +25,7 @@ from toolkit.models import ToolMessage
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 
 # Runs whose workers are killed; more by night.
-KILLS = int(os.environ.get("TOOLKIT_RUN_KILLS", "2"))
+KILLS = int(os.environ.get("TOOLKIT_RUN_KILLS", "1"))
 TURNS = 4
 
 # A worker as a program: address, queue, folder, whether it has a ledger, what it does in `book`.
