@@ -51,9 +51,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return three workers for two CPUs, as many tests wait; none for tests that are named one by one."""
+    """Return two workers for each CPU, as many tests wait; none for tests that are named one by one."""
     named = [argument for argument in config.args if "::" in argument]
-    return 0 if named else max(2, (os.cpu_count() or 1) * 3 // 2)
+    return 0 if named else 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
