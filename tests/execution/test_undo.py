@@ -40,6 +40,7 @@ from toolkit import (
 )
 from toolkit.approvers import defer
 from toolkit.errors import ConversationError, TimedOut
+from toolkit.events import ResultsAdded, RunFinished
 from toolkit.testing import ScriptedModel, call
 
 
@@ -167,8 +168,9 @@ def test_runs_that_stay(options: dict[str, Any]) -> None:
     assert {"booked", "rented"} == {each[0] for each in travel.done}
 
 
-def test_cancelled_task() -> None:
-    """A run whose asyncio task is cancelled is undone before the task ends."""
+@pytest.mark.parametrize("times", [1, 1000])
+def test_cancelled_task(times: int) -> None:
+    """A run whose asyncio task is cancelled is undone before the task ends, however often it is cancelled."""
     travel = Travel()
 
     @tool
@@ -180,7 +182,9 @@ def test_cancelled_task() -> None:
     async def main() -> None:
         task = asyncio.create_task(runner.arun("Go.", deps="deps"))
         await started.wait()
-        task.cancel()
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -190,6 +194,17 @@ def test_cancelled_task() -> None:
     asyncio.run(main())
 
     assert UNDONE == travel.done[2:]
+
+
+def test_left_stream() -> None:
+    """A run whose stream is left early is undone; one that has ended is not."""
+    for last, undone in ((ResultsAdded, UNDONE), (RunFinished, [])):
+        travel = Travel()
+        with travel.make(BOTH, "Booked.", undo_on_failure=True).stream("Go.", deps="deps") as events:
+            next(event for event in events if isinstance(event, last))
+
+        assert undone == travel.done[2:]
+        assert len(undone) == len(events.result.undos)
 
 
 def test_session_conflict() -> None:

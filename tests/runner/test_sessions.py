@@ -15,9 +15,21 @@ from typing import Any
 
 import pytest
 
-from toolkit import DefinitionError, Limits, ModelError, Runner, RunResult, RunState, Session, SQLiteSession, tool
+from toolkit import (
+    DefinitionError,
+    Limits,
+    ModelError,
+    Runner,
+    RunResult,
+    RunState,
+    Session,
+    SQLiteSession,
+    ToolContext,
+    tool,
+)
 from toolkit.approvers import defer
 from toolkit.errors import ConversationError, StoreError
+from toolkit.events import RunFinished, ToolCallFinished
 from toolkit.models import ModelRequest
 from toolkit.testing import ScriptedModel, call
 
@@ -105,6 +117,74 @@ def test_run_that_raises(session: Session) -> None:
 
     assert () == session.messages
     assert 1 == len(failure.value.result.messages)  # type: ignore[attr-defined]
+
+
+async def cancel_task(go: Callable[[], Any], started: asyncio.Event) -> None:
+    """Cancel the task of a run."""
+    task = asyncio.ensure_future(go())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def keep_cancelling(go: Callable[[], Any], started: asyncio.Event) -> None:
+    """Cancel the task of a run in each round of the loop until it ends, as the scopes of anyio do."""
+    task = asyncio.ensure_future(go())
+    await started.wait()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert task.cancelled()
+
+
+async def leave(stream: Any, started: asyncio.Event) -> None:
+    async for _ in stream:
+        if started.is_set():
+            break
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("end", [cancel_task, keep_cancelling, leave])
+def test_run_that_is_cancelled_or_left(end: Callable[..., Any], session: Session) -> None:
+    """A run whose task is cancelled, or whose stream is left, adds what it has done, with a result for each call."""
+
+    @tool
+    async def wait(context: ToolContext) -> None:
+        """Wait."""
+        started.set()
+        context.progress("waiting")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        runner = Runner([pay, wait], model=ScriptedModel([call("pay", amount=5), call("wait")]), checkpoint=save)
+        if end is leave:
+            await leave(runner.astream("Go", session=session), started)
+        else:
+            await end(lambda: runner.arun("Go", session=session), started)
+
+    async def save(state: RunState) -> None:
+        await asyncio.sleep(0.01)
+        phases.append(state.phase)
+
+    phases: list[str] = []
+    started = asyncio.Event()
+    asyncio.run(main())
+
+    assert ["User", "ModelResponse", "Tool", "ModelResponse", "Tool"] == kinds(session)
+    assert "paid 5" == session.messages[2].text
+    assert "finished" == phases[-1]
+
+
+def test_sync_stream_that_is_left(session: Session) -> None:
+    """A sync stream that is left early adds what was done; one that is left after its end adds nothing twice."""
+    for last, count in ((ToolCallFinished, 3), (RunFinished, 4)):
+        session.clear()
+        runner = Runner([pay], model=ScriptedModel([call("pay", amount=5), "Paid."]))
+        with runner.stream("Go", session=session) as events:
+            next(event for event in events if isinstance(event, last))
+
+        assert ["User", "ModelResponse", "Tool", "ModelResponse"][:count] == kinds(session)
 
 
 def test_run_that_reaches_a_limit(session: Session) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -118,6 +118,20 @@ class AsyncBackend:
     def channel(self) -> _LoopChannel:
         """Make a channel for `run_all`."""
         return _LoopChannel()
+
+    async def complete(self, job: CoroutineFunction[T]) -> T:
+        """Run a job to its end as a task, even if the caller's is cancelled meanwhile; then raise that."""
+        import asyncio
+
+        task = start_task(job())
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
+            raise
+        return task.result()
 
     async def sleep(self, seconds: float, cancellation: Cancellation | None = None) -> None:
         """Wait some seconds, in the loop."""

@@ -107,6 +107,13 @@ class Backend(Protocol):
         """Make a channel for `run_all`."""
         ...
 
+    async def complete(self, job: CoroutineFunction[T]) -> T:
+        """Run a job to its end, even if the caller's task is cancelled meanwhile; then that is raised.
+
+        Some frameworks cancel a task again in each round of the loop, until it ends.
+        """
+        ...
+
     async def sleep(self, seconds: float, cancellation: Cancellation | None = None) -> None:
         """Wait some seconds.
 

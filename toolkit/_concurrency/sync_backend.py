@@ -106,6 +106,10 @@ class SyncBackend:
         """Make a channel for `run_all`."""
         return SimpleQueue()
 
+    async def complete(self, job: CoroutineFunction[T]) -> T:
+        """Run a job to its end, on this thread."""
+        return await job()
+
     async def sleep(self, seconds: float, cancellation: Cancellation | None = None) -> None:
         """Wait some seconds, on this thread."""
         get_unless_cancelled(SimpleQueue(), cancellation, seconds)

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence, Sized
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -49,8 +50,8 @@ from toolkit.models import CallReady
 T = TypeVar("T", default=str)
 logger = logging.getLogger("toolkit")
 
-# Exceptions after which `undo_on_failure` does not undo the calls.
-NOT_UNDONE_ERRORS = (GeneratorExit, KeyboardInterrupt, SystemExit)
+# Exceptions that end the program. Nothing is done after them, so that the run can be resumed as after a crash.
+EXIT_ERRORS = (KeyboardInterrupt, SystemExit)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -163,9 +164,10 @@ class Run(Generic[T]):
                 except Halt as halt:
                     conversation.halt(str(halt))
                     self._set_result(str(halt), "halted")
-                for dropped in self.tool_caller.drop_early():
-                    yield dropped
+                ends = [*self.tool_caller.drop_early()]
                 result = await self._save(backend)
+                for end in ends:
+                    yield end
         output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -177,13 +179,18 @@ class Run(Generic[T]):
 
     async def _save(self, backend: Backend) -> RunResult[T]:
         """Save the ended run, and return its result; a cancelled or stopped run is undone first."""
-        if require_result(self.result).finish_reason in UNDONE_REASONS:
+        if self.create_undoer or self.save_messages or self.settings.checkpoint:
+            is_undone = require_result(self.result).finish_reason in UNDONE_REASONS
+            await backend.complete(partial(self._save_end, backend, is_undone=is_undone))
+        return require_result(self.result)
+
+    async def _save_end(self, backend: Backend, *, is_undone: bool) -> None:
+        if is_undone:
             await self._undo(backend)
         result = require_result(self.result)
-        if self.save_messages is not None and not (result.is_paused or result.undos):
+        if self.save_messages is not None and not (result.is_paused or result.undos or result.finish_reason == "error"):
             await call_function(self.save_messages, (result.messages,), backend)
         await self._save_state(backend)
-        return result
 
     async def _save_state(self, backend: Backend) -> None:
         if (checkpoint := self.settings.checkpoint) is not None:
@@ -203,26 +210,37 @@ class Run(Generic[T]):
 
     @asynccontextmanager
     async def _ensure_end(self, backend: Backend) -> AsyncIterator[None]:
-        """Complete the history, set a result and release the run, however it ends; undo a started run that failed."""
+        """Complete the history, set a result and release the run, however it ends."""
         try:
             yield
         except BaseException as error:  # a cancelled task among them
-            has_started = self._model is not None
-            is_undone = has_started and self.create_undoer is not None and not isinstance(error, NOT_UNDONE_ERRORS)
-            if self.result is None or is_undone:
-                self._end_here("error" if isinstance(error, Exception) else "cancelled")
-            if is_undone:
-                try:
-                    await self._undo(backend)
-                    await self._save_state(backend)
-                except Exception:  # the first exception is raised
-                    logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
+            await self._break_off(error, backend)
             if not isinstance(error, GeneratorExit):
                 with suppress(AttributeError):  # the user's own exception may have a property of this name
                     error.result = self.result  # type: ignore[attr-defined]  # for whoever catches it
             raise
         finally:
             self.leave()
+
+    async def _break_off(self, error: BaseException, backend: Backend) -> None:
+        """End a run that an exception leaves: undo it if it failed; undo and save it if it was cancelled or left."""
+        is_failure = isinstance(error, Exception)
+        if self.result is not None and not is_failure:
+            return  # it had ended
+        is_ours = self._model is not None and not isinstance(error, EXIT_ERRORS)  # it has started, the program goes on
+        is_undone = is_ours and is_failure and self.create_undoer is not None
+        if self.result is None or is_undone:
+            self._end_here("error" if is_failure else "cancelled")
+        try:
+            if is_undone:
+                await backend.complete(partial(self._save_end, backend, is_undone=True))
+            elif is_ours and not is_failure:
+                await self._save(backend)
+        except Exception:  # the first exception is raised
+            logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
+        except BaseException as again:
+            if type(again) is not type(error):
+                raise
 
     def _perform(self, step: Step, backend: Backend) -> AsyncGenerator[Event, None]:
         match step:

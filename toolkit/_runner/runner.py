@@ -98,9 +98,9 @@ class Runner(Controls):
         early: Whether calls of tools with `effect="read"` start while the response is still arriving.
         refresh: When changes of the toolbox take effect: "run", in the next run (the default), or "iteration", in the
             next turn.
-        undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, or is stopped by an
-            approver: see `undo` and `RunResult.undos`. Not after a crash, after Ctrl-C outside asyncio, or when a
-            stream is left early. A session gets no messages of such a run.
+        undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, is left early as a
+            stream, or is stopped by an approver: see `undo` and `RunResult.undos`. Not after a crash, or after Ctrl-C
+            outside asyncio. A session gets no messages of such a run.
         format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
             `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
         raise_errors: Whether the run raises an exception of a tool's function, except ToolError. For development.
