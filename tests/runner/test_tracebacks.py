@@ -227,11 +227,13 @@ def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 
     for approve in (None, refuse):
         Runner([fail], model=ScriptedModel([call("fail"), "x"]), approve=approve).run("go")
+    Runner([tool(fail, approve=refuse)], model=ScriptedModel([call("fail"), "x"])).run("go")
 
     assert [
         "Tool fail raised (relay= lets the model read the message)",
         f"The gate {refuse!r} raised; the call is refused.",
+        f"The gate {refuse!r} raised; the call needs approval.",
     ] == caplog.messages
-    assert ["fail", "refuse"] == [
+    assert ["fail", "refuse", "refuse"] == [
         frame.name for record in caplog.records for frame in traceback.extract_tb((record.exc_info or [None])[-1])
     ]

@@ -187,6 +187,14 @@ def test_leaving_ends_the_run() -> None:
 
 # -- what a client sends
 
+
+@pytest.mark.parametrize("go", [Runner.run, Runner.arun])
+def test_no_stream(go: Any) -> None:
+    """What is no stream of events, such as the coroutine of `arun`, is refused at once."""
+    with pytest.raises(TypeError, match=r"A (coroutine|RunResult) is not a stream of events: pass runner\.astream"):
+        vercel.encode_sse(go(Runner(model=ScriptedModel(["Hi."])), "Hello!"))
+
+
 FILE = "data:text/plain;base64," + base64.b64encode(b"hello").decode()
 
 
@@ -205,6 +213,7 @@ NO_PROMPTS: dict[str, tuple[Any, str]] = {
     "nothing": ([], "messages must be a list of messages"),
     "a text": ("Hi", "messages must be a list of messages"),
     "of the assistant": ([{"role": "assistant", "parts": []}], "The last message is not one of the user"),
+    "of an older SDK": ([{"role": "user", "content": "Hi"}], "The last message has no 'parts', as those of AI SDK 5"),
     "a file elsewhere": (
         [{"role": "user", "parts": [{"type": "file", "url": "http://10.0.0.1/a.png"}]}],
         "A file must be sent with its message, as a data: URL, not 'http://10",

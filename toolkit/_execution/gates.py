@@ -181,8 +181,10 @@ class Gates:
             TimedOut, Cancelled: The run ended first.
         """
         rule = request.tool.settings.approve
-        # A rule that fails, or does not answer in time, requires approval.
-        required = await self._call(rule, request, backend) is not False if callable(rule) else rule
+        required = rule
+        if callable(rule):
+            # A rule that fails, or does not answer in time, requires approval.
+            required = await self._call(rule, request, backend, at_failure="needs approval") is not False
         request = replace(request, required=required)
         if approver is None and request.required:
             raise Unanswered(self.no_approver)
@@ -221,11 +223,12 @@ class Gates:
         request: ApprovalRequest,
         backend: Backend,
         list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
+        at_failure: str = "is refused",
     ) -> Any:
         """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
 
         Without a timeout a sync gate runs on the calling thread. `list_arguments` makes its arguments from the request,
-        whose context is cancelled as soon as the answer is no longer needed.
+        whose context is cancelled as soon as the answer is no longer needed. `at_failure` is for the log.
 
         Raises:
             TimedOut, Cancelled: The run ended first.
@@ -242,7 +245,8 @@ class Gates:
             if cancellation:
                 raise cancellation_error(cancellation)
         if isinstance(answer, Exception) and not isinstance(answer, Denied):
-            logger.error("The gate %r raised; the call is refused.", gate, exc_info=get_short_traceback(answer))
+            trace = get_short_traceback(answer)
+            logger.error("The gate %r raised; the call %s.", gate, at_failure, exc_info=trace)
         return answer
 
 

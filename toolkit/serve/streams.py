@@ -21,6 +21,7 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
+from inspect import iscoroutine
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from typing_extensions import override
@@ -96,7 +97,16 @@ def make_encoded_stream(
         encoder: An encoder that has encoded nothing yet.
         write: Called with each encoded event; its values are yielded.
         last: Values that are yielded last.
+
+    Raises:
+        TypeError: It is no stream, such as the coroutine of `arun`.
     """
+    if not isinstance(stream, (Iterable, AsyncIterable)):
+        if iscoroutine(stream):
+            stream.close()
+        raise TypeError(
+            f"A {type(stream).__name__} is not a stream of events: pass runner.astream(...), or runner.stream(...)."
+        )
     if isinstance(stream, Iterator) or not isinstance(stream, AsyncIterable):
         return EncodedStream(stream, encoder, write, last)
     return AsyncEncodedStream(stream, encoder, write, last)

@@ -97,7 +97,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     A client could have changed the messages before it. Keep the conversation in a Session of your own.
 
     Raises:
-        ValueError: The last message is not of the user, or has a file that is not a valid data: URL.
+        ValueError: The last message is not of the user, has no parts, or has a file that is not a valid data: URL.
 
     Examples:
         >>> parse_prompt([{"role": "user", "parts": [{"type": "text", "text": "Hi!"}]}]).text
@@ -107,6 +107,8 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     if last.get("role") != "user":
         raise ValueError(f"The last message is not one of the user: {last!r:.200}.")
     parts = _list_parts(last)
+    if not parts:
+        raise ValueError(f"The last message has no 'parts', as those of AI SDK 5 or later have: {last!r:.200}.")
     files = [_parse_file(part) for part in parts if part.get("type") == "file"]
     return UserMessage(
         "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text"),
