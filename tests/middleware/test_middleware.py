@@ -935,6 +935,17 @@ def test_outcome(value: Any, options: dict[str, Any], outcome: str) -> None:
     assert [outcome] == [record["outcome"] for record in records]
 
 
+def test_who_made_a_call_is_audited() -> None:
+    """The function may take the context, and record who made a call; of a sub-agent's call, too."""
+    users: list[Any] = []
+    inner = Runner([giving(SECRET)], model=ScriptedModel([call("look"), "Seen."]), name="inner")
+    outer = ScriptedModel([call("subagent_inner", query="Look."), "Done."])
+    log = audit(lambda record, context: users.append((record["tool"], context.deps)))
+    Runner([inner], model=outer, middleware=[log]).run("Go.", deps="Ann")
+
+    assert [("look", "Ann"), ("subagent_inner", "Ann")] == users
+
+
 def test_end_of_the_run_is_audited() -> None:
     """A call that ends the run has a record, too."""
     records: list[Any] = []

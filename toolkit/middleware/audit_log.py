@@ -16,6 +16,7 @@ from toolkit._concurrency.backend import is_async
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._options import find_misfit
 from toolkit.errors import ToolError
 from toolkit.middleware.repeated_calls import identify
 
@@ -24,7 +25,9 @@ logger: logging.Logger = logging.getLogger("toolkit")
 AuditRecord: TypeAlias = Mapping[str, Any]
 
 
-def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
+def audit(
+    write: Callable[[AuditRecord], object] | Callable[[AuditRecord, ToolContext[Any]], object] | str | os.PathLike[str],
+) -> Middleware:
     """Create a middleware that writes a record of each call after its end. Put it first, so that it records all calls.
 
     A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
@@ -34,21 +37,26 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
 
     Args:
         write: A function that is called with a record, on the thread of the call, and must not block an event loop for
-            long; or the path of a file to which each record is appended as a line of JSON.
+            long. It may take the context of the call, too, to record who made it. Or the path of a file to which each
+            record is appended as a line of JSON.
 
     Raises:
         OSError: The file cannot be written.
         TypeError: `write` is a coroutine function.
     """
-    if callable(write):
-        if is_async(write):
-            raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
-        return partial(_audit_call, write)
-    _append_line(write, "")
-    return partial(_audit_call, lambda record: _append_line(write, json.dumps(record) + "\n"))
+    if not callable(write):
+        _append_line(write, "")
+        return partial(_audit_call, lambda record, _: _append_line(write, json.dumps(record) + "\n"))
+    if is_async(write):
+        raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
+    plain: Callable[..., object] = write
+    takes_context = find_misfit(plain, "record") is not None
+    return partial(_audit_call, plain if takes_context else lambda record, _: plain(record))
 
 
-async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next) -> ToolResult:
+async def _audit_call(
+    write: Callable[[AuditRecord, ToolContext[Any]], object], call: ToolCall, call_next: Next
+) -> ToolResult:
     start = time.perf_counter()
     outcome = "ok"
     try:
@@ -59,7 +67,8 @@ async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, ca
         raise
     finally:
         try:
-            write(_make_record(call, call_next.context, outcome, time.perf_counter() - start))
+            record = _make_record(call, call_next.context, outcome, time.perf_counter() - start)
+            write(record, call_next.context)
         except (Exception, SystemExit):
             logger.exception("The audit record of the call %s could not be written.", call.id)
     return result
