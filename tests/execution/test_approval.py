@@ -191,7 +191,6 @@ NEEDED: dict[str, tuple[Any, int, bool]] = {
     "small, later": (asked_later, 5, False),
     "great, later": (asked_later, 50, True),
     "exception": (raising, 5, True),
-    "denied": (lambda _: (_ for _ in ()).throw(Denied()), 5, True),
     "nothing": (lambda _: None, 5, True),
     "zero": (lambda _: 0, 5, True),
 }
@@ -222,6 +221,19 @@ def test_needed_is_known(rule: Any, amount: int, needed: bool) -> None:
     decided(approver, marked(rule), amount=amount)
 
     assert [needed] == seen
+
+
+def test_rule_that_refuses() -> None:
+    """A tool's own rule may refuse a call by Denied; the model reads why, and nobody is asked."""
+
+    def rule(request: ApprovalRequest) -> bool:
+        raise Denied("There is no such account.")
+
+    made = (
+        Runner([marked(rule)], model=ScriptedModel([call("pay", amount=1), "x"]), approve=raising).run("Go.").calls[0]
+    )
+
+    assert "Tool execution was denied by authorization policy. Reason: There is no such account." == made.result.text
 
 
 def test_run_without_an_approver() -> None:

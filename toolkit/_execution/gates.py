@@ -173,6 +173,7 @@ class Gates:
         """Ask the tool's own rule and one approver about a call; return the decision that approves it.
 
         Raises:
+            Denied: The tool's own rule raised it.
             Rejected: The approver rejected the call.
             Unanswered: The approver raised, did not answer in time, was unavailable, or returned neither a bool nor a
                 Decision; or there is none, and the tool requires approval.
@@ -183,8 +184,10 @@ class Gates:
         rule = request.tool.settings.approve
         required = rule
         if callable(rule):
-            # A rule that fails, or does not answer in time, requires approval.
-            required = await self._call(rule, request, backend, at_failure="needs approval") is not False
+            answer = await self._call(rule, request, backend, at_failure="needs approval")
+            if isinstance(answer, Denied) and not isinstance(answer, Late):
+                raise Denied(DENIED + _format_reason(str(answer))) from answer.__cause__
+            required = answer is not False  # also if it failed, or did not answer in time
         request = replace(request, required=required)
         if approver is None and request.required:
             raise Unanswered(self.no_approver)
