@@ -858,10 +858,7 @@ def test_tool_with_deps(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         main(["chat", "shelf.py"]),
         main(["call", "shelf.py", "find", "--title", "Dune"]),
     ]
-    line = (
-        "toolkit: shelf.find() takes a ToolContext[dict], and there are no deps: the command has none to pass; run it "
-        "from Python."
-    )
+    line = "toolkit: shelf.find() takes a ToolContext[dict], and there are no deps: write deps = ... in shelf.py."
     assert [line] * 3 == capsys.readouterr().err.splitlines()
 
 
@@ -909,6 +906,24 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         "toolkit: No run 'nowhere' can be continued. These can: none.\ntoolkit: every saved run has ended.\n"
         == capsys.readouterr().err
     )
+
+
+def test_deps_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tools, and their approvers, get the variable `deps` of the file."""
+    monkeypatch.chdir(tmp_path)
+    own = AGENT.replace("amount: int", "amount: int, context: ToolContext[dict]").replace(
+        "paid {amount}", "paid {amount} {context.deps['currency']}"
+    )
+    deps = "from toolkit import ToolContext\ndeps = {'currency': 'EUR'}\n"
+    (tmp_path / "agent.py").write_text(deps + own, encoding="utf-8")
+    codes = [main(["run", "agent.py", "Pay."]), main(["resume", "agent.py"])]
+    run_id = capsys.readouterr().out.split()[0]
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda: "y")
+    codes += [main(["resume", "agent.py", run_id, "-q"])]
+    codes += [main(["call", "agent.py", "pay", "--amount", "7", "--yes"])]
+
+    assert ([3, 0, 0, 0], "paid 5 EUR\npaid 7 EUR\n") == (codes, capsys.readouterr().out)
 
 
 def test_paused_run_that_is_not_saved(

@@ -29,15 +29,19 @@ from typing import Literal
 
 from toolkit import ToolContext, tool
 
+deps = {"Lima": 21}
+
 
 @tool
-def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+def get_weather(
+    city: str, context: ToolContext[dict], unit: Literal["celsius", "fahrenheit"] = "celsius"
+) -> str:
     """Current weather for a city.
 
     Args:
         city: City name <in English>.
     """
-    return f"<b>21</b> degrees {unit} in {city}"
+    return f"<b>{context.deps[city]}</b> degrees {unit} in {city}"
 
 
 @tool(effect="destructive")

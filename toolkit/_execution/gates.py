@@ -182,7 +182,7 @@ class Gates:
             TimedOut, Cancelled: The run ended first.
         """
         rule = request.tool.settings.approve
-        required = rule
+        required = rule is True
         if callable(rule):
             answer = await self._call(rule, request, backend, at_failure="needs approval")
             if isinstance(answer, Denied) and not isinstance(answer, Late):

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from toolkit import Tool, Toolbox, ToolError, ToolResult
+from toolkit import Tool, Toolbox, ToolContext, ToolError, ToolResult
 from toolkit._messages import CHARACTERS_PER_TOKEN
 from toolkit._schema.error_messages import summarize_signature
 from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
 from toolkit.cli.arguments import WHOLE, make_command
 from toolkit.cli.options import HELP, AllFunctions, Called, Command, Dialect, LockFile, Name, Target, UpdateLock, fail
-from toolkit.cli.targets import ask_if_required, get_tool, load, refuse_deps
+from toolkit.cli.targets import ask_if_required, get_deps, get_tool, load
 
 LOCK = Path("tools.lock.json")
 
@@ -37,7 +37,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     if tool.startswith("-"):
         raise typer.BadParameter(f"put it before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
     chosen = get_tool(toolbox, tool)
-    refuse_deps(chosen)
+    deps = get_deps(file, [chosen])
     if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
         names = [*chosen.parameters["properties"]]
         name, _, rest = value.partition("=")
@@ -48,7 +48,8 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         raise typer.BadParameter(text, param_hint=shlex.quote(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
-        result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else ask_if_required)
+        approver = approve_all if is_approved else ask_if_required
+        result = toolbox.call(chosen.name, arguments, ToolContext(deps=deps), approve=approver)
         if result.is_error:
             fail(_describe_error(chosen.name, result))
         print(result.text)

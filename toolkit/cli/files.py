@@ -79,6 +79,11 @@ def find_values(target: str, kind: type[T]) -> dict[str, T]:
     return {name: value for name, value in values if isinstance(value, kind) and not name.startswith("_")}
 
 
+def find_deps(target: str) -> Any:
+    """Return the variable `deps` of an imported file or module, for its tools; None without one."""
+    return find_values(target, object).get("deps")
+
+
 def get_stem(target: str) -> str:
     """Return the name of a file or module: `tools` of `tools.py:box`."""
     return CODE_NAME if CODE.match(target) else Path(_split_name(target)[0]).stem

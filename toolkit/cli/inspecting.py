@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 from typing_extensions import override
 
-from toolkit import RunHandle, Runner, Session, Tool
+from toolkit import RunHandle, Runner, Session, Tool, ToolContext
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit.approvers import approve_all, ask_when
@@ -60,6 +60,7 @@ class Inspector(ThreadingHTTPServer):
     Args:
         runner: The runner of the chat, with the tools.
         title: Name of the file with the tools.
+        deps: Passed to the tools, as by `Runner.run`.
         port: Port on this machine; 0 for any free one.
 
     Raises:
@@ -68,10 +69,10 @@ class Inspector(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, runner: Runner, *, title: str, port: int = 0) -> None:
+    def __init__(self, runner: Runner, *, title: str, deps: Any = None, port: int = 0) -> None:
         super().__init__((LOOPBACK[0], port), _Handler)
         token = secrets.token_urlsafe(16)
-        self.runner = runner
+        self.runner, self.deps = runner, deps
         self.site: Site = Site(title, f"/{token}/", [*runner.toolbox])
         self.hosts: set[str] = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
         self.new_chat()
@@ -95,7 +96,7 @@ class Inspector(ThreadingHTTPServer):
         """
         if self.exchanges and self.exchanges[-1][1].status in ("pending", "running", "paused"):
             raise Refused(HTTPStatus.CONFLICT, "The last run has not ended. Go back, and stop it or decide.")
-        self.exchanges.append((prompt, self.runner.start(prompt, session=self._session)))
+        self.exchanges.append((prompt, self.runner.start(prompt, deps=self.deps, session=self._session)))
 
     def decide(self, decisions: Mapping[str, bool]) -> None:
         """Resume a run whose calls wait for approval.
@@ -106,7 +107,8 @@ class Inspector(ThreadingHTTPServer):
         if not self.exchanges or self.exchanges[-1][1].status != "paused":
             raise Refused(HTTPStatus.CONFLICT, "No call waits for approval.")
         state = self.exchanges[-1][1].result().state
-        self.exchanges.append(("", self.runner.start(state, decisions=decisions, session=self._session)))
+        handle = self.runner.start(state, deps=self.deps, decisions=decisions, session=self._session)
+        self.exchanges.append(("", handle))
 
     def cancel(self) -> None:
         """Cancel the last run."""
@@ -197,7 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
         except InvalidForm as error:
             return site.render(tool.name, site.render_tool(error.form))
         approver = approve_all if approved else ask_when(ask, when=may_change)
-        result = self.server.runner.toolbox.call(tool.name, arguments, approve=approver)
+        context = ToolContext(deps=self.server.deps)
+        result = self.server.runner.toolbox.call(tool.name, arguments, context, approve=approver)
         if asked:
             return site.render(tool.name, site.render_question(tool, str(asked[0]), arguments))
         return site.render(tool.name, site.render_tool(Form(tool, json.loads(arguments)), site.render_result(result)))

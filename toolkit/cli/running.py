@@ -20,8 +20,9 @@ from toolkit._runner.prompt import make_user_message, read_file
 from toolkit._runner.stream import RunStream
 from toolkit._schema.json_text import dump_json
 from toolkit.cli.conversations import open_session
+from toolkit.cli.files import find_deps
 from toolkit.cli.options import AsJson, Continue, Quiet, SessionName, ShowUsage, Target, Tools, fail
-from toolkit.cli.targets import get_tool, load, read_answer, takes_runner
+from toolkit.cli.targets import get_deps, get_tool, load, read_answer, takes_runner
 from toolkit.display import follow
 from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
@@ -81,6 +82,7 @@ def run(
     stream = runner.stream(
         _attach(_complete_prompt(prompt), attach or ()),
         output_type=str if schema is None else _read_schema(schema),
+        deps=find_deps(file),
         session=open_session(file, session, continues=continues),
         allowed_tools=tools or None,
     )
@@ -104,7 +106,7 @@ def chat(
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
     conversation = open_session(file, session, continues=continues)
     for prompt in iter(_read_prompt, None):
-        stream = runner.stream(prompt, session=conversation, allowed_tools=tools or None)
+        stream = runner.stream(prompt, deps=find_deps(file), session=conversation, allowed_tools=tools or None)
         _answer(stream, file, runner)
 
 
@@ -136,7 +138,8 @@ def resume(
     if run_id not in unfinished:
         fail(f"No run {run_id!r:.100} can be continued. These can: {', '.join(unfinished) or 'none'}.")
     state = saved.load(run_id)
-    stream = runner.stream(state, decisions={each.call.id: _decide(each) for each in state.pending})
+    decisions = {each.call.id: _decide(each) for each in state.pending}
+    stream = runner.stream(state, deps=get_deps(file, runner.toolbox), decisions=decisions)
     _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
 
 

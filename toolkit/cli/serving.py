@@ -8,16 +8,16 @@ import socket
 import sys
 from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from toolkit import Runner
 from toolkit._concurrency.threads import wait_at_exit
-from toolkit.cli.files import find_values, get_stem
+from toolkit.cli.files import find_deps, find_values, get_stem
 from toolkit.cli.inspecting import Inspector, defer_changes
 from toolkit.cli.options import AllFunctions, Target, fail
-from toolkit.cli.targets import load, make_runner, refuse_deps, suggest_toolbox, takes_runner
+from toolkit.cli.targets import get_deps, load, make_runner, suggest_toolbox, takes_runner
 from toolkit.errors import RunError
 from toolkit.serve.local import parse_address
 
@@ -35,7 +35,7 @@ def inspect(
     """
     runner._factory.settings.model_choice.announces = False
     try:
-        server = Inspector(runner, title=file, port=port)
+        server = Inspector(runner, title=file, deps=find_deps(file), port=port)
     except OSError as error:
         fail(f"Port {port} cannot be used: {error.strerror}. Leave out --port to take a free one.")
     print(f"Open {server.url} in a browser; Ctrl-C ends it.", flush=True)
@@ -74,12 +74,11 @@ def serve(
     if runner is not None:
         fail(f"{file} has a Runner, whose gates would not apply to clients. {suggest_toolbox(file)}")
     prompts, resources = find_values(file, Prompt).values(), find_values(file, Resource).values()
-    for tool in (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)):
-        refuse_deps(tool)
+    deps = get_deps(file, (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)))
     if http is not None:
         http = _announce(http, "/mcp")
     name = get_stem(file)
-    mcp.serve(toolbox, http=http, name=name, prompts=prompts, resources=resources)
+    mcp.serve(toolbox, http=http, name=name, deps=deps, prompts=prompts, resources=resources)
 
 
 def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
@@ -88,7 +87,7 @@ def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
         from toolkit.serve import a2a
     except ImportError as error:
         fail(error)
-    a2a.serve(runner, http=_announce(http or a2a.PORT), name=get_stem(file))
+    a2a.serve(runner, http=_announce(http or a2a.PORT), name=get_stem(file), deps=find_deps(file))
 
 
 def _announce(http: str, path: str = "") -> str:
@@ -127,6 +126,7 @@ def worker(
         fail("--dev starts a server of its own: leave out --address and --namespace.")
     if not queue.strip():
         fail("--queue must be the name of a queue, the same one as that of the clients.")
+    deps = get_deps(file, runner.toolbox)
     try:
         from toolkit.durable.server import PORT, DevServer
     except ImportError:
@@ -134,12 +134,13 @@ def worker(
 
     async def work() -> None:
         async with DevServer(dev) if dev else nullcontext() as server:
-            await _work_at(runner, server.address if server else address or f"127.0.0.1:{PORT}", namespace, queue)
+            place = server.address if server else address or f"127.0.0.1:{PORT}"
+            await _work_at(place, namespace, runner, task_queue=queue, deps=deps)
 
     asyncio.run(work())
 
 
-async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> None:
+async def _work_at(address: str, namespace: str, runner: Runner, *, task_queue: str, deps: Any) -> None:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest  # optional
     from temporalio.client import Client, RPCError
 
@@ -156,8 +157,8 @@ async def _work_at(runner: Runner, address: str, namespace: str, queue: str) -> 
         ) from None
     except RPCError as error:
         raise RunError(f"The server at {address} refuses the namespace {namespace!r}: {error}") from None
-    async with Worker(client, runner, task_queue=queue):
-        print(f"Working on the queue {queue!r} of {address}; Ctrl-C ends it.", file=sys.stderr, flush=True)
+    async with Worker(client, runner, task_queue=task_queue, deps=deps):
+        print(f"Working on the queue {task_queue!r} of {address}; Ctrl-C ends it.", file=sys.stderr, flush=True)
         await _wait_for_interrupt()
     raise KeyboardInterrupt
 

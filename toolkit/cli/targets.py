@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._runner.options import RESERVED
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when, has_terminal
-from toolkit.cli.files import find_values, load_tools
+from toolkit.cli.files import find_deps, find_values, load_tools
 from toolkit.cli.options import (
     AllFunctions,
     Approval,
@@ -74,8 +74,7 @@ def make_runner(
     if settings:
         given["request_options"] = dict(map(_parse_setting, settings))
     runner, toolbox = load(file, all_functions=all_functions)
-    for tool in toolbox:
-        refuse_deps(tool)
+    get_deps(file, toolbox)
     if runner is None:
         try:
             return Runner(toolbox, approve=approver or _make_approver(approve or "changes"), **given)
@@ -135,12 +134,15 @@ def suggest_toolbox(file: str) -> str:
     return "Or write box = Toolbox([...]) there, and add :box to the file's name here."
 
 
-def refuse_deps(tool: Tool[..., Any]) -> None:
-    """Refuse a tool that needs deps, which a command cannot pass."""
+def get_deps(file: str, tools: Iterable[Tool[..., Any]]) -> Any:
+    """Return the file's variable `deps`; end the command if the tools need other ones."""
+    deps = find_deps(file)
     try:
-        check_deps(tool, None, "the command has none to pass; run it from Python")
+        for tool in tools:
+            check_deps(tool, deps, f"write deps = ... in {file}")
     except TypeError as error:
         fail(error)
+    return deps
 
 
 def get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
