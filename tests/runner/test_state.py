@@ -157,6 +157,14 @@ def test_edited(edits: list[tuple[Callable[[Any, Any, Any], None], int, Any]]) -
     assert bank.paid in ([], [1], [2], AMOUNTS)
 
 
+def test_allowed_tool_that_is_gone() -> None:
+    """A run that was limited to a tool is not resumed where there is no such tool any more."""
+    paused = Bank().runner([call("pay", amount=1)]).run("Go.", allowed_tools=["pay"])
+
+    with pytest.raises(ConversationError, match=r"cannot be resumed with these tools: allowed_tools has 'pay'"):
+        Runner([abs], model=ScriptedModel(["Done."])).resume(paused.state)
+
+
 def twice(state: RunState) -> RunState:
     return replace(state, pending=state.pending * 2)
 

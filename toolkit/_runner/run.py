@@ -7,9 +7,10 @@ and `tool_calls.py` executes the calls of a turn.
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence, Sized
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence, Sized
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic
@@ -140,7 +141,7 @@ class Run(Generic[T]):
         conversation, queue, limit = self.conversation, self.tool_caller.queue, ""
         interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
         with interrupts:
-            async with self._ensure_end(backend):
+            async with _End(self, backend):
                 model = await self.model_caller.choose_model(backend)
                 self._model = model.name
                 address = getattr(model, "address", "")
@@ -208,26 +209,13 @@ class Run(Generic[T]):
         self.tool_caller.drop_early()
         self.active.discard(self)
 
-    @asynccontextmanager
-    async def _ensure_end(self, backend: Backend) -> AsyncIterator[None]:
-        """Complete the history, set a result and release the run, however it ends."""
-        try:
-            yield
-        except BaseException as error:  # a cancelled task among them
-            await self._break_off(error, backend)
-            if not isinstance(error, GeneratorExit):
-                with suppress(AttributeError):  # the user's own exception may have a property of this name
-                    error.result = self.result  # type: ignore[attr-defined]  # for whoever catches it
-            raise
-        finally:
-            self.leave()
-
-    async def _break_off(self, error: BaseException, backend: Backend) -> None:
+    async def break_off(self, error: BaseException, backend: Backend) -> None:
         """End a run that an exception leaves: undo it if it failed; undo and save it if it was cancelled or left."""
         is_failure = isinstance(error, Exception)
         if self.result is not None and not is_failure:
             return  # it had ended
-        is_ours = self._model is not None and not isinstance(error, EXIT_ERRORS)  # it has started, the program goes on
+        goes_on = not (isinstance(error, EXIT_ERRORS) or sys.is_finalizing())  # the program does
+        is_ours = self._model is not None and goes_on
         is_undone = is_ours and is_failure and self.create_undoer is not None
         if self.result is None or is_undone:
             self._end_here("error" if is_failure else "cancelled")
@@ -395,3 +383,27 @@ class Run(Generic[T]):
             unread=self.tool_caller.queue.close(),
             abandoned=len(self._abandoned),
         )
+
+
+@dataclass(frozen=True)
+class _End:
+    """Completes the history, sets a result and releases the run, however it ends.
+
+    It is no generator: a loop that ends closes all of them at the same time, and one that waits cannot be closed again.
+    """
+
+    run: Run[Any]
+    backend: Backend
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if error is not None:  # also when the task is cancelled
+                await self.run.break_off(error, self.backend)
+                if not isinstance(error, GeneratorExit):
+                    with suppress(AttributeError):  # the user's own exception may have a property of this name
+                        error.result = self.run.result  # type: ignore[attr-defined]  # for whoever catches it
+        finally:
+            self.run.leave()

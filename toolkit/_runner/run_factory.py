@@ -269,6 +269,7 @@ class _RunBuilder:
         RunError: Runs are nested too deeply.
         TypeError: `session` is not a Session, or there are `messages`, too; or as for `_list_tools`.
         ValueError: An option names a tool that does not exist.
+        ConversationError: So does the state of a saved run.
     """
 
     def __init__(self, factory: RunFactory, request: RunRequest) -> None:
@@ -283,7 +284,12 @@ class _RunBuilder:
         choice = factory.options.get("tool_choice")
         allowed = factory.options.get("allowed_tools") if own is None else own
         if choice is not None or allowed is not None:
-            choice, allowed = check_choice(choice, allowed, self._tools)
+            try:
+                choice, allowed = check_choice(choice, allowed, self._tools)
+            except ValueError as error:
+                if state is None or own is not state.allowed_tools:
+                    raise
+                raise ConversationError(f"The run cannot be resumed with these tools: {error}") from error
         self._choice = choice
         self._allowed = None if allowed is None else (*allowed, *(tool.name for tool in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
