@@ -286,6 +286,36 @@ def test_another_process(tmp_path: Path) -> None:
         assert 0o600 == path.stat().st_mode & 0o777
 
 
+SYNC_END = """
+stream = runner.stream("Go", session=session)
+next(stream), next(stream)
+"""
+ASYNC_END = """
+async def main():
+    global stream
+    stream = runner.astream("Go", session=session)
+    await stream.__anext__(), await stream.__anext__()
+
+import asyncio
+asyncio.run(main())
+print(len(session.messages))
+"""
+
+
+@pytest.mark.parametrize(("end", "shown"), [(SYNC_END, ""), (ASYNC_END, "1\n")], ids=["sync", "async"])
+def test_program_that_ends_in_a_stream(end: str, shown: str, tmp_path: Path) -> None:
+    """A program that ends while a stream is open prints nothing; the end of an event loop saves the run."""
+    program = (
+        "import sys; from toolkit import *; from toolkit.testing import ScriptedModel\n"
+        "session = SQLiteSession(sys.argv[1])\n"
+        f"runner = Runner(model=ScriptedModel(['Anna.']))\n{end}"
+    )
+    path = tmp_path / "chats.db"
+    ran = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+
+    assert (shown, "") == (ran.stdout, ran.stderr)
+
+
 def test_another_file(tmp_path: Path) -> None:
     """A file that holds something else is refused."""
     path = tmp_path / "notes.txt"
