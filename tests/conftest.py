@@ -37,6 +37,13 @@ settings.register_profile("toolkit", examples(100), deadline=None, suppress_heal
 settings.load_profile("toolkit")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what takes long, unless all tests are asked for, or this one alone is."""
+    is_named = any("::" in argument for argument in item.config.args)
+    if item.get_closest_marker("slow") and not (is_named or "TOOLKIT_SLOW" in os.environ):
+        pytest.skip("TOOLKIT_SLOW is not set")
+
+
 def pytest_collection() -> None:
     """Collect no garbage while tests are collected: next to nothing is, and each look at all of it takes a second."""
     gc.disable()
@@ -51,9 +58,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return two workers for each CPU, as many tests wait; none for tests that are named one by one."""
+    """Return three workers for two CPUs, as many tests wait; none for tests that are named one by one."""
     named = [argument for argument in config.args if "::" in argument]
-    return 0 if named else 2 * (os.cpu_count() or 1)
+    return 0 if named else max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -695,6 +695,7 @@ def test_several_agents(place: Path) -> None:
     assert "80" == (place / "count").read_text()
 
 
+@pytest.mark.slow
 def test_several_editors(place: Path) -> None:
     """Edits at the same time lose nothing, with and without hashes."""
 

@@ -181,6 +181,7 @@ def test_guard_is_killed(place: Place) -> None:
     assert (text, []) == (result.error, list_living(place.mark))
 
 
+@pytest.mark.slow
 def test_guard_is_killed_by_a_program_that_replaces_itself(place: Place) -> None:
     """A process that is between two programs, and so without an environment, ends as well."""
     (place.path / "again").write_text("exec bash again\n", encoding="utf-8")

@@ -46,6 +46,7 @@ def test_page(durable: Durable, tmp_path: Path) -> None:
         assert "" == stop(worker)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_example(durable: Durable, tmp_path: Path) -> None:
     """The steps of the example: the worker is killed while it counts, and the run finishes at another one."""

@@ -124,6 +124,7 @@ def find_faults(result: RunResult, home: Path, point: str, hit: int) -> list[str
     return [rule for rule, holds in rules.items() if not holds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, COUNT, WIDTH))
 def test_kill_points(start: int, short_server: DevServer, workers: subprocess.Popen[str], tmp_path: Path) -> None:
     """Workers are killed at each point until one goes on: no run is lost, and nothing is done twice."""

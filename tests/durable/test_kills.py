@@ -150,6 +150,7 @@ def test_killed_workers(seed: int, ledger: str, workers: Workers) -> None:
     check(asyncio.run(go()), workers.home)
 
 
+@pytest.mark.slow
 def test_worker_dies_in_a_call(workers: Workers) -> None:
     """A call whose worker died after its effect is not repeated; model and person see that its outcome is unknown."""
 
@@ -177,6 +178,7 @@ def count_lines(file: Path, least: int) -> int:
     return len(file.read_text().split())
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_within_five_seconds(durable: Durable, tmp_path: Path) -> None:
     """With a heartbeat of a second, another worker begins the next turn within 5 s, a busy one at a second try."""
 
@@ -202,6 +204,7 @@ def test_a_run_goes_on_within_five_seconds(durable: Durable, tmp_path: Path) -> 
     assert any(recover(tmp_path / f"{number}") < 5 for number in range(5))
 
 
+@pytest.mark.slow
 def test_approval_after_a_restart(workers: Workers) -> None:
     """A run waits for approval without a worker, and takes the decision once there is one again."""
 
@@ -223,6 +226,7 @@ def test_approval_after_a_restart(workers: Workers) -> None:
     check(asyncio.run(go()), workers.home)
 
 
+@pytest.mark.slow
 def test_server_is_killed(make_server: Callable[..., DevServer], tmp_path: Path) -> None:
     """A server that is killed and started again in the middle of runs loses none of them."""
     server = make_server()

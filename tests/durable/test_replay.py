@@ -248,6 +248,7 @@ print([name for name in heavy if name in sys.modules])
     assert "[]\n" == ran.stdout
 
 
+@pytest.mark.slow
 def test_long_runs(short_server: DevServer) -> None:
     """A run goes on under a new history before the server ends it for its length, with all that it knows."""
     durable, turns = Durable(short_server.address), 20
@@ -286,6 +287,7 @@ def test_long_conversations(short_server: DevServer) -> None:
     assert ("25", True) == asyncio.run(go())
 
 
+@pytest.mark.slow
 def test_long_pauses(short_server: DevServer) -> None:
     """So does a run that waits for one decision after the other, with the answer that a tool has given."""
 

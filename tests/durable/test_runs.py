@@ -904,6 +904,7 @@ def test_a_worker_that_is_shut_down(durable: Durable, caplog: pytest.LogCaptureF
     assert "Completing activity as failed" not in caplog.text
 
 
+@pytest.mark.slow
 def test_no_worker(durable: Durable) -> None:
     """Without a worker a run waits, and its status is an error that says so; so is an unknown namespace."""
 

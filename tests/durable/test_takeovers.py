@@ -78,6 +78,7 @@ async def count_ended_calls(handle: WorkflowHandle[Any, Any]) -> int:
     return sum(event.HasField("activity_task_completed_event_attributes") for event in events)
 
 
+@pytest.mark.slow
 def test_a_question_before_a_task(durable: Durable) -> None:
     """A message after the question is read where a replay reads it; the question waits for its answer."""
 

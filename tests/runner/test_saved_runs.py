@@ -170,6 +170,7 @@ def start(home: Path) -> subprocess.Popen[str]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 @pytest.mark.parametrize("seed", range(int(os.environ.get("TOOLKIT_RUN_KILLS", "1"))))
 def test_kills(seed: int, tmp_path: Path) -> None:

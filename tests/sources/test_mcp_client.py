@@ -549,6 +549,7 @@ def test_many_patterns(caplog: pytest.LogCaptureFixture) -> None:
     assert "its schema has more than 20 patterns" in caplog.text
 
 
+@pytest.mark.slow
 def test_slow_schemas(caplog: pytest.LogCaptureFixture) -> None:
     """Of schemas that take longer to check than the time limit allows the last are left out."""
     slow = {f"p{number}": {"type": "string", "pattern": rf"\p{{L}}{{{number + 900}}}"} for number in range(20)}
@@ -950,6 +951,7 @@ def test_forgotten_server(tmp_path: Path) -> None:
         threading.Event().wait(0.05)
 
 
+@pytest.mark.slow
 def test_end_of_the_program(tmp_path: Path) -> None:
     """The end of the program ends its servers, without a word."""
     code = f"""if True:
