@@ -7,6 +7,7 @@ Files, each importing only those below it:
 
     runner         `Runner`: the public class
     run_factory    creates the runs of a runner
+    resuming       the decisions on a resumed run, and the records of its calls
     sub_agent      a runner as a tool of another one
     many           many prompts, some of them at the same time, and the file of their answers
     stream         the events of a run as an iterator, and the handle of a run in the background

@@ -17,7 +17,6 @@ from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
 from toolkit._dialects.tool_choice import allowed_names, check_choice
-from toolkit._execution.approval import RecordedDecisions, check_decisions, defer_unasked
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.gates import Gates, list_new
 from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
@@ -30,8 +29,6 @@ from toolkit._messages import (
     SystemMessage,
     ToolMessage,
     UserMessage,
-    get_last_calls,
-    get_open_calls,
 )
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -49,10 +46,11 @@ from toolkit._runner.options import (
 )
 from toolkit._runner.output import TEXT, build_output
 from toolkit._runner.prompt import NOTHING_TO_ANSWER, make_user_message
+from toolkit._runner.resuming import record_calls, record_decisions
 from toolkit._runner.run import Run
 from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
-from toolkit._runner.state import RunState, list_inner, restore_calls
+from toolkit._runner.state import RunState, restore_calls
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
 from toolkit._runner.tool_calls import ToolCaller, find_parent
 from toolkit._schema.error_messages import suggest
@@ -462,7 +460,8 @@ class _RunBuilder:
         if parent:
             own = _join_gates(own, parent)
         if self._state:
-            own = self._remember(self._record_decisions(own, self._state), self._state)
+            own = record_decisions(own, self._state, self._request.decisions, self._tools, parent)
+            own = record_calls(own, self._state, self._factory.ledger, parent)
         available = self._available
         if self._state and (offered := self._state.offered) is not None:  # what its last response may call
             available = frozenset(offered) if available is None else frozenset(offered).intersection(available)
@@ -482,47 +481,6 @@ class _RunBuilder:
                 if not message.is_error:
                     dispatcher.add_foreign(message.name)  # a history in OpenAI's form says no more
         return dispatcher
-
-    def _record_decisions(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the dispatcher of a resumed run with the decisions on its calls; sub-agents get those on theirs.
-
-        Raises:
-            ApprovalError: A decision is for a call that does not wait, or is not one.
-        """
-        decisions, inner = self._request.decisions, list_inner(state.sub_agents)
-        check_decisions(decisions, state.pending)
-        pending = [waiting for waiting in state.pending if waiting not in inner]
-        agents = self._find_agents(state)
-        gates = replace(own.gates, approved={call_id: state.sub_agents[call_id].digest for call_id in agents})
-        above = self._parent.dispatcher.gates.approvers if self._parent else ()
-        if pending:
-            approver = next(iter(gates.approvers), None)  # its own comes first
-            has_own = len(gates.approvers) > len(above)
-            recorded = RecordedDecisions(decisions, pending, approver if has_own or not above else lambda _: True)
-            gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
-        if not gates.approvers and (pending or (inner and not _has_approver(agents.values()))):
-            gates = replace(gates, approvers=(defer_unasked,))
-        return replace(own, gates=gates, recording=replace(own.recording, paused=(*agents,)))
-
-    def _find_agents(self, state: RunState) -> dict[str, AnyTool]:
-        """Find the tools of the sub-agents that have waited for approval, by the ids of their calls."""
-        called = {call.id: self._tools.get(call.name) for call in get_last_calls(state.messages)}
-        return {
-            call_id: tool
-            for call_id, tool in called.items()
-            if call_id in state.sub_agents and tool is not None and isinstance(find_instance(tool), SubAgent)
-        }
-
-    def _remember(self, own: Dispatcher, state: RunState) -> Dispatcher:
-        """Return the dispatcher of a resumed run with records of its calls, in the ledger of the run above if any."""
-        if own.recording.ledger is not None:
-            return own
-        # A run that was saved while its calls were running may have lost its process since.
-        suspects = get_open_calls(state.messages, state.results) if state.phase == "calling" else ()
-        above = self._parent.dispatcher.recording.ledger if self._parent else None
-        ledger = self._factory.ledger if above is None else above
-        recording = replace(own.recording, ledger=ledger, suspects=tuple(call.id for call in suspects))
-        return replace(own, recording=recording)
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
         """Return the values that the calls of the run share; None if no call can read any."""
@@ -608,12 +566,6 @@ def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) 
 
 def _list_given(gate: T | None) -> tuple[T, ...]:
     return () if gate is None else (gate,)
-
-
-def _has_approver(agents: Iterable[AnyTool]) -> bool:
-    """Return whether a sub-agent, or one below it, has an approver of its own."""
-    below = [find_instance(tool) for tool in walk_tools(agents)]
-    return any(isinstance(agent, SubAgent) and agent.runner.options.get("approve") for agent in below)
 
 
 def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
