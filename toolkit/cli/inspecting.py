@@ -72,7 +72,8 @@ class Inspector(ThreadingHTTPServer):
     def __init__(self, runner: Runner, *, title: str, deps: Any = None, port: int = 0) -> None:
         super().__init__((LOOPBACK[0], port), _Handler)
         token = secrets.token_urlsafe(16)
-        self.runner, self.deps = runner, deps
+        self.runner = runner
+        self.deps: Any = deps
         self.site: Site = Site(title, f"/{token}/", [*runner.toolbox])
         self.hosts: set[str] = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
         self.new_chat()

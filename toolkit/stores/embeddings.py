@@ -120,7 +120,8 @@ class OpenAIEmbeddings:
     ) -> None:
         if client is not None and is_async(client.embeddings.create):
             raise DefinitionError(f"client={type(client).__name__}: it is asynchronous; pass an openai.OpenAI.")
-        self.model, self._client, self._timeout = model, client, check_seconds("timeout", timeout)
+        self.model = model
+        self._client, self._timeout = client, check_seconds("timeout", timeout)
         self._dimensions = None if dimensions is None else check_whole("dimensions", dimensions)
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
