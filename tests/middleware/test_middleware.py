@@ -890,12 +890,13 @@ def test_a_guard_resets() -> None:
         repeat_guard(reset_after=0)
 
 
-@pytest.mark.parametrize("bounds", [{"limit": 0}, {"window": 2}, {"window": 5}, {"stop_after": 0}], ids=str)
+@pytest.mark.parametrize(
+    "bounds", [{"limit": 0}, {"limit": 2_000_000}, {"window": 2}, {"window": 5}, {"stop_after": 0}], ids=str
+)
 def test_guard_bounds(bounds: dict[str, Any]) -> None:
     """A bound that makes no sense is refused."""
-    with pytest.raises(
-        ValueError, match="limit and stop_after must be at least 1, and window an even number of at least 4"
-    ):
+    expected = "limit and stop_after must be at least 1, and window an even number of at least 4; none above 1,000,000."
+    with pytest.raises(ValueError, match=expected):
         repeat_guard(**bounds)
 
 

@@ -192,7 +192,7 @@ def repeat_guard(
     if not all(is_whole(value, 1) for value in counts) or max(counts) > MAX_COUNT or window < 4 or window % 2:
         raise ValueError(
             f"repeat_guard(limit={limit!r}, window={window!r}, stop_after={stop_after!r}): limit and stop_after must "
-            "be at least 1, and window an even number of at least 4; none above {MAX_COUNT:,}."
+            f"be at least 1, and window an even number of at least 4; none above {MAX_COUNT:,}."
         )
     if reset_after is not None and not (is_float(reset_after) and reset_after > 0):
         raise ValueError(f"repeat_guard(reset_after={reset_after!r}): it must be a number of seconds above 0, or None.")
