@@ -15,6 +15,7 @@ from toolkit._messages import Message
 from toolkit._runner.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.errors import ConversationError
+from toolkit.events import PendingApproval
 from toolkit.models import ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 HELLO = UserMessage("hello")
@@ -622,6 +623,16 @@ def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], l
         ConversationError, match=r"\['run12345_0', 'run12345_1'\] needs one result; there are results for"
     ):
         conversation.end_turn(results(*map(answered, open_calls(conversation))))
+
+    assert before == conversation.state
+
+
+def test_call_that_waits_twice() -> None:
+    """A call that waits for two approvals is refused, and changes nothing."""
+    conversation = calling("a")
+    before, (call,) = conversation.state, open_calls(conversation)
+    with pytest.raises(ConversationError, match=r"there are results for \['run12345_0', 'run12345_0'\]"):
+        conversation.end_turn([], [PendingApproval(call=call, digest=digest, arguments="{}") for digest in "ab"])
 
     assert before == conversation.state
 

@@ -56,7 +56,7 @@ from toolkit._messages import (
 )
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
-from toolkit._runner.state import PausedSubAgent, Phase, RunState, get_ids, list_inner
+from toolkit._runner.state import PausedSubAgent, Phase, RunState, get_ids, list_own
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.events import REASONS_WITHOUT_ANSWER, FinishReason, LimitName, PendingApproval
@@ -377,8 +377,8 @@ class Conversation:
         """
         self._expect("calling")
         due = sorted([call.id for call in get_open_calls(self._messages, self._state.results)])
-        waiting = {*get_ids(pending)}.difference(get_ids(list_inner(sub_agents))).union(sub_agents)
-        given = sorted([*(result.call_id for result in results), *waiting])
+        waiting = get_ids(list_own(pending, sub_agents))
+        given = sorted([*(result.call_id for result in results), *waiting, *sub_agents])
         expected = sorted({*given}.intersection(due)) if pending else due
         if given != expected:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")

@@ -9,7 +9,7 @@ from toolkit._execution.approval import RecordedDecisions, Verdict, check_decisi
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger
 from toolkit._messages import get_last_calls, get_open_calls
-from toolkit._runner.state import RunState, list_inner
+from toolkit._runner.state import RunState, list_own
 from toolkit._runner.sub_agent import SubAgent, walk_tools
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._tools.bindings import AnyTool
@@ -36,8 +36,7 @@ def record_decisions(
         ApprovalError: A decision is for a call that does not wait, or is not one.
     """
     check_decisions(decisions, state.pending)
-    inner = list_inner(state.sub_agents)
-    pending = [waiting for waiting in state.pending if waiting not in inner]
+    pending = list_own(state.pending, state.sub_agents)
     agents = _find_agents(state, tools)
     gates = replace(own.gates, approved={call_id: state.sub_agents[call_id].digest for call_id in agents})
     above = parent.dispatcher.gates.approvers if parent else ()
@@ -46,7 +45,7 @@ def record_decisions(
         has_own = len(gates.approvers) > len(above)
         recorded = RecordedDecisions(decisions, pending, approver if has_own or not above else lambda _: True)
         gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
-    if not gates.approvers and (pending or (inner and not _has_approver(agents.values()))):
+    if not gates.approvers and (pending or (state.sub_agents and not _has_approver(agents.values()))):
         gates = replace(gates, approvers=(defer_unasked,))
     return replace(own, gates=gates, recording=replace(own.recording, paused=(*agents,)))
 

@@ -146,8 +146,8 @@ class RunState(FrozenValue):
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
         waiting, inner = get_ids(self.pending), list_inner(self.sub_agents)
-        outer = get_ids(each for each in self.pending if each not in inner)
-        given = [*(result.call_id for result in self.results), *outer, *self.sub_agents]
+        own_waiting = get_ids(list_own(self.pending, self.sub_agents))
+        given = [*(result.call_id for result in self.results), *own_waiting, *self.sub_agents]
         last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
         is_open = self.phase in ("calling", "paused")
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
@@ -182,6 +182,12 @@ def get_ids(pending: Iterable[PendingApproval]) -> list[str]:
 def list_inner(sub_agents: Mapping[str, PausedSubAgent]) -> list[PendingApproval]:
     """List the calls of sub-agents that wait for approval."""
     return [waiting for paused in sub_agents.values() for waiting in paused.state.pending]
+
+
+def list_own(pending: Iterable[PendingApproval], sub_agents: Mapping[str, PausedSubAgent]) -> list[PendingApproval]:
+    """List those of the calls that wait for approval that the run itself makes, and not its sub-agents."""
+    inner = list_inner(sub_agents)
+    return [waiting for waiting in pending if waiting not in inner]
 
 
 def _check_key(key: str | bytes | None) -> None:
