@@ -34,7 +34,7 @@ REMINDERS = 10
 ROUND = 0.1
 
 NO_LOOP = (
-    "this needs an event loop of asyncio, and none is running. In one of another library, run the sync method in a "
+    "This needs an event loop of asyncio, and none is running. In one of another library, run the sync method in a "
     "thread: await trio.to_thread.run_sync(runner.run, prompt)."
 )
 

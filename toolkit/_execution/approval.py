@@ -115,6 +115,8 @@ class Deferred(ToolkitError):
         self.pending, self.state, self.digest = pending, state, digest
 
 
+# The result of a call that waits for approval.
+WAITING_TEXT = "Waits for approval."
 # The result of a call that does not run, since an approver has ended the run.
 STOPPED_TEXT = "Not run: the run was stopped."
 

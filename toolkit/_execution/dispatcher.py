@@ -20,7 +20,7 @@ from pydantic_core import ValidationError
 
 from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import STOPPED_TEXT, Deferred, Stopped
+from toolkit._execution.approval import STOPPED_TEXT, WAITING_TEXT, Deferred, Stopped
 from toolkit._execution.approval_request import ApprovalRequest, digest_call
 from toolkit._execution.gates import Gates, Unanswered
 from toolkit._execution.invoke import Attempts, Emit
@@ -371,7 +371,7 @@ def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
     """Make the result of a call that did not complete."""
     name = pipeline.call.name[:100]
     if isinstance(error, Deferred):
-        return ToolResult(text="", error="Waits for approval.", kind="pending", exception=error)
+        return ToolResult(text="", error=WAITING_TEXT, kind="pending", exception=error)
     if isinstance(error, Stopped):
         text = f"{STOPPED_TEXT} {error}".rstrip()
         return ToolResult(text=text, error=text, kind="stopped", exception=error)

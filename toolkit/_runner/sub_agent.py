@@ -22,7 +22,7 @@ from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import Deferred, Stopped
+from toolkit._execution.approval import WAITING_TEXT, Deferred, Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.conversation import NO_RESPONSE
 from toolkit._runner.options import RunRequest
@@ -166,7 +166,7 @@ class SubAgent:
         result = require_result(run.result)
         if result.is_paused and parent is not None and self._is_called_by(parent):
             waiting = Deferred(*result.pending, state=result.state)
-            return ToolResult(error=str(waiting), kind="pending", exception=waiting)
+            return ToolResult(error=WAITING_TEXT, kind="pending", exception=waiting)
         return self.get_answer(result, cancellation)
 
     def _get_paused(self, parent: ParentCall) -> PausedSubAgent | None:
