@@ -82,7 +82,7 @@ PUBLIC: dict[str, str] = {
     """,
     "toolkit.calls": "calls_schema parse_calls",
     "toolkit.cli": "main",
-    "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
+    "toolkit.display": "Form InvalidForm Story Transcript ashow show",
     "toolkit.durable": """
         ClaimCheck DevServer DurableRun DurableRunner PayloadDirectory PayloadStore PostgresLedger RunStatus Worker
     """,

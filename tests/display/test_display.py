@@ -21,7 +21,7 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit.display import ashow, follow, show
+from toolkit.display import ashow, show
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -68,6 +68,21 @@ def shown(*script: object, question: str = "What is 1 + 2?", out: io.StringIO | 
     return out.getvalue()
 
 
+class Events(list[Event]):
+    """A stream of these events, without a run."""
+
+    result = SimpleNamespace()
+
+    def __next__(self) -> Event:
+        raise StopIteration
+
+    def __enter__(self) -> object:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the cell of a marimo notebook has displayed, one update after the other."""
@@ -103,7 +118,7 @@ def test_slow_call(pages: list[str]) -> None:
     calls = [ToolCall(name="add", arguments="{}", id=str(number)) for number in range(50)]
     started = [ToolCallStarted(each) for each in calls]
     finished = [ToolCallFinished(each, ToolResult(3, "3"), 0.1) for each in calls[1:]]
-    list(follow([TurnStarted(turn=0), *started, *finished]))
+    show(Events([TurnStarted(turn=0), *started, *finished]))
 
     assert "running" in pages[-2]
 
@@ -112,7 +127,7 @@ def test_large_images(pages: list[str]) -> None:
     """A large image is sent again with an update or two, not with all that follow."""
     calls = [ToolCall(name="draw", arguments="{}", id=str(number)) for number in range(10)]
     result = ToolResult(images=(Image(bytes(150_000), "image/png"),))
-    list(follow([TurnStarted(turn=0), *(ToolCallFinished(each, result, 0.1) for each in calls)]))
+    show(Events([TurnStarted(turn=0), *(ToolCallFinished(each, result, 0.1) for each in calls)]))
 
     assert all(page.count("<img") <= 1 for page in pages[:-1])
     assert 10 == pages[-1].count("<img")
@@ -121,7 +136,7 @@ def test_large_images(pages: list[str]) -> None:
 def test_parts_of_a_response(pages: list[str]) -> None:
     """Parts that come many times a second are sent together."""
     parts: list[Event] = [ReasoningDelta("a"), ToolArgumentsDelta(index=0, name="add", text="1"), OutputDelta(1)]
-    list(follow([TurnStarted(turn=0), *parts * 1000]))
+    show(Events([TurnStarted(turn=0), *parts * 1000]))
 
     assert len(pages) < 50
 
@@ -241,7 +256,7 @@ FAILED = ToolResult(text="fetch failed: OSError", error="fetch failed: OSError",
 def followed(*events: Event, out: io.StringIO | None = None) -> str:
     """The transcript of events that happened to one call of a turn."""
     out = out or io.StringIO()
-    list(follow([TurnStarted(turn=0), ToolCallStarted(QUICK), *events], out))
+    show(Events([TurnStarted(turn=0), ToolCallStarted(QUICK), *events]), out=out)
     return out.getvalue().removeprefix("Call      load(rows=3)\n")
 
 
@@ -278,7 +293,7 @@ def test_lines(event: Event, line: str) -> None:
 def test_reasoning_has_its_line() -> None:
     """Why the model makes a call stands below it."""
     out = io.StringIO()
-    list(follow([ToolCallStarted(ToolCall(name="load", reasoning="They asked.\x1b[2J"))], out))
+    show(Events([ToolCallStarted(ToolCall(name="load", reasoning="They asked.\x1b[2J"))]), out=out)
 
     assert "Call      load()\nReasoning They asked.\\x1b[2J\n" == out.getvalue()
 
@@ -330,42 +345,21 @@ def test_progress_of_a_tool_is_shown() -> None:
     assert "Call      work()\nProgress  half\nResult    done\nAnswer    Fine.\n" == out.getvalue()
 
 
-def test_events_pass_through() -> None:
-    """Whoever follows a run gets its events, and sees them; of a failed run the last line is ended."""
+class Broken(Events):
+    """A stream of these events, and then an exception."""
 
-    def events() -> Iterator[Event]:
-        yield TextDelta("Hel")
+    def __iter__(self) -> Iterator[Event]:
+        yield from super().__iter__()
         raise ValueError
 
+
+def test_failed_run() -> None:
+    """The last line of a run that fails is ended."""
     out = io.StringIO()
-    seen: list[Event] = []
     with pytest.raises(ValueError):  # noqa: PT011  it is this one
-        seen.extend(follow(events(), out))
+        show(Broken([TextDelta("Hel")]), out=out)
 
     assert "Answer    Hel\n" == out.getvalue()
-
-
-def test_leaving_ends_the_run() -> None:
-    """Whoever leaves the events early ends the run, and the last line."""
-    out = io.StringIO()
-    stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
-    events = follow(stream, out)
-    assert "One" == next(event.text for event in events if isinstance(event, TextDelta))
-    events.close()
-
-    assert ([], "Answer    One\n") == (list(stream), out.getvalue())
-
-
-def test_async_events_pass_through() -> None:
-    """The same holds of an async stream."""
-
-    async def main() -> list[Event]:
-        stream = Runner(model=ScriptedModel(["Hello."])).astream("x")
-        return [event async for event in follow(stream, out)]
-
-    out = io.StringIO()
-    assert TextDelta("Hello.") in asyncio.run(main())
-    assert "Answer    Hello.\n" == out.getvalue()
 
 
 def test_async_run_is_shown() -> None:

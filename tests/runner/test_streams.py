@@ -16,7 +16,7 @@ import pytest
 from tests import ways
 from tests.servers import FakeServer
 from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage, tool
-from toolkit.display import Story, follow
+from toolkit.display import Story, Transcript
 from toolkit.events import (
     ReasoningDelta,
     ResultsAdded,
@@ -557,7 +557,9 @@ def test_titles(calls: list[Any]) -> None:
         events = list(stream)
     titles = [event.title for event in events if isinstance(event, (ToolCallStarted, ToolCallFinished))]
     out = io.StringIO()
-    list(follow(events, out))
+    transcript = Transcript(out)
+    for event in events:
+        transcript.add(event)
 
     assert ["Add numbers"] * 2 * len(calls) + ["", ""] == titles
     assert ["Add numbers"] * len(calls) + [""] == [done.title for done in stream.result.calls]

@@ -23,7 +23,7 @@ from toolkit.cli.conversations import open_session
 from toolkit.cli.files import find_deps
 from toolkit.cli.options import AsJson, Continue, Quiet, SessionName, ShowUsage, Target, Tools, fail
 from toolkit.cli.targets import get_deps, get_tool, load, read_answer, takes_runner
-from toolkit.display import follow
+from toolkit.display import Transcript
 from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
 from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
@@ -216,10 +216,14 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
 def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
     """Print a run while it happens; in a pipe only the answer goes to standard output, the rest to standard error."""
     hidden = () if is_terminal else (TextDelta, RunFinished)
-    shown = (_hide_end(each) for each in stream if not isinstance(each, hidden))
+    transcript = Transcript(sys.stdout if is_terminal else sys.stderr)
     with stream:
-        for _ in follow(shown, sys.stdout if is_terminal else sys.stderr):
-            pass
+        try:
+            for event in stream:
+                if not isinstance(event, hidden):
+                    transcript.add(_hide_end(event))
+        finally:
+            transcript.end_line()
     return stream.result if is_terminal else _print_answer(stream.result)
 
 

@@ -17,6 +17,6 @@ from __future__ import annotations
 
 from toolkit.display.form import Form, InvalidForm
 from toolkit.display.notebook import Story
-from toolkit.display.terminal import Transcript, ashow, follow, show
+from toolkit.display.terminal import Transcript, ashow, show
 
-__all__ = ["Form", "InvalidForm", "Story", "Transcript", "ashow", "follow", "show"]
+__all__ = ["Form", "InvalidForm", "Story", "Transcript", "ashow", "show"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from contextlib import AsyncExitStack, ExitStack
-from typing import Any, Protocol, TextIO, overload
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol, TextIO
 
 from typing_extensions import TypeVar
 
@@ -77,8 +76,12 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
     if not (hasattr(stream, "__enter__") and hasattr(stream, "__next__")):
         raise _make_stream_error(stream)
     with stream:
-        for _ in _follow(stream, _start_transcript(question, out)):
-            pass
+        transcript = _start_transcript(question, out)
+        try:
+            for event in stream:
+                transcript.add(event)
+        finally:
+            transcript.end_line()
         return _note_cell(stream.result)
 
 
@@ -96,24 +99,13 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
     if not (hasattr(stream, "__aenter__") and hasattr(stream, "__anext__")):
         raise _make_stream_error(stream)
     async with stream:
-        async for _ in _afollow(stream, _start_transcript(question, out)):
-            pass
+        transcript = _start_transcript(question, out)
+        try:
+            async for event in stream:
+                transcript.add(event)
+        finally:
+            transcript.end_line()
         return _note_cell(stream.result)
-
-
-@overload
-def follow(events: AsyncIterable[Event], out: TextIO | None = None) -> AsyncGenerator[Event, None]: ...
-@overload
-def follow(events: Iterable[Event], out: TextIO | None = None) -> Generator[Event, None, None]: ...
-def follow(events: Any, out: TextIO | None = None) -> Any:
-    """Print events as `show` does, and yield each of them; return an async iterator for an async stream.
-
-    Closing the iterator ends the run.
-    """
-    transcript = _start_transcript("", out)
-    if isinstance(events, Iterator) or not isinstance(events, AsyncIterable):
-        return _follow(events, transcript)
-    return _afollow(events, transcript)
 
 
 class Transcript(LineWriter):
@@ -196,23 +188,3 @@ def _start_transcript(question: str, out: TextIO | None) -> Transcript | LiveSto
     if question:
         transcript.write("Question", question)
     return transcript
-
-
-def _follow(events: Iterable[Event], transcript: Transcript | LiveStory) -> Generator[Event, None, None]:
-    with ExitStack() as stack:
-        stack.callback(transcript.end_line)
-        if close := getattr(events, "close", None):
-            stack.callback(close)
-        for event in events:
-            transcript.add(event)
-            yield event
-
-
-async def _afollow(events: AsyncIterable[Event], transcript: Transcript | LiveStory) -> AsyncGenerator[Event, None]:
-    async with AsyncExitStack() as stack:
-        stack.callback(transcript.end_line)
-        if close := getattr(events, "aclose", None):
-            stack.push_async_callback(close)
-        async for event in events:
-            transcript.add(event)
-            yield event
