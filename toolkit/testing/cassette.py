@@ -8,7 +8,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -97,14 +97,12 @@ class Cassette:
     plain data. A cassette that is only a middleware needs no model.
 
     Args:
-        path: The file, in JSON. It has the scrubbed requests and answers, and no address or headers of the server.
+        path: The file, in JSON. It has the redacted requests and answers, and no address or headers of the server.
         model: The model that is recorded; not needed for a replay, or to record only the results of tools.
         mode: "replay" asks no model; "record" asks it for all answers, and replaces the file; "auto" asks it for the
             answers that are not in the file, and adds them.
         secrets: Secret texts, redacted from the file as by `redact`.
-        patterns: Regular expressions of further secrets.
-        scrub: Changes every text before it is written or compared, for example to replace dates. It must not change a
-            text that it has changed already.
+        patterns: Regular expressions of further secrets, and of what changes each day, such as dates.
 
     Raises:
         ScriptError: There is no file to replay.
@@ -131,7 +129,6 @@ class Cassette:
         mode: Mode = "replay",
         secrets: Iterable[str] = (),
         patterns: Iterable[str | re.Pattern[str]] = (),
-        scrub: Callable[[str], str] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f'mode={mode!r} is not "record", "replay" or "auto".')
@@ -143,7 +140,7 @@ class Cassette:
         self.mode = mode
         # Without a model, a request that is not found is an error.
         self._model: Any = None if mode == "replay" else model
-        self._clean, self._scrub = make_cleaner(secrets, patterns), scrub
+        self._clean = make_cleaner(secrets, patterns)
         self._lock = threading.Lock()
         self.name: str = "" if model is None else model.name
         self._requests, self._calls = _Track("request"), _Track("call")
@@ -266,8 +263,7 @@ class Cassette:
 
     def _clean_texts(self, value: Any) -> Any:
         if isinstance(value, str):
-            text = self._clean(value)
-            return text if self._scrub is None else self._scrub(text)
+            return self._clean(value)
         if isinstance(value, list):
             return [*map(self._clean_texts, value)]
         if isinstance(value, dict):
