@@ -212,15 +212,13 @@ def test_card(url: str) -> None:
     assert "clear" not in json.dumps(card)
 
 
-def test_card_of_tools() -> None:
-    """The card may list the tools, and the address may be given."""
-    app = make_app(make_runner(), skills="tools", url="https://agents.example.org/birds", token=TOKEN, version="7")
+def test_card_of_options() -> None:
+    """The address and the version on the card may be given; a token is said to be needed."""
+    app = make_app(make_runner(), url="https://agents.example.org/birds", token=TOKEN, version="7")
     with serve(app) as url:
         card = httpx.get(f"{url}/.well-known/agent-card.json").json()
 
-    assert ["clear", "count_birds", "wait", "end", "whoami"] == [skill["id"] for skill in card["skills"]]
-    assert ("7", "Bird counter") == (card["version"], card["skills"][1]["name"])
-    assert "https://agents.example.org/birds" == card["url"]
+    assert ("7", "https://agents.example.org/birds") == (card["version"], card["url"])
     assert "Bearer" == card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"]
 
 
@@ -494,7 +492,6 @@ def test_tasks_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"skills": "all"}, "skills='all'"),
         ({"token": ""}, "token= must be visible ASCII"),
         ({"token": " a"}, "token= must be visible ASCII"),
         ({"keep": 0}, "keep=0"),

@@ -16,13 +16,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from typing_extensions import override
 
 import toolkit
-from toolkit._guards.options import check_choice, check_type, check_whole
+from toolkit._guards.options import check_type, check_whole
 from toolkit._lazy import needs_extra
 from toolkit._messages import Message
 from toolkit._runner.prompt import make_user_message
@@ -91,7 +91,6 @@ def make_app(
     name: str = "toolkit",
     description: str = DESCRIPTION,
     version: str = toolkit.__version__,
-    skills: Literal["one", "tools"] = "one",
     url: str | None = None,
     token: str | None = None,
     hosts: Collection[str] | None = None,
@@ -106,8 +105,6 @@ def make_app(
         name: Name of the agent, on its card.
         description: What the agent does, on its card; clients choose an agent by it.
         version: Version of the agent, on its card.
-        skills: The skills on the card: "one", the agent itself; or the runner's "tools", whose names and descriptions
-            everybody can read then.
         url: The public address; by default the one at which a client requests the card.
         token: The bearer token that callers must send; the card is public. By default everybody may call.
         hosts: The host names that requests may be sent to; by default any.
@@ -120,14 +117,13 @@ def make_app(
         DefinitionError: An option has a wrong value.
     """
     check_type("runner", runner, Runner)
-    check_choice("skills", skills, "one", "tools")
     check_whole("keep", keep)
     if token is not None and not (isinstance(token, str) and token.isascii() and token.strip() == token != ""):
         raise DefinitionError("token= must be visible ASCII characters.")  # without the value, which is a secret
 
     def make_card(address: str) -> AgentCard:
-        listed = _list_tools(runner) if skills == "tools" else [_make_skill("ask", name, description)]
-        about = {"name": name, "description": description, "version": version, "skills": listed}
+        skill = AgentSkill(id="ask", name=name, description=description, tags=["toolkit"])
+        about = {"name": name, "description": description, "version": version, "skills": [skill]}
         return _make_card(address, about, has_token=token is not None)
 
     async def show_card(request: Request) -> JSONResponse:
@@ -186,15 +182,6 @@ def _make_card(address: str, about: Mapping[str, Any], *, has_token: bool) -> Ag
         card.security_schemes["bearer"].CopyFrom(bearer)
         card.security_requirements.append(SecurityRequirement(schemes={"bearer": StringList()}))
     return card
-
-
-def _list_tools(runner: Runner) -> list[AgentSkill]:
-    tools = runner.toolbox.snapshot().values()
-    return [_make_skill(each.name, each.title or each.name, each.description or each.name) for each in tools]
-
-
-def _make_skill(identity: str, name: str, description: str) -> AgentSkill:
-    return AgentSkill(id=identity, name=name, description=description, tags=["toolkit"])
 
 
 @dataclass(frozen=True)
