@@ -75,7 +75,7 @@ PUBLIC: dict[str, str] = {
         Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Firing
         FiringOutcome Memories Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
         SharedState Todos WebOptions ask_user_tool bash_tool code_tool coding_tools current_time
-        current_time_tool data_tools default_tools fetch file_tools http_tool ingest_file ingest_message
+        data_tools default_tools fetch file_tools http_tool ingest_file ingest_message
         ingest_text ingest_url knowledge_tools memory_tool next_run plan_tool planned_only provider_tool random_tool
         schedule_tools search_tool shared_state_tool shell_tool todo_tool weather_tool web_search_tool
         wikipedia_tool

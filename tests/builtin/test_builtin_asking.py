@@ -6,11 +6,12 @@ import asyncio
 import io
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, ToolError
+from toolkit import tool as make_tool
 from toolkit.builtin import Question, ask_user_tool
 from toolkit.builtin.ask_user import Handler
 from toolkit.events import ToolCallStarted
@@ -223,9 +224,9 @@ def test_cancelled_handler() -> None:
 def test_timeout(kind: str) -> None:
     """Without an answer in time the call fails, and the run continues."""
     person = Person()
-    tool = ask_user_tool(getattr(person, kind), timeout=0.05)
+    asking = make_tool(ask_user_tool(getattr(person, kind)), timeout=0.05)
     model = ScriptedModel([call("ask_user", question="Go?"), "Nobody is there."])
-    result = Runner([tool], model=model).run("Go.")
+    result = Runner([asking], model=model).run("Go.")
     person.gone.set()
 
     assert ("timed_out", "Nobody is there.") == (result.calls[0].result.kind, result.output)
@@ -265,8 +266,7 @@ def test_one_at_a_time_of_all_runs() -> None:
     assert "late" == asking.result(10).calls[0].result.text
 
 
-@pytest.mark.parametrize("options", [{"handler": None}, {"handler": later, "timeout": 0}], ids=["handler", "timeout"])
-def test_definition(options: dict[str, Any]) -> None:
-    """An invalid handler or timeout is refused when the tool is made."""
-    with pytest.raises(DefinitionError, match=list(options)[-1]):
-        ask_user_tool(**options)
+def test_definition() -> None:
+    """An invalid handler is refused when the tool is made."""
+    with pytest.raises(DefinitionError, match="handler=None"):
+        ask_user_tool(cast("Any", None))

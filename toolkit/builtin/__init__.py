@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
     from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
     from toolkit.builtin.time_and_random import current_time as current_time
-    from toolkit.builtin.time_and_random import current_time_tool as current_time_tool
     from toolkit.builtin.time_and_random import random_tool as random_tool
     from toolkit.builtin.web_search import Brave as Brave
     from toolkit.builtin.web_search import Result as Result
@@ -115,7 +114,7 @@ _HOMES = {
     "toolkit.builtin.services": ("weather_tool", "wikipedia_tool"),
     "toolkit.builtin.shell": ("bash_tool", "default_tools", "shell_tool"),
     "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
-    "toolkit.builtin.time_and_random": ("current_time", "current_time_tool", "random_tool"),
+    "toolkit.builtin.time_and_random": ("current_time", "random_tool"),
     "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
 }
 

@@ -64,7 +64,7 @@ Handler: TypeAlias = Callable[[Question], "Answer | Awaitable[Answer]"]
 
 
 @check_options
-def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float | None = None) -> Tool[..., Any]:
+def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., Any]:
     """Make `ask_user`, which asks one user one question at a time, even for several runs.
 
     A call ends with its run, with or without an answer. If the handler raises, the call fails; raise a ToolError to
@@ -74,16 +74,13 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
         handler: Asks the user, and returns the answer, such as `input`; sync, on a thread of its own, or async. If it
             raises EOFError, the model reads that no user is there.
         agent: Name of the agent, for `Question.metadata`.
-        timeout: Seconds for an answer, counted from when the handler is called; unlimited by default.
 
     Raises:
-        DefinitionError: The handler cannot be called, or `timeout` is not a number of seconds.
+        DefinitionError: The handler cannot be called.
     """
     if not callable(handler):
         raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
-
-    question_tool = tool(UserPrompt(handler, agent).ask_user, max_parallel=1)
-    return question_tool if timeout is None else tool(question_tool, timeout=timeout)
+    return tool(UserPrompt(handler, agent).ask_user, max_parallel=1)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import datetime, timezone, tzinfo
 from random import Random, SystemRandom
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from toolkit._guards.options import check_sync_function, check_type
+from toolkit._guards.options import check_type
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import ToolError
@@ -17,29 +15,16 @@ from toolkit.errors import ToolError
 LIMIT = 2**63  # the range of 64-bit integers, which most programs can read
 
 
-def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
-    """Make `current_time`.
+@tool(title="Current Time", effect="read")
+def current_time(timezone: str = "") -> str:
+    """Return the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
 
     Args:
-        clock: Returns the time, in seconds since 1970, UTC.
-
-    Raises:
-        DefinitionError: `clock` cannot be called, or is asynchronous.
+        timezone: IANA name, such as "Asia/Jakarta". UTC by default, and if there is no such zone: the time ends
+            with Z then.
     """
-    check_sync_function("clock", clock)
-
-    @tool(name="current_time", title="Current Time", effect="read")
-    def format_time(timezone: str = "") -> str:
-        """Return the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
-
-        Args:
-            timezone: IANA name, such as "Asia/Jakarta". UTC by default, and if there is no such zone: the time ends
-                with Z then.
-        """
-        now = datetime.fromtimestamp(clock(), _find_zone(timezone))
-        return now.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-    return format_time
+    now = datetime.now(_find_zone(timezone))
+    return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _find_zone(name: str) -> tzinfo:
@@ -47,9 +32,6 @@ def _find_zone(name: str) -> tzinfo:
         return ZoneInfo(name) if name else timezone.utc
     except (LookupError, ValueError, OSError):  # the name may be a path outside the database, or a directory
         return timezone.utc
-
-
-current_time: Tool[..., Any] = current_time_tool()
 
 
 def random_tool(source: Random | None = None) -> Tool[..., Any]:
