@@ -109,13 +109,13 @@ def test_parameters_are_searched() -> None:
     assert [["book"], ["book"]] == [search.search("railway"), search.search("number of passengers")]
 
 
-def test_misspelt_words() -> None:
-    """A word that no tool has finds what the nearest one does; one that is like none finds nothing."""
+def test_word_stems() -> None:
+    """Forms of one word find the same; a word that no tool has finds nothing."""
     search = ToolSearch(
         [make_tool("create_invoice", "Create an invoice."), make_tool("get_weather", "Get a forecast.")]
     )
 
-    assert [["create_invoice"]] * 3 == [*map(search.search, ("invocie", "Creat invoise", "invoices"))]
+    assert [["create_invoice"]] * 2 == [*map(search.search, ("creating", "invoices"))]
     assert [] == search.search("qwertyuiop")
 
 

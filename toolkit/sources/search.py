@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import StringConstraints
@@ -40,9 +39,6 @@ MAX_DESCRIPTION = 200  # characters of a tool's description in the result of a s
 WEIGHTS = (5.0, 3.0, 2.0, 1.0)
 # The least score of a hit, as a part of the best score; below it only words such as "the" are in common.
 MIN_SHARE = 0.2
-# The least similarity between a misspelt word, which no tool has, and the word that is searched for, too.
-MIN_LIKENESS = 0.8
-MAX_CORRECTED = 20  # words of a query, the first ones
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
 
 _WORD = re.compile(r"[^\W_]+")
@@ -59,8 +55,7 @@ class ToolSearch:
     """A tool `find_tools`, and the hook that hides the tools which the model has not found.
 
     The tools found are read from the conversation, so a resumed run keeps them. Tools are ordered by BM25 over names,
-    titles, descriptions and parameters (SQLite's FTS5); misspelt words are corrected. A tool that was not found cannot
-    be called.
+    titles, descriptions and parameters (SQLite's FTS5). A tool that was not found cannot be called.
 
     Args:
         tools: The tools that are shown once they are found; those of a Toolbox at this time.
@@ -93,7 +88,6 @@ class ToolSearch:
         self._lock = threading.Lock()
         rows = [_make_row(entry) for name, entry in self._tools.items() if name not in self._always]
         self._index = _build_index(rows)
-        self._words = {word for _, *texts in rows for text in texts for word in text.lower().split()}
         weakref.finalize(self, self._index.close).atexit = False  # a thread may still search then
 
     def __repr__(self) -> str:
@@ -104,8 +98,6 @@ class ToolSearch:
         words = _split_words(query)
         if not words:
             return []
-        for word in map(str.lower, words[:MAX_CORRECTED]):
-            words += [] if word in self._words else get_close_matches(word, self._words, 1, MIN_LIKENESS)
         with self._lock:
             rows = self._index.execute(_SELECT, (" OR ".join(f'"{word}"' for word in words), self._top_k)).fetchall()
         return [name for name, score in rows if score <= rows[0][1] * MIN_SHARE]  # the lower, the better
