@@ -264,7 +264,9 @@ def test_examples_of_docstrings(name: str) -> None:
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.real_model] if path.stem in ANNOUNCED else [])
+        pytest.param(
+            path, id=path.stem, marks=[pytest.mark.real_model, pytest.mark.slow] if path.stem in ANNOUNCED else []
+        )
         for path in EXAMPLES
     ],
 )

@@ -192,6 +192,7 @@ def test_guard_is_killed_by_a_program_that_replaces_itself(place: Place) -> None
     assert [] == list_living(place.mark)
 
 
+@pytest.mark.slow
 def test_guard_is_stopped(place: Place) -> None:
     """A command that stops its guard is ended after the timeout."""
     result = place.call(f"kill -STOP {GUARD}; sleep 600", timeout=1)

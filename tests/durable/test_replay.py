@@ -208,7 +208,9 @@ def short_server(make_server: Callable[..., DevServer]) -> DevServer:
     return make_server("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "second part" else []) for name in RUNS]
+)
 def test_a_run_replays(name: str, durable: Durable, short_server: DevServer) -> None:
     """A history replays without a worker's tools, in the sandbox, to the same steps."""
     claims = Claims() if name == "claims" else None

@@ -432,6 +432,7 @@ def test_messages_that_come_too_late(durable: Durable, tmp_path: Path) -> None:
     assert ("Done.", ["Wait.", "And?"]) == (result.output, [message.text for message in result.unread])
 
 
+@pytest.mark.slow
 def test_decisions_at_once(durable: Durable) -> None:
     """More decisions at the same time than the server takes are all taken."""
     runner = Runner([pay], model=ScriptedModel([[call("pay", amount=n) for n in range(40)], "Done."]), approve=defer)

@@ -36,6 +36,7 @@ def agent(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_worker(agent: Path, tmp_path: Path) -> None:
     """The command works on the runs of a file's Runner until it is interrupted; the server's runs stay in the file."""
     port = free_port()

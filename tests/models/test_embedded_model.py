@@ -153,6 +153,7 @@ def test_library_of_the_system_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
         embedded_model(tmp_path / "small.gguf")
 
 
+@pytest.mark.slow
 def test_demonstration_in_a_pipe() -> None:
     """`toolkit demo` prints the whole transcript without colours, and nothing on standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}

@@ -182,7 +182,7 @@ def test_silence_at_the_beginning(silent: str, way: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "hang",
+        pytest.param("hang", marks=pytest.mark.slow),
         "flood",
         "noise",
         "storm",
