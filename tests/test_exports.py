@@ -80,6 +80,7 @@ PUBLIC: dict[str, str] = {
         schedule_tools search_tool shared_state_tool shell_tool todo_tool weather_tool web_search_tool
         wikipedia_tool
     """,
+    "toolkit.builtin.samples": "calculator echo reverser word_count",
     "toolkit.calls": "calls_schema parse_calls",
     "toolkit.cli": "main",
     "toolkit.display": "Form InvalidForm Story Transcript ashow show",
@@ -125,10 +126,16 @@ each_module = pytest.mark.parametrize("name", PUBLIC)
 
 
 def test_public_modules() -> None:
-    """The table has every module of the package whose name begins without an underscore."""
+    """The table has every module of the package without an underscore, and within these every one with `__all__`."""
     modules = {f"toolkit.{module.name}" for module in pkgutil.iter_modules(toolkit.__path__) if module.name[0] != "_"}
+    files = Path(toolkit.__path__[0]).rglob("*.py")
+    nested = {
+        ".".join(["toolkit", *place.with_suffix("").parts]).removesuffix(".__init__")
+        for place in (file.relative_to(toolkit.__path__[0]) for file in files if "__all__" in file.read_text("utf-8"))
+        if not any(part.startswith("_") and part != "__init__.py" for part in place.parts)
+    }
 
-    assert modules <= PUBLIC.keys()
+    assert modules | nested == PUBLIC.keys()
 
 
 @each_module

@@ -25,8 +25,6 @@ from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed, InvalidArguments
 
-__all__ = ["data_tools"]
-
 MAX_RECORDS = 1000
 
 Number: TypeAlias = int | float

@@ -37,8 +37,6 @@ from toolkit.errors import DefinitionError, Failed
 if TYPE_CHECKING:
     import turbohtml
 
-__all__ = ["Page", "WebOptions", "fetch", "http_tool"]
-
 MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
 

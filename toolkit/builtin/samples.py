@@ -13,6 +13,8 @@ from toolkit._tools.decorator import tool
 from toolkit.builtin.data import Number, to_integer
 from toolkit.errors import ToolError
 
+__all__ = ["calculator", "echo", "reverser", "word_count"]
+
 MAX_OPERAND = 10**600  # Python can write the product of two smaller numbers
 TOO_LARGE = "the result is too large"
 

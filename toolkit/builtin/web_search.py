@@ -36,8 +36,6 @@ from toolkit.builtin.services import JsonService, strip_markup
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores.knowledge import compute_cosines, pack_embedding
 
-__all__ = ["Brave", "Result", "Search", "Serper", "search_tool", "web_search_tool"]
-
 RESULTS = 8
 MORE_RESULTS = 12  # if the best piece is not near enough
 NEAR = 0.35  # cosine

@@ -27,8 +27,6 @@ from toolkit.builtin.files.sensitive import DEFAULT_GUARDED, DEFAULT_PRIVATE, Pa
 from toolkit.builtin.files.workspace import Workspace, WorkspaceTools
 from toolkit.builtin.files.writing import TEMPORARY_NAME
 
-__all__ = ["DEFAULT_GUARDED", "DEFAULT_PRIVATE", "CodingLimits", "Root", "coding_tools", "file_tools"]
-
 
 @check_options
 def file_tools(

@@ -29,10 +29,8 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files import coding_tools
 from toolkit.builtin.shell.process import GUARD_LOST, LATE, Capture, CommandOutcome, CommandRunner
-from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
+from toolkit.builtin.shell.sandbox import CommandLimits, Sandbox
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
-
-__all__ = ["DEFAULT_HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "default_tools", "shell_tool"]
 
 # Denied by default. This prevents accidents, not attacks: a command can be written in countless ways.
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
