@@ -531,6 +531,7 @@ def test_prompt_from_a_pipe(
 
 
 @pytest.mark.real_model
+@pytest.mark.slow
 def test_quiet_with_the_fallback(files: Path) -> None:
     """With --quiet the embedded model does not say that it answers."""
     command = [sys.executable, "-m", "toolkit", "run", "tools.py", "Hello.", "-q"]

@@ -191,7 +191,7 @@ def test_middleware_around_a_sub_agent(durable: Durable) -> None:
     assert "IT IS PAID." == result.calls[0].result.text
 
 
-@pytest.mark.parametrize("limit", ["timeout", "max_seconds"])
+@pytest.mark.parametrize("limit", ["timeout", pytest.param("max_seconds", marks=pytest.mark.slow)])
 def test_time_of_a_sub_agent(limit: str, durable: Durable) -> None:
     """A sub-agent ends with the `timeout` of its call, and with the time of the run above, as in one process."""
     ended: list[str] = []

@@ -134,6 +134,7 @@ def check(result: RunResult, home: Path) -> list[ToolMessage]:
 
 
 @pytest.mark.parametrize(("seed", "ledger"), [(seed, ("ledger", "none")[seed % 2]) for seed in range(KILLS)])
+@pytest.mark.slow
 def test_killed_workers(seed: int, ledger: str, workers: Workers) -> None:
     """Workers are killed at random points; each time another one goes on, until the run has ended."""
     chance = random.Random(f"{seed} {ledger}")  # noqa: S311  the same kills each time

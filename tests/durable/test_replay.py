@@ -272,6 +272,7 @@ def test_long_runs(short_server: DevServer) -> None:
     assert turns + 2 == result.usage.requests
 
 
+@pytest.mark.slow
 def test_long_conversations(short_server: DevServer) -> None:
     """So does a run without calls, whose user says more and more."""
     runner = Runner(model=ScriptedModel(lambda request: f"{len(request.messages)}"), max_turns=50)

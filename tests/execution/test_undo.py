@@ -716,8 +716,8 @@ def execute(home: Path, kill_at: str, is_idempotent: bool) -> subprocess.Complet
     ("kill_at", "is_idempotent", "outcomes", "cancelled"),
     [
         ("before 2", False, ["3 undone", "2 unknown", "1 undone"], ["3", "1"]),
-        ("after 2", False, ["3 undone", "2 unknown", "1 undone"], ["3", "2", "1"]),
-        ("before 2", True, ["3 undone", "2 undone", "1 undone"], ["3", "2", "1"]),
+        pytest.param("after 2", False, ["3 undone", "2 unknown", "1 undone"], ["3", "2", "1"], marks=pytest.mark.slow),
+        pytest.param("before 2", True, ["3 undone", "2 undone", "1 undone"], ["3", "2", "1"], marks=pytest.mark.slow),
         ("after 2", True, ["3 undone", "2 undone", "1 undone"], ["3", "2", "2", "1"]),
         ("book 2", True, ["2 unknown", "1 undone"], ["1"]),
     ],

@@ -167,6 +167,7 @@ def test_demonstration_in_a_pipe() -> None:
     assert "\x1b" not in ran.stdout and "Answered by SmolLM2-135M-Instruct" in ran.stdout
 
 
+@pytest.mark.slow
 def test_server_that_died_is_replaced() -> None:
     """When its server was killed, a Runner starts another one for its next run."""
     runner = Runner([add, convert, weather])
