@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import io
 import re
 import sqlite3
 from array import array
@@ -215,6 +216,16 @@ def test_picture(make: Callable[[], Any]) -> None:
     result = invoke(make())
 
     assert ("[image]", [PNG]) == (result.text, [image.data[:6] for image in result.images])
+
+
+def test_labels_of_a_figure() -> None:
+    """Labels that are longer than a figure's margins are in its image."""
+    figure = Figure(figsize=(2, 2), dpi=100)
+    figure.add_subplot().set_xlabel("a label of\nmore and\nmore lines")
+
+    _, height = PIL.Image.open(io.BytesIO(invoke(figure).images[0].data)).size
+
+    assert height > 200
 
 
 def test_picture_in_a_list() -> None:

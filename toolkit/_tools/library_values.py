@@ -220,5 +220,5 @@ def _draw(value: Any) -> Any:
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
     figure, file = value if hasattr(value, "savefig") else value.get_figure(), BytesIO()
-    figure.savefig(file, format="png")
+    figure.savefig(file, format="png", bbox_inches="tight")  # with labels that are wider than the margins
     return file.getvalue()
