@@ -63,8 +63,9 @@ class Console:
     """An approver that asks at the terminal, one question at a time.
 
     It shows the arguments with nothing hidden. "Yes" is for one call. "Always" is for all calls of this tool, until its
-    definition changes, for the lifetime of this approver. In a notebook it asks in the field of `input()`. Without a
-    terminal or a notebook, and at the end of the input, the call is refused.
+    definition changes, for the lifetime of this approver. What was typed at a terminal before the question is dropped.
+    In a notebook it asks in the field of `input()`. Without a terminal or a notebook, and at the end of the input, the
+    call is refused.
 
     Args:
         read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
@@ -97,6 +98,8 @@ class Console:
     def _ask_user(self, request: ApprovalRequest) -> Verdict:
         if request.context.cancelled:
             return False
+        if self._read is None and has_terminal():
+            drop_typed_lines()
         self._write(_describe_request(request))
         try:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
@@ -161,6 +164,13 @@ class Console:
         if not line:
             raise EOFError
         return line
+
+
+def drop_typed_lines() -> None:
+    """Drop what was typed at the terminal before a question was shown: it is not the answer."""
+    import termios  # Windows has none
+
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def has_terminal() -> bool:

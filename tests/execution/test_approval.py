@@ -1003,6 +1003,18 @@ def test_line_after_a_question_that_nobody_waits_for() -> None:
     assert ("2\n", "the next prompt\n") == (first, out)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_line_before_a_question() -> None:
+    """A line that was typed at a real terminal before a question was shown does not approve the call."""
+    person, terminal = os.openpty()
+    os.write(person, b"y\n")
+    program = ASKING.replace("print(input())", "").replace("len(", "*map(str, ")
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdin=terminal, stdout=subprocess.PIPE, text=True, timeout=20, check=True)
+
+    assert 2 == done.stdout.count("Tool approval timed out")
+
+
 class Office:
     """A queue, and a person who answers as soon as a call is in it."""
 
