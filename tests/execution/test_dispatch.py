@@ -397,13 +397,23 @@ def test_indescribable(backend: BackendName) -> None:
 
 
 def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What a tool did not mean to raise is in the log with its traceback, and how to relay it; what it meant is not."""
+    """What a tool did not mean to raise is in the log with its traceback, and how to relay it.
+
+    What it relays is one line there, with a traceback only at level DEBUG; a ToolError is not logged.
+    """
     execute_call(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
     execute_call(tool(name="pay", relay=(RuntimeError,))(raising(RuntimeError("again"))), "sync", "{}")
     execute_call(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
 
-    texts = ["Tool pay raised (relay= lets the model read the message)", "Tool pay raised"]
-    assert [(text, logging.WARNING) for text in texts] == [(it.getMessage(), it.levelno) for it in caplog.records]
+    with caplog.at_level("DEBUG", "toolkit"):
+        execute_call(tool(name="pay", relay=(RuntimeError,))(raising(RuntimeError("again"))), "sync", "{}")
+
+    hint, line = "Tool pay raised (relay= lets the model read the message)", "Tool pay raised RuntimeError('again')"
+    expected = [
+        (text, logging.WARNING, has_traceback) for text, has_traceback in ((hint, True), (line, False), (line, True))
+    ]
+    logged = [it for it in caplog.records if it.levelno >= logging.WARNING]
+    assert expected == [(it.getMessage(), it.levelno, it.exc_info is not None) for it in logged]
     assert "boom" in caplog.text
 
 

@@ -70,18 +70,25 @@ def explain_exception(
 
 
 def log_exception(name: str, error: BaseException, text: str | None) -> None:
-    """Log the exception of a call with its traceback: of a ToolError, which is an answer, at level DEBUG.
+    """Log the exception of a call: in one line if the model reads its message, otherwise with its traceback.
+
+    At level DEBUG each has its traceback; a ToolError, which is an answer, is logged only there.
 
     Args:
         name: The tool's name.
         error: The exception.
         text: The text that the model reads.
     """
-    if not isinstance(error, ToolkitError):
-        hint = " (relay= lets the model read the message)" if (text or "").endswith(_HIDDEN) else ""
-        logger.warning("Tool %s raised%s", name, hint, exc_info=get_short_traceback(error))
-    elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Tool %s refused", name, exc_info=error)
+    is_debug = logger.isEnabledFor(logging.DEBUG)
+    if isinstance(error, ToolkitError):
+        if is_debug:
+            logger.debug("Tool %s refused", name, exc_info=error)
+    elif (text or "").endswith(_HIDDEN):
+        shown = "(relay= lets the model read the message)"
+        logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error))
+    else:
+        shown = write_safely(repr, error, MAX_ERROR)
+        logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error) if is_debug else None)
 
 
 def write_safely(write: Callable[[Any], str], value: Any, most: int = MAX_WRITTEN) -> str:
