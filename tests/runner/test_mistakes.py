@@ -14,6 +14,7 @@ from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
@@ -389,10 +390,14 @@ def test_no_answer_in_events() -> None:
     assert ("", "paused") == (last.output, last.finish_reason)
 
 
-@pytest.mark.parametrize("client", [OpenAI, "http://localhost:11434/v1", json], ids=["class", "address", "module"])
+@pytest.mark.parametrize(
+    "client",
+    [OpenAI, "http://localhost:11434/v1", json, SimpleNamespace(messages=1)],
+    ids=["class", "address", "module", "other API"],
+)
 def test_client_that_is_none(client: object) -> None:
-    """A client's class, module or address is refused when the runner is made, with what to write."""
-    with pytest.raises(TypeError, match=r"is not a client: write client=OpenAI\(\.\.\.\), base_url="):
+    """A client's class, module or address is refused when the runner is made, as is one of another API."""
+    with pytest.raises(TypeError, match=r"is not a client of OpenAI's API: write client=OpenAI\(\.\.\.\), base_url="):
         Runner(client=client, model="m")
 
 

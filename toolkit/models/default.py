@@ -92,15 +92,19 @@ class ModelChoice:
 
     def __post_init__(self) -> None:
         _ = APIS[self.api]  # refuses any other name
-        if ismodule(self.client) or isinstance(self.client, (Model, str, type)):
+        if self.client and (isinstance(self.client, (Model, str, type)) or not self._has_openai_api(self.client)):
             raise TypeError(
-                f"client={self.client!r:.100} is not a client: write client=OpenAI(...), base_url= and api_key=, or "
-                "for a Model, model=."
+                f"client={self.client!r:.100} is not a client of OpenAI's API: write client=OpenAI(...), base_url= and "
+                "api_key=, or for a Model, model=."
             )
         if self._is_misspelt:
             raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
         if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
             raise ValueError(fault)
+
+    def _has_openai_api(self, client: object) -> bool:
+        name = "responses" if self.api == "responses" else "chat"
+        return not ismodule(client) and (hasattr(type(client), name) or hasattr(client, name))  # a proxy has the latter
 
     @property
     def _is_misspelt(self) -> bool:
