@@ -803,15 +803,20 @@ def test_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_file_without_tools(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The way out is named: the decorator, or --all with the functions that it takes."""
+    """The way out is named: the decorator, --all with the functions that it takes, or an object of a class."""
     write(files / "plain.py", "from os import getcwd\n\ndef double(x: int) -> int:\n    return 2 * x\n")
     write(files / "empty.py", "")
+    shelf = "class Shelf:\n    @tool\n    def put(self) -> None: ...\n"
+    write(files / "shelf.py", f"from toolkit import Runner, tool\n\n{shelf}")
 
     assert 1 == main(["list", "plain.py"])
     assert 1 == main(["list", "empty.py", "--all"])
+    assert 1 == main(["list", "shelf.py"])
     assert capsys.readouterr().err == (
         "toolkit: plain.py has no tools. Decorate a function with @tool, or pass --all to take its functions as "
         "they are: double.\ntoolkit: empty.py has no tools. Decorate a function with @tool.\n"
+        "toolkit: shelf.py has no tools. Decorate a function with @tool, or make an object for the tools of Shelf: "
+        "shelf = Shelf(...).\n"
     )
     assert 0 == main(["call", "plain.py", "--all", "double", "--x", "4"])
     assert "8\n" == capsys.readouterr().out

@@ -59,6 +59,9 @@ def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[
     if not found and not any(isinstance(value, instead) for value in values.values()):
         names = "" if all_functions else ", ".join(functions)
         hint = f", or pass --all to take its functions as they are: {names}" if names else ""
+        owner = next((name for name, value in values.items() if inspect.isclass(value) and tool_methods(value)), None)
+        if owner is not None:
+            hint += f", or make an object for the tools of {owner}: {owner.lower()} = {owner}(...)"
         raise DefinitionError(f"{source} has no tools. Decorate a function with @tool{hint}.")
     return Toolbox(found)
 
