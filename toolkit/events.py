@@ -263,6 +263,10 @@ class PendingApproval:
             )
         )
 
+    def __str__(self) -> str:
+        """Return the call with its arguments: `pay({"to": "Ann"})`."""
+        return f"{self.call.name}({self.arguments})"
+
     def _repr_html_(self) -> str:
         return render(self, "cards.render_pending")
 

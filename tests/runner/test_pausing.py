@@ -95,6 +95,7 @@ def test_pause(backend: BackendName) -> None:
 
     assert ("paused", "paused", []) == (result.finish_reason, result.state.phase, bank.paid)
     assert ['{"amount": 5}'] == [waiting.arguments for waiting in result.state.pending]
+    assert ['pay({"amount": 5})'] == list(map(str, result.pending))
 
 
 @BACKENDS

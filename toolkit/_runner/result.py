@@ -90,7 +90,7 @@ class RunResult(Generic[T]):
 
     def _describe_end(self) -> str:
         if self.is_paused:
-            calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
+            calls = ", ".join(map(str, self.pending))
             return f"[paused: {calls} {'wait' if self.pending[1:] else 'waits'} for approval]"
         reason = self.finish_reason
         stops = (str(call.exception) for call in self.calls if type(call.exception) is Stopped)
