@@ -75,9 +75,11 @@ class ToolkitError(Exception):
 
     Attributes:
         cause: The exception that led to it, if that is not part of the traceback. It is not pickled.
+        result: The RunResult so far, if the exception has left a run; otherwise None.
     """
 
     cause: BaseException | None = None
+    result: Any = None
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

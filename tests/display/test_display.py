@@ -64,7 +64,7 @@ class Terminal(io.StringIO):
 def shown(*script: object, question: str = "What is 1 + 2?", out: io.StringIO | None = None) -> str:
     """The transcript of a scripted run."""
     out = out or io.StringIO()
-    show(Runner([add, fail], model=ScriptedModel(script), max_turns=2).stream("x"), question, out)  # type: ignore[arg-type]
+    show(Runner([add, fail], model=ScriptedModel(script), max_turns=2).stream("x"), question, out)
     return out.getvalue()
 
 
@@ -106,7 +106,7 @@ def test_many_calls(pages: list[str], last: object) -> None:
     """What each update sends does not grow with the number of calls; the last one has all of them."""
     calls = [call("add", a=1000 + number, b=2) for number in range(100)]
     with suppress(ValueError):
-        show(Runner([add], model=ScriptedModel([calls, last])).stream("x"))  # type: ignore[list-item]
+        show(Runner([add], model=ScriptedModel([calls, last])).stream("x"))
 
     assert all(page.count("<b><code>add") <= 20 for page in pages[:-1])
     assert "100 calls" in pages[-2] and "… 80 more calls" in pages[-2]

@@ -128,7 +128,7 @@ def test_on_failure(way: Callable[..., Any]) -> None:
         way(travel.make(BOTH, ModelError("down"), undo_on_failure=True), deps="deps")
 
     assert UNDONE == travel.done[2:]
-    assert ["undone", "undone"] == [each.outcome for each in raised.value.result.undos]  # type: ignore[attr-defined]
+    assert ["undone", "undone"] == [each.outcome for each in raised.value.result.undos]
 
 
 def test_fatal_error() -> None:
@@ -137,7 +137,7 @@ def test_fatal_error() -> None:
     with pytest.raises(FatalError) as raised:
         travel.make([call("book", city="Rome"), call("fail")], undo_on_failure=True).run("Go.")
 
-    assert ["book"] == [each.call.name for each in raised.value.result.undos]  # type: ignore[attr-defined]
+    assert ["book"] == [each.call.name for each in raised.value.result.undos]
 
 
 def test_cancelled_and_stopped_runs() -> None:
@@ -219,7 +219,7 @@ def test_session_conflict() -> None:
         travel.make(BOTH, answer, undo_on_failure=True).run("Go.", session=session, deps="deps")
 
     assert UNDONE == travel.done[2:]
-    assert ["undone"] * 2 == [each.outcome for each in raised.value.result.undos]  # type: ignore[attr-defined]
+    assert ["undone"] * 2 == [each.outcome for each in raised.value.result.undos]
 
 
 def test_failing_checkpoint() -> None:
@@ -597,7 +597,7 @@ def test_a_run_that_was_undone_does_not_go_on(tmp_path: Path) -> None:
     runner = book_three(undone.append, ModelError("down"), checkpoint=runs)
     with pytest.raises(ModelError) as raised:
         runner.run("Go.")
-    old = runs.load(raised.value.result.state.run_id)  # type: ignore[attr-defined]
+    old = runs.load(raised.value.result.state.run_id)
     before = runs.unfinished()
     runner.undo(old.run_id)
 

@@ -726,7 +726,7 @@ def test_error_has_the_result(go: Callable[[Runner], RunResult]) -> None:
     """Whatever leaves a run brings its result along: all that was done, and a whole history."""
     with pytest.raises(ModelError) as caught:
         go(Runner([look], model=ScriptedModel([[call("look", n=7)], ModelError("down")])))
-    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+    result: RunResult = caught.value.result
 
     assert ("error", ["go", "", "7"], 1) == (result.finish_reason, texts(result.messages), len(result.calls))
 
@@ -736,7 +736,7 @@ def end_of(go: Callable[[], RunResult]) -> RunResult:
     try:
         return go()
     except FatalError as error:
-        result: RunResult = error.result  # type: ignore[attr-defined]
+        result: RunResult = error.result
         return result
 
 
@@ -757,7 +757,7 @@ def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunRe
     runner = Runner([work], model=model, order=order, max_parallel=1)
     with pytest.raises(FatalError) as caught:
         go(runner)
-    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+    result: RunResult = caught.value.result
 
     assert (["go", "", "0", ENDED_HERE], 2) == (texts(result.messages), len(result.calls))
 

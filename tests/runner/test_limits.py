@@ -104,7 +104,7 @@ def test_raise(limit: str, go: Callable[[Runner], RunResult]) -> None:
     """With "raise" the run ends in LimitError, which names the bound and holds all that was done."""
     with pytest.raises(LimitError, match=rf"Raise Limits\({limit}=\.\.\.\)") as caught:
         go(limited(limit, on_limit="raise"))
-    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+    result: RunResult = caught.value.result
 
     assert (2, 2) == (len(result.calls), result.usage.requests)
 

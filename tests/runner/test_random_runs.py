@@ -143,7 +143,7 @@ class Played:
         try:
             self.result = run.result(10)
         except FatalError as error:
-            self.result = error.result  # type: ignore[attr-defined]
+            self.result = error.result
 
     def follow(self, run: RunStream | RunHandle, events: Iterator[Any]) -> None:
         try:

@@ -116,7 +116,7 @@ def test_run_that_raises(session: Session) -> None:
         Runner(model=ScriptedModel(fail)).run("Go", session=session)
 
     assert () == session.messages
-    assert 1 == len(failure.value.result.messages)  # type: ignore[attr-defined]
+    assert 1 == len(failure.value.result.messages)
 
 
 async def cancel_task(go: Callable[[], Any], started: asyncio.Event) -> None:
@@ -208,7 +208,7 @@ def test_two_runs_at_once(session: Session) -> None:
     with pytest.raises(ConversationError, match=r"The session has 2 messages now, and had 0 .* give each a") as refusal:
         runner.run("Outside", session=session)
 
-    assert "Outer." == refusal.value.result.output  # type: ignore[attr-defined]
+    assert "Outer." == refusal.value.result.output
     assert ["User", "ModelResponse"] == kinds(session)
 
 

@@ -64,7 +64,7 @@ class ScriptedModel:
     """A model that answers by a script. Its `with` block raises `ScriptError` at its end if replies are unused.
 
     Args:
-        script: Replies, one for each request; or a function from a request to its reply.
+        script: Replies, one for each request, each a ModelReply; or a function from a request to its reply.
 
     Attributes:
         requests: The requests received, in order.
@@ -77,7 +77,7 @@ class ScriptedModel:
         '4 letters'
     """
 
-    script: Iterable[ModelReply] | Callable[[ModelRequest], ModelReply]
+    script: Iterable[object] | Callable[[ModelRequest], ModelReply]
     name: str = field(default="scripted", kw_only=True)
     is_async: bool = field(default=False, kw_only=True)
 
@@ -122,9 +122,9 @@ class ScriptedModel:
         if kind is None:
             self.check()
 
-    def _next_reply(self, request: ModelRequest) -> ModelReply:
+    def _next_reply(self, request: ModelRequest) -> object:
         if self._replies is None:
-            return self.script  # type: ignore[return-value]  # the script is a function, which is a reply
+            return self.script  # a function, which is a reply
         if self._used == len(self._replies):
             raise ScriptError(
                 f"No reply of the script is left ({self._used} used), and there is one more request: "
@@ -133,7 +133,7 @@ class ScriptedModel:
         self._used += 1
         return self._replies[self._used - 1]
 
-    def _make_response(self, reply: ModelReply, request: ModelRequest) -> ModelResponse:
+    def _make_response(self, reply: object, request: ModelRequest) -> ModelResponse:
         if isinstance(reply, BaseException):
             raise reply
         if isinstance(reply, ModelResponse):
