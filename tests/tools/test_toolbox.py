@@ -457,7 +457,7 @@ def test_repr_of_many_tools() -> None:
 
 def one(name: str) -> Tool[..., Any]: ...  # type: ignore[empty-body]
 def some() -> list[Tool[..., Any]]: ...  # type: ignore[empty-body]
-def bare() -> Tool: ...  # type: ignore[empty-body, type-arg]
+def bare() -> Tool: ...  # type: ignore[empty-body]
 
 
 one_by_type, some_by_type = (types.FunctionType(made.__code__, globals(), made.__name__) for made in (one, some))

@@ -298,3 +298,13 @@ def test_declarations() -> None:
     assert_type(box.call_many(parse_calls(box, '{"calls": []}'), wait="success"), list[ToolResult])
 
     assert 4 == box.call("double", {"number": 2}).value
+
+
+def test_tool_without_parameters() -> None:
+    """An annotation may name a Tool without its parameters."""
+
+    def name(made: Tool) -> str:
+        return made.name
+
+    assert_type(name(add), str)
+    assert "add" == name(add)

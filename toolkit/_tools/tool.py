@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_origin, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, cast, get_origin, overload
 
-from typing_extensions import Self, Unpack, is_protocol, is_typeddict
+from typing_extensions import ParamSpec, Self, TypeVar, Unpack, is_protocol, is_typeddict
 
 from toolkit._lazy import render
 from toolkit._options import hide_frames, refuse_unknown_options, spell_options
@@ -75,8 +75,8 @@ def name_of(function: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
 Q = ParamSpec("Q")  # the same of a tool that is bound: P and R belong to the class
 S = TypeVar("S")
 T = TypeVar("T")
