@@ -732,6 +732,13 @@ def test_question_that_the_approver_does_not_answer(verdict: Any, *, older: bool
     assert "decline" in f"{result.calls[0].result.text}"
 
 
+def test_question_that_is_approved_with_a_wrong_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """If an answer that was approved does not match the form, the log says how to give another."""
+    ask_in_a_run(older=False, approve=lambda given: Decision.modify({**given, "answer": {"years": "x"}}))
+
+    assert "approves the call with another `answer`, as `e` does in a Console" in caplog.text
+
+
 def test_question_to_the_approver_that_ends_the_run() -> None:
     """An approver that stops the run at a question ends it."""
     result, _ = ask_in_a_run(older=False, approve=lambda _: Decision.stop("enough"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -27,6 +28,8 @@ from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import safe_name, with_origin
 from toolkit.errors import DefinitionError, Failed, FatalError, InvalidArguments
+
+logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_REQUESTS = 10  # of one call of a server's tool
 NO_MODEL = "There is no run whose model could answer."
@@ -77,6 +80,11 @@ def make_question_tool(server: str) -> AnyTool:
         try:
             return ReturnDocument(form).check(answer)
         except (ValueError, InvalidArguments, DefinitionError) as error:
+            logger.warning(
+                "The answer to a question of the MCP server %r does not match its form, so the question is declined. "
+                "An approver approves the call with another `answer`, as `e` does in a Console.",
+                server,
+            )
             raise Failed(f"The answer does not match the form: {error}") from None
 
     return with_origin(answer_question, f"the MCP server {server!r}")
