@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from toolkit import Image, Limits, ModelError, Prices, Runner, RunResult, Session, Usage, tool
 from toolkit.approvers import defer
-from toolkit.errors import StoreError
+from toolkit.errors import DefinitionError, NoModelError, StoreError
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
 
@@ -99,6 +99,18 @@ def test_prompts_that_cannot_start(go: Callable[..., list[Any]]) -> None:
         type(each).__name__ if isinstance(each, Exception) else each.output for each in go(runner, ["1", [], "2"])
     ]
     assert 3 * [ValueError] == [*map(type, go(runner, [[], [], []], max_parallel=1))]
+
+
+@WAYS
+def test_mistakes_in_the_runner(go: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be the error of each prompt is raised: no model, or a type of answers that JSON cannot have."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    with pytest.raises(NoModelError, match="names a model, but not its server"):
+        go(Runner(model="gpt-5-mini"), ["1", "2"])
+    with pytest.raises(DefinitionError, match="is not a type that JSON can fill"):
+        go(Runner(model=ScriptedModel(answer)), ["1", "2"], output_type=threading.Event)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

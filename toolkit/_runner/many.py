@@ -25,7 +25,7 @@ from toolkit._options import is_whole
 from toolkit._runner.conversation import Conversation, Finished
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import MAP_DEFAULTS, MapOptions, Prompt, RunRequest, read_iterators
-from toolkit._runner.output import TEXT, build_output
+from toolkit._runner.output import TEXT, Output, build_output
 from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult, restore_result
 from toolkit._runner.run import Run
@@ -33,7 +33,7 @@ from toolkit._runner.state import RunState
 from toolkit._runner.stream import RunHandle
 from toolkit._schema.json_text import dump_json
 from toolkit._tools.library_values import is_table
-from toolkit.errors import ConversationError, StoreError, ToolError
+from toolkit.errors import ConversationError, NoModelError, StoreError, ToolError
 from toolkit.events import REASONS_WITHOUT_ANSWER
 from toolkit.models import Model
 from toolkit.models.combined import RateLimitedModel
@@ -143,7 +143,8 @@ class PromptBatch:
             sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
         )
         self.request = RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given)
-        self._answers = None if save is None else Answers(save, output_type, limits)
+        output = TEXT if output_type is str else build_output(output_type)
+        self._answers = None if save is None else Answers(save, output, limits)
         self._outcomes: dict[int, PromptOutcome] = {}
         self._skipped = self._failed = 0
         self._start = time.monotonic()
@@ -163,7 +164,10 @@ class PromptBatch:
 
         Raises:
             StoreError: It cannot be saved.
+            NoModelError: The outcome, which that of each prompt would be.
         """
+        if isinstance(outcome, NoModelError):
+            raise outcome
         self._outcomes[number] = outcome
         self._failed += isinstance(outcome, Exception)
         if self._answers:
@@ -227,17 +231,16 @@ class Answers:
 
     Args:
         path: The file; created if it does not exist. It holds whole conversations, and only its owner may read it.
-        output_type: Type of the answers. An answer of another type is ignored.
+        output: What the answers are. An answer of another type is ignored.
         limits: Their prices give the costs.
 
     Raises:
         StoreError: The file cannot be opened, or holds something else.
-        DefinitionError: No JSON can be of the `output_type`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], output_type: Any, limits: Limits) -> None:
+    def __init__(self, path: str | os.PathLike[str], output: Output[Any], limits: Limits) -> None:
         self._path = Path(path).absolute()  # a tool may change the directory
-        self._output = TEXT if output_type is str else build_output(output_type)
+        self._output = output
         self._limits = limits
         self._found: defaultdict[str, deque[RunResult[Any]]] = defaultdict(deque)
         text = self._read()

@@ -264,6 +264,8 @@ class Runner(Controls):
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
             TypeError: There is no such option, or `prompts` is one text, a mapping or a whole table.
+            NoModelError: No model is configured.
+            DefinitionError: `output_type` has no JSON form.
             StoreError: `save` cannot be read or written, or is another file.
 
         Examples:
