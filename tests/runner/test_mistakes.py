@@ -137,7 +137,7 @@ def test_result_in_the_place_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"instructions": 5}, "instructions=5 is not a text"),
+        ({"instructions": len}, "is not a text; a hook with before_model may add one to each request"),
         ({"api_key": b"sk"}, "api_key=b'sk' is not a text"),
         ({"tool_choice": 5}, "tool_choice=5 is not a text"),
         ({"allowed_tools": "look"}, "allowed_tools='look' is not a list of names of tools"),

@@ -215,7 +215,7 @@ _TEXT = _ANY_TEXT._replace(wanted="a text that is not empty", is_in_range=_optio
 _RULES: Mapping[str, _Rule] = {
     "name": _TEXT,
     "description": _TEXT,
-    "instructions": _ANY_TEXT,
+    "instructions": _ANY_TEXT._replace(wanted="a text; a hook with before_model may add one to each request"),
     "api_key": _ANY_TEXT,
     "tool_choice": _ANY_TEXT._replace(wanted="a text: 'auto', 'none', 'required' or a tool's name"),
     "allowed_tools": _Rule(
