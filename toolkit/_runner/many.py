@@ -164,9 +164,9 @@ class PromptBatch:
 
         Raises:
             StoreError: It cannot be saved.
-            NoModelError: The outcome, which that of each prompt would be.
+            NoModelError: The first outcome; the others would be the same.
         """
-        if isinstance(outcome, NoModelError):
+        if isinstance(outcome, NoModelError) and not self._outcomes:
             raise outcome
         self._outcomes[number] = outcome
         self._failed += isinstance(outcome, Exception)
