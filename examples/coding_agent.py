@@ -69,7 +69,7 @@ with TemporaryDirectory() as folder:
     )
     for event in runner.stream("The tests fail. Find out why, mend it, and see that they pass."):
         if isinstance(event, ToolCallFinished):
-            lines = [line for line in (event.result.text or "").splitlines() if line]
+            lines = [line for line in event.result.text.splitlines() if line]
             print(f"{event.name}({event.arguments})", *lines[:5], *(["..."] if lines[5:] else []), sep="\n    ")
         elif isinstance(event, RunFinished):
             print(f"\n{event.output}\n")

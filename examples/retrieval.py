@@ -34,5 +34,5 @@ tool = retriever_tool(search, "docs", min_score=0.2)
 for question, page in QUESTIONS.items():
     model = ScriptedModel([call("retriever_docs", query=question), f"See {page}."])
     result = Runner([tool], model=model).run(question)
-    sources = [line for line in (result.calls[0].result.text or "").splitlines() if line.startswith("(source: ")]
+    sources = [line for line in result.calls[0].result.text.splitlines() if line.startswith("(source: ")]
     print(f"{question}\n    found first in {sources[0][9:].partition(',')[0]}, answered: {result.output}")

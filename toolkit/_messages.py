@@ -322,7 +322,8 @@ class ToolResult(NamedTuple):
 
     Attributes:
         value: The return value of the function. The model receives `text`.
-        text: The text for the model, up to `max_result` characters. By default made from `value` and `error`.
+        text: The text for the model, up to `max_result` characters. By default made from `value` and `error` when the
+            tool has returned.
         error: Why there is no result, or only a partial one. None for success.
         kind: The kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; after a refusal denied,
             rejected, unavailable, timed_out; pending if the call waits for approval; stopped if it ended the run.
@@ -334,7 +335,7 @@ class ToolResult(NamedTuple):
     """
 
     value: Any = None
-    text: str | None = None
+    text: str = None  # type: ignore[assignment]  # None only in a result that a tool has just made
     error: str | None = None
     kind: str | None = None
     details: Any = None
@@ -467,7 +468,7 @@ def make_message(call: ToolCall, result: ToolResult) -> ToolMessage:
         call_id=call.id,
         provider_call_id=call.provider_call_id,
         name=call.name,
-        text=result.text or "",
+        text=result.text,
         is_error=result.is_error,
         images=result.images,
         files=result.files,

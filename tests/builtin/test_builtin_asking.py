@@ -21,7 +21,7 @@ from toolkit.testing import ScriptedModel, call
 def ask(tool: Tool[..., Any], **arguments: Any) -> tuple[str, str | None]:
     """Call the tool; return its text and the kind of error."""
     result = Toolbox([tool]).call("ask_user", arguments)
-    return result.text or "", result.kind
+    return result.text, result.kind
 
 
 async def later(question: Question) -> str:

@@ -46,7 +46,7 @@ METRICS = ("sum", "count", "avg", "min", "max")
 def call_tool(name: str, /, **arguments: Any) -> Any:
     """Return a tool's value, or its text if it is an error."""
     result = BOX.call(name, arguments)
-    return result.text if result.is_error else json.loads(result.text or "")
+    return result.text if result.is_error else json.loads(result.text)
 
 
 def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
@@ -292,10 +292,10 @@ def test_refused(name: str, arguments: dict[str, Any]) -> None:
 def test_output(name: str, arguments: dict[str, Any], key: str) -> None:
     """Results above 32 KiB are cut after a whole record, with a note."""
     result = BOX.call(name, arguments)
-    results = json.loads(result.text or "")
+    results = json.loads(result.text)
     text = len(results[key])
 
-    assert 31 * 1024 < len((result.text or "").encode()) <= 32 * 1024
+    assert 31 * 1024 < len(result.text.encode()) <= 32 * 1024
     assert f"The first {text} of 900 are shown: the rest is beyond the limit, or 32768 bytes." == results["truncated"]
 
 
@@ -306,8 +306,8 @@ def test_wide(records: list[dict[str, Any]]) -> None:
     """A result is short also where the names of columns are not."""
     content = json.dumps(records)
 
-    assert len(BOX.call("data_parse", {"content": content}).text or "") <= 32 * 1024
-    assert len(BOX.call("data_transform", {"records": records}).text or "") <= 32 * 1024
+    assert len(BOX.call("data_parse", {"content": content}).text) <= 32 * 1024
+    assert len(BOX.call("data_transform", {"records": records}).text) <= 32 * 1024
 
 
 @given(RECORDS, st.sampled_from(OPS), CELLS)

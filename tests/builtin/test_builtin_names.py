@@ -17,11 +17,6 @@ ROOM = ROOT / "toolkit" / "builtin"
 PAGE = (ROOT / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
 
 
-def is_public_list(node: ast.Assign) -> bool:
-    """Return whether an assignment is that of `__all__`."""
-    return [ast.unparse(target) for target in node.targets] == ["__all__"]
-
-
 def is_tool(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     """Return whether a public function is decorated with `@tool`, or returns tools."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("_"):
@@ -32,17 +27,12 @@ def is_tool(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
 
 
 def tool_functions() -> Iterator[str]:
-    """Yield the names of the tools, and of the functions that make tools, in any module but the samples.
-
-    A function is public where its module has no `__all__`, or is named in it.
-    """
+    """Yield the names of the tools, and of the functions that make tools, in any module but the samples."""
+    made = {tool.name for tool in toolkit.builtin.data_tools()}
     for path in sorted(ROOM.rglob("*.py")):
         if path.name != "samples.py":  # small tools for examples and tests, which are imported from there
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and is_public_list(node)]
-            public = {name for each in lists for name in ast.literal_eval(each)} if lists else None
-            found = [node.name for node in tree.body if is_tool(node)]
-            yield from (name for name in found if public is None or name in public)
+            yield from (node.name for node in tree.body if is_tool(node) and node.name not in made)
 
 
 NAMES = [*tool_functions()]

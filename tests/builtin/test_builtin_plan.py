@@ -83,7 +83,7 @@ def run_plan(subject: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> A
     """Run a plan with some gates; return its value, or the text of its error."""
     runner = Runner([subject], model=ScriptedModel([call("execute_plan", steps=steps), "."]), **gates)
     result = runner.run("Go.").calls[0].result
-    return result.text if result.is_error else json.loads(result.text or "")
+    return result.text if result.is_error else json.loads(result.text)
 
 
 def outcomes(expected: Any) -> list[Any]:
@@ -146,7 +146,7 @@ def test_tools_that_are_not_allowed(books: Books) -> None:
         Runner([*box, plan_tool(box)], model=model, allowed_tools=["execute_plan", "find"]).run("Go.").calls[0].result
     )
 
-    assert ["error", "ok"] == [entry["status"] for entry in json.loads(result.text or "")]
+    assert ["error", "ok"] == [entry["status"] for entry in json.loads(result.text)]
     assert [] == books.done
 
 
@@ -160,7 +160,7 @@ def test_tools_that_only_the_plan_has(books: Books) -> None:
     ]
 
     assert [None, "not_found"] == [result.kind for result in results]
-    assert "ok" == json.loads(results[0].text or "")[0]["status"]
+    assert "ok" == json.loads(results[0].text)[0]["status"]
 
 
 def test_question_that_is_bound() -> None:
@@ -213,7 +213,7 @@ def test_limits(books: Books, limits: Limits, lent: int, text: str) -> None:
     steps = [step("lend", title=str(number)) for number in range(4)]
     plan = call("execute_plan", steps=steps)
     result = Runner([plan_of(books), books.lend], model=ScriptedModel([plan, "."]), limits=limits).run("Go.")
-    results = outcomes(json.loads(result.calls[0].result.text or ""))
+    results = outcomes(json.loads(result.calls[0].result.text))
 
     assert [f"lend {number}" for number in range(lent)] == books.done
     assert [text] * (4 - lent) == [outcome[: len(text)] for outcome in results[lent:]]
@@ -224,7 +224,7 @@ def test_limits_of_two_plans(books: Books) -> None:
     plans = [call("execute_plan", steps=[step("find", title=str(number)) for number in range(50)])] * 2
     tools, limits = [plan_tool([books.find]), books.find], Limits(max_calls_per_tool={"find": 75})
     result = Runner(tools, model=ScriptedModel([plans, "."]), limits=limits).run("Go.")
-    entries = [entry for subject in result.calls for entry in json.loads(subject.result.text or "")]
+    entries = [entry for subject in result.calls for entry in json.loads(subject.result.text)]
 
     assert 75 == sum(entry["status"] == "ok" for entry in entries)
 
@@ -306,7 +306,7 @@ def test_policy_by_name(books: Books, way: str) -> None:
     )
     result = runner.run("Go.") if way == "run" else asyncio.run(runner.arun("Go."))
 
-    assert [REJECTED, REJECTED, "Emma: A3"] == outcomes(json.loads(result.calls[0].result.text or ""))
+    assert [REJECTED, REJECTED, "Emma: A3"] == outcomes(json.loads(result.calls[0].result.text))
     assert [] == books.done
 
 
@@ -388,7 +388,7 @@ def test_in_a_run(books: Books, way: str) -> None:
     runner = Runner([plan_of(books)], model=model)
     result = runner.run("Lend Emma.") if way == "run" else asyncio.run(runner.arun("Lend Emma."))
 
-    assert ["Emma: A3", "lent"] == outcomes(json.loads(result.calls[0].result.text or ""))
+    assert ["Emma: A3", "lent"] == outcomes(json.loads(result.calls[0].result.text))
     assert "Done." == result.output
 
 
@@ -457,7 +457,7 @@ def test_pictures() -> None:
 
     result = Toolbox([plan_tool([paint])]).call("execute_plan", {"steps": [step("paint")] * 2})
 
-    assert (["[image]"] * 2, (PIXEL, PIXEL)) == (outcomes(json.loads(result.text or "")), result.images)
+    assert (["[image]"] * 2, (PIXEL, PIXEL)) == (outcomes(json.loads(result.text)), result.images)
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_ledger(books: Books) -> None:
     ]
 
     assert ["lend Emma"] == books.done
-    assert [["lent"]] * 2 == [outcomes(json.loads(result.calls[0].result.text or "")) for result in results]
+    assert [["lent"]] * 2 == [outcomes(json.loads(result.calls[0].result.text)) for result in results]
 
 
 def test_checked_output() -> None:
@@ -519,4 +519,4 @@ def test_checked_output() -> None:
 
     result = box.call("execute_plan", {"steps": [{"tool": "count", "args": {}}]})
 
-    assert "its result is not what it declares" in (result.text or "")
+    assert "its result is not what it declares" in result.text

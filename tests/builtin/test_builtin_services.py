@@ -107,7 +107,7 @@ def service() -> Iterator[Service]:
 def call_tool(subject: Tool[..., Any], **arguments: Any) -> Any:
     """Return a tool's value, or its text if it is an error."""
     result = Toolbox([subject]).call(subject.name, arguments)
-    return result.text if result.is_error else json.loads(result.text or "")
+    return result.text if result.is_error else json.loads(result.text)
 
 
 def test_weather(service: Service) -> None:

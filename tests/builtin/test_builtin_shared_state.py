@@ -29,7 +29,7 @@ def state() -> SharedState:
 
 def call_tool(state: SharedState, **arguments: Any) -> str:
     """Call the tool, and return its text."""
-    return Toolbox([shared_state_tool(state)]).call("shared_state", arguments).text or ""
+    return Toolbox([shared_state_tool(state)]).call("shared_state", arguments).text
 
 
 @pytest.mark.parametrize(

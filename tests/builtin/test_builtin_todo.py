@@ -23,7 +23,7 @@ def item(status: str = "pending", content: str = "Run the tests", form: str = "R
 
 def write(todos: Todos, items: Items) -> str:
     """Write a list, and return the text for the model."""
-    return Toolbox([todo_tool(todos)]).call("todo_write", {"todos": items}).text or ""
+    return Toolbox([todo_tool(todos)]).call("todo_write", {"todos": items}).text
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ BROKEN = {
 
 def fetch_text(origin: Origin, path: str = "/", **options: Any) -> str:
     """Fetch a page of the origin, and return the text that the model reads."""
-    return Toolbox([http_tool(allow=LOOPBACK, **options)]).call("http_fetch", {"url": origin.url + path}).text or ""
+    return Toolbox([http_tool(allow=LOOPBACK, **options)]).call("http_fetch", {"url": origin.url + path}).text
 
 
 def test_declaration() -> None:

@@ -31,12 +31,12 @@ def box(tmp_path: Path) -> Toolbox:
 
 def text(box: Toolbox, name: str, command: str, **arguments: Any) -> str:
     """Call a tool and return the text that the model reads."""
-    return box.call(name, {"command": command, **arguments}).text or ""
+    return box.call(name, {"command": command, **arguments}).text
 
 
 def run_and_read(subject: Tool[..., Any], command: str) -> str:
     """Return the output of a command."""
-    return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
+    return Toolbox([subject]).call(subject.name, {"command": command}).text
 
 
 def test_names(box: Toolbox) -> None:
@@ -82,7 +82,7 @@ def test_shell_exec(box: Toolbox, command: str, message: str, exit_code: int) ->
 
     expected = (message, None, {"exit_code": exit_code, "success": exit_code == 0})
     assert expected == (
-        re.sub(r"^.*sh: (line )?1: -c:.*\n", "sh: 1: -c: not found\n", result.text or ""),
+        re.sub(r"^.*sh: (line )?1: -c:.*\n", "sh: 1: -c: not found\n", result.text),
         *result[2:5:2],
     )
 

@@ -39,7 +39,7 @@ def names(place: Path) -> list[str]:
 
 def run_and_read(subject: Tool[..., object], command: str) -> str:
     """Return the output of a command."""
-    return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
+    return Toolbox([subject]).call(subject.name, {"command": command}).text
 
 
 def test_command_line(tmp_path: Path) -> None:

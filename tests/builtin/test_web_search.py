@@ -33,7 +33,7 @@ def by_words(*words: str) -> Callable[[Sequence[str]], list[list[float]]]:
 
 def call_tool(subject: Any, **arguments: Any) -> str:
     """Call a tool and return the text that the model reads."""
-    return Toolbox([subject]).call(subject.name, arguments).text or ""
+    return Toolbox([subject]).call(subject.name, arguments).text
 
 
 def html(text: str) -> list[bytes]:

@@ -126,7 +126,7 @@ def test_slow_call(pages: list[str]) -> None:
 def test_large_images(pages: list[str]) -> None:
     """A large image is sent again with an update or two, not with all that follow."""
     calls = [ToolCall(name="draw", arguments="{}", id=str(number)) for number in range(10)]
-    result = ToolResult(images=(Image(bytes(150_000), "image/png"),))
+    result = ToolResult(text="[image]", images=(Image(bytes(150_000), "image/png"),))
     show(Events([TurnStarted(turn=0), *(ToolCallFinished(each, result, 0.1) for each in calls)]))
 
     assert all(page.count("<img") <= 1 for page in pages[:-1])

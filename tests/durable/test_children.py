@@ -167,7 +167,7 @@ def test_a_sub_agent_that_fails(durable: Durable) -> None:
     expected, result = make().run("Go."), asyncio.run(durable.run(make()))
 
     assert [end.result.text for end in expected.calls] == [end.result.text for end in result.calls]
-    assert "max_turns=1" in (result.calls[0].result.text or "")
+    assert "max_turns=1" in result.calls[0].result.text
 
 
 def test_middleware_around_a_sub_agent(durable: Durable) -> None:

@@ -260,4 +260,4 @@ def test_a_call_that_another_worker_has_started(durable: Durable, tmp_path: Path
     runner = Runner([pay], model=model, approve=lambda _: True, ledger=Late(tmp_path / "calls.db"))
     result = asyncio.run(durable.run(runner))
 
-    assert ([], True) == (paid, (result.calls[0].result.text or "").startswith("This call was started before"))
+    assert ([], True) == (paid, result.calls[0].result.text.startswith("This call was started before"))

@@ -479,7 +479,7 @@ def test_cancel(durable: Durable) -> None:
 
     assert ("cancelled", ["wait 1"]) == (result.finish_reason, ended)
     assert [True, True] == [end.result.is_error for end in result.calls]
-    assert all((end.result.text or "").startswith("Cancelled") for end in result.calls)
+    assert all(end.result.text.startswith("Cancelled") for end in result.calls)
 
 
 def test_cancel_a_waiting_run(durable: Durable) -> None:
@@ -626,7 +626,7 @@ def test_history_and_allowed_tools(durable: Durable) -> None:
     result = asyncio.run(go())
 
     assert earlier == result.messages[:2]
-    assert "write may not be called now" in (result.calls[0].result.text or "")
+    assert "write may not be called now" in result.calls[0].result.text
 
 
 def test_what_no_worker_can_read(durable: Durable) -> None:
@@ -780,7 +780,7 @@ def test_too_large(durable: Durable) -> None:
 
     assert "Done." == run(call("talk", text="0123456789"), "Done.").output
     for text in ("0123456789abcdefg", "é漢é"):  # the second one is sent as many more bytes than it has
-        assert "its result is too large" in (run(call("talk", text=text), "Done.").calls[0].result.text or "")
+        assert "its result is too large" in run(call("talk", text=text), "Done.").calls[0].result.text
     for script in ([call("talk", text="0123456789")] * 2, ["y" * 9_600], ['"' * 3_000]):
         with pytest.raises(RunError, match=r"The conversation has .* bytes.*max_bytes="):
             run(*script, "Done.")

@@ -1410,7 +1410,7 @@ def test_hidden_texts_of_others(hidden: str) -> None:
     box = Toolbox([read_page, tool(lambda: hidden, name="read_file")])
     page, failed, file = box.call("read_page"), box.call("read_page", {"is_bad": True}), box.call("read_file")
 
-    assert hidden not in f"{page.text}{failed.text}{failed.error}" and r"\u" in (page.text or "") == failed.text
+    assert hidden not in f"{page.text}{failed.text}{failed.error}" and r"\u" in page.text == failed.text
     assert page.value == hidden == file.text
 
 

@@ -166,7 +166,7 @@ def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """An approver that returns nothing is a fault of the application, which is logged, and no rejection by the user."""
     result = sent(Post(), approve=answering(lambda: None, later=False))
 
-    assert "rejected" not in (result.text or "")
+    assert "rejected" not in result.text
     assert "returned a NoneType, not a bool or Decision: the call is refused." in caplog.text
 
 

@@ -290,7 +290,7 @@ RESULTS = {
         ToolResult([1], "[1]\nno more", "no more", "failed"),
         ToolResult(None, "[1]\nno more", "no more", "failed"),
     ),
-    "no text": (ToolResult(None, None), ToolResult("", "")),
+    "empty": (ToolResult(None, ""), ToolResult("", "")),
     "half a character": (ToolResult("\ud800", "\ud800"), ToolResult("\ud800", "\ud800")),
     "picture": (ToolResult(PICTURE, "[image]", images=(PICTURE,)), ToolResult("[image]", "[image]", images=(PICTURE,))),
     "file": (ToolResult(PAPER, "[file]", files=(PAPER,)), ToolResult("[file]", "[file]", files=(PAPER,))),

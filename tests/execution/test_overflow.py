@@ -22,7 +22,7 @@ LINES = "\n".join(f"line {number}: {'needle' if number % 100 == 7 else 'hay'}" f
 
 def handle_in(result: ToolResult) -> str:
     """The handle that a cut result names."""
-    (handle,) = re.findall(r'handle="(\w+)"', result.text or "")
+    (handle,) = re.findall(r'handle="(\w+)"', result.text)
     return str(handle)
 
 
@@ -34,8 +34,8 @@ def read(overflow: ResultStore, **arguments: Any) -> ToolResult:
 # -- cut
 
 
-@pytest.mark.parametrize("text", ["", "a", "a" * MAX_RESULT, None], ids=["empty", "short", "just so long", "none"])
-def test_short(text: str | None) -> None:
+@pytest.mark.parametrize("text", ["", "a", "a" * MAX_RESULT], ids=["empty", "short", "just so long"])
+def test_short(text: str) -> None:
     """A result that is not too long stays as it is, and nothing is kept."""
     overflow = ResultStore()
     result = ToolResult(1, text)
@@ -52,14 +52,14 @@ def test_cut() -> None:
     assert re.fullmatch(
         r"a{100,}\n\n\[\.\.\. The whole result has 2,000 characters; its middle is left out here\. Read on with "
         r'result_read\(handle="\w{12}", offset=\.\.\. or query="\.\.\."\)\. \.\.\.\]\n\nb{50,}',
-        result.text or "",
+        result.text,
     )
-    assert (500, text, 1, True) == (len(result.text or ""), result.value, result.details, overflow.is_used)
+    assert (500, text, 1, True) == (len(result.text), result.value, result.details, overflow.is_used)
 
 
 def test_without_a_store() -> None:
     """Without anything that keeps the whole, the note does not promise it."""
-    text = truncate(ToolResult(1, "a" * 1_000), 300).text or ""
+    text = truncate(ToolResult(1, "a" * 1_000), 300).text
 
     assert (300, True, False) == (len(text), "Ask for less." in text, "result_read" in text)
 
@@ -68,14 +68,14 @@ def test_error() -> None:
     """An error is cut as any result is; for Python it stays whole."""
     result = truncate(ToolResult(text="a" * 1_000, error="a" * 1_000, kind="failed"), 300)
 
-    assert (300, 1_000, "failed") == (len(result.text or ""), len(result.error or ""), result.kind)
+    assert (300, 1_000, "failed") == (len(result.text), len(result.error or ""), result.kind)
 
 
 @given(st.text(max_size=400), st.integers(1, 400))
 @example("\n" + "0" * 399, 300)
 def test_lengths(text: str, limit: int) -> None:
     """What is cut begins and ends as the whole does, and at least half of the limit is the result's own."""
-    cut = truncate(ToolResult(text, text), limit).text or ""
+    cut = truncate(ToolResult(text, text), limit).text
     head, note, tail = cut.partition("\n\n[...")
     end = tail.rpartition("...]\n\n")[2]
 
@@ -94,7 +94,7 @@ def test_whole_outside_of_the_conversation(early: bool) -> None:
         """Log."""
         return {"lines": "a" * 1_000}
 
-    whole = log.invoke({}).text or ""
+    whole = log.invoke({}).text
     stream = Runner([log], model=ScriptedModel([call("log"), "Done."]), early=early).stream("go")
     shown = [event_to_dict(event) for event in stream if isinstance(event, ToolCallFinished)]
     message = stream.result.messages[2].text
@@ -114,7 +114,7 @@ def test_answers_are_cut() -> None:
     box = Toolbox([log])
     reply = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "log", "arguments": "{}"}}]}
 
-    assert (400, 1_000) == (len(box.answer(reply)[0]["content"]), len(box.call("log").text or ""))
+    assert (400, 1_000) == (len(box.answer(reply)[0]["content"]), len(box.call("log").text))
 
 
 def test_steps_of_a_plan_are_cut() -> None:
@@ -140,7 +140,7 @@ def test_whole() -> None:
     handle = handle_in(truncate(ToolResult(1, LINES), 1_000, overflow))
     pieces: list[str] = []
     while sum(map(len, pieces)) < len(LINES):
-        shown = read(overflow, handle=handle, offset=sum(map(len, pieces))).text or ""
+        shown = read(overflow, handle=handle, offset=sum(map(len, pieces))).text
         assert len(shown) <= PAGE
         pieces.append(shown.partition("]\n")[2])
 
@@ -171,7 +171,7 @@ def test_where_to_go_on() -> None:
     overflow = ResultStore(limit=1_000)
     handle = overflow.store("a" * 2_000)
 
-    assert (read(overflow, handle=handle).text or "").startswith(
+    assert read(overflow, handle=handle).text.startswith(
         "[Characters 0 to 800 of 2,000. Read on with offset=800.]\naaa"
     )
 
@@ -211,7 +211,7 @@ def test_query_with_many_lines() -> None:
     seen: list[str] = []
     shown, offset = "", 0
     while "[There are more" in shown or not seen:
-        shown = read(overflow, handle=handle, query="needle", offset=offset).text or ""
+        shown = read(overflow, handle=handle, query="needle", offset=offset).text
         assert len(shown) <= 1_000
         seen += re.findall(r"line \d+: needle", shown)
         offset = int((re.findall(r"offset=(\d+)", shown) or ["0"])[0])
@@ -267,7 +267,7 @@ def test_too_long_to_be_kept() -> None:
     """A text that alone is more than may be kept is cut without a handle, and pushes nothing out."""
     overflow = ResultStore()
     handle = overflow.store("a")
-    text = truncate(ToolResult(1, "é" * (MAX_BYTES // 2 + 1)), 300, overflow).text or ""
+    text = truncate(ToolResult(1, "é" * (MAX_BYTES // 2 + 1)), 300, overflow).text
 
     assert (True, False) == ("Ask for less." in text, read(overflow, handle=handle).is_error)
 
@@ -279,7 +279,7 @@ def test_from_many_threads() -> None:
     with ThreadPoolExecutor(16) as pool:
         handles = list(pool.map(overflow.store, texts))
 
-    assert texts == [(read(overflow, handle=one).text or "").partition("\n")[2] for one in handles]
+    assert texts == [read(overflow, handle=one).text.partition("\n")[2] for one in handles]
 
 
 def test_tool() -> None:

@@ -139,7 +139,7 @@ def test_values_are_validated() -> None:
     """The value of a reference is validated like any argument."""
     wrong, _ = BOX.call_many([call("walk", miles="†city"), call("join", to="city", parts="Rome")])
 
-    assert ("invalid_arguments", True) == (wrong.kind, (wrong.text or "").startswith("Invalid arguments: miles: "))
+    assert ("invalid_arguments", True) == (wrong.kind, wrong.text.startswith("Invalid arguments: miles: "))
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["call", "acall"])
@@ -180,14 +180,14 @@ def test_a_reference_that_is_no_path(path: str) -> None:
     """A reference without a path is refused."""
     (result,) = BOX.call_many([call("walk", miles=path)])
 
-    assert (result.text or "").startswith(f"Invalid arguments: {path}: ")
+    assert result.text.startswith(f"Invalid arguments: {path}: ")
 
 
 def test_invalid_output_path() -> None:
     """A call whose result cannot be stored is not executed."""
     (result,) = BOX.call_many([call("walk", to="a..b", miles=3)])
 
-    assert (result.text or "").startswith("Invalid arguments: _outputPath: 'a..b' is not a path: ")
+    assert result.text.startswith("Invalid arguments: _outputPath: 'a..b' is not a path: ")
 
 
 @ways
@@ -231,7 +231,7 @@ def test_values_of_the_application(to: str, of: str, execute: All) -> None:
     (result,) = execute([call("join", to=to, of=of, parts="root")], shared=shared)
 
     assert result.kind == "invalid_arguments"
-    assert "is read-only. Choose another path." in (result.text or "")
+    assert "is read-only. Choose another path." in result.text
     assert [{"role": "guest", "name": "Ann"}] * 2 == [shared.get("user", instance) for instance in ("", "home")]
 
 
@@ -317,7 +317,7 @@ def test_a_result_that_is_too_large() -> None:
     """A result that is too large to be stored reaches the model with a note about that."""
     (result,) = BOX.call_many([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
 
-    assert (result.text or "").endswith("'x' was not stored: it has 9,000,002 bytes; all may have 16,777,216.")
+    assert result.text.endswith("'x' was not stored: it has 9,000,002 bytes; all may have 16,777,216.")
 
 
 def test_equal_keys() -> None:

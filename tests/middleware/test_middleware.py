@@ -352,7 +352,7 @@ def given(value: Any, *middleware: Middleware) -> ToolResult:
 @pytest.mark.parametrize("write", WRITTEN.values(), ids=WRITTEN)
 def test_redacts_however_it_is_written(write: Callable[[str], str]) -> None:
     """A secret is found as it is, escaped and encoded, and the text around it is kept."""
-    text = given(f"before {write(SECRET)} after", redact([SECRET])).text or ""
+    text = given(f"before {write(SECRET)} after", redact([SECRET])).text
 
     assert text.startswith("before ") and text.endswith(" after")
     assert "[redacted]" in text
@@ -410,7 +410,7 @@ def test_redacts_before_the_cut() -> None:
     with ScriptedModel([calls, "Done."]) as model:
         result = Runner([look], model=model, middleware=[redact([SECRET])]).run("Go on.")
 
-    assert [] == [made for made in result.calls if SECRET[:6] in (made.result.text or "")]
+    assert [] == [made for made in result.calls if SECRET[:6] in made.result.text]
 
 
 def test_redacts_a_short_secret() -> None:
@@ -735,7 +735,7 @@ def test_unknown_tool_passes_the_cache() -> None:
     look, seen = counted(effect="read")
     result = made(*looks("a"), [call("lok")], *looks("a"), tools=[look], middleware=[cache()])
 
-    assert (["a"], "unknown tool: 'lok'") == (seen, (result.calls[1].result.text or "")[:19])
+    assert (["a"], "unknown tool: 'lok'") == (seen, result.calls[1].result.text[:19])
 
 
 # -- repeat_guard
@@ -801,7 +801,7 @@ def test_half_a_character_in_arguments() -> None:
     words = ToolCall(name="add", arguments='{"a": "\ud800", "b": 2}')
     result = made([words], middleware=[repeat_guard()])
 
-    assert "Invalid arguments" in (result.calls[0].result.text or "")
+    assert "Invalid arguments" in result.calls[0].result.text
 
 
 def test_equal_by_value() -> None:

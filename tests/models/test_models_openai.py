@@ -293,7 +293,7 @@ def test_half_a_character_in_strict_arguments(written: str) -> None:
         result = runner.run("x")
 
     assert ("No.", []) == (result.output, seen)
-    assert "Invalid arguments" in (result.calls[0].result.text or "")
+    assert "Invalid arguments" in result.calls[0].result.text
 
 
 def test_response() -> None:

@@ -212,7 +212,7 @@ def ends(library: Library, **options: Any) -> list[tuple[str, str]]:
             if isinstance(event, ToolCallStarted):
                 reported.append(("started", event.call.arguments))
             elif isinstance(event, ToolCallFinished):
-                reported.append((event.result.kind or "ok", event.result.text or ""))
+                reported.append((event.result.kind or "ok", event.result.text))
     except ModelError as error:
         reported.append(("raised", str(error)))
     return reported

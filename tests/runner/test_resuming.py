@@ -147,7 +147,7 @@ def test_calls_of_the_whole_run(go: Go) -> None:
     runner = bank.runner([[call("look")], "Done."], approve=wait_for_payments)
     result = go(runner, paused.state, {ids(paused)[0]: True})
 
-    outcomes = [(done.name, done.result.is_error, (done.result.text or "")[:6]) for done in result.calls]
+    outcomes = [(done.name, done.result.is_error, done.result.text[:6]) for done in result.calls]
     look = ("look", False, "[image")
     assert [look, ("pay", False, "paid 1"), look, ("drop", True, "unknow"), look] == outcomes
 

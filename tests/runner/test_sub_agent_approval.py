@@ -462,7 +462,7 @@ def test_where_a_sub_agent_cannot_wait() -> None:
     expected = "Sub-agent execution failed: it needs approval for pay, and cannot wait for that here."
 
     assert expected == alone.text
-    assert (expected, []) == (json.loads(result.calls[0].result.text or "")[0]["error"], bank.paid)
+    assert (expected, []) == (json.loads(result.calls[0].result.text)[0]["error"], bank.paid)
 
 
 def test_decision_on_no_call() -> None:
@@ -541,7 +541,7 @@ def test_tool_in_place_of_a_sub_agent() -> None:
     @tool
     def clerk_0(query: str) -> str:
         """Ask twice."""
-        return " ".join(box.call("clerk_0", {"query": query}, approve=approve_all).text or "" for _ in range(2))
+        return " ".join(box.call("clerk_0", {"query": query}, approve=approve_all).text for _ in range(2))
 
     runner = Runner([clerk_0], model=ScriptedModel(["All done."]), approve=approve_all)
     result = runner.resume(reload(paused), decide(paused))

@@ -952,8 +952,8 @@ def test_type_made_from_json() -> None:
 
     assert {"type": "string"} == made.parameters["properties"]["value"]
     assert "https" == made.invoke('{"value": "https://example.com"}').value.scheme
-    assert "value: Value error, no scheme (received" in (made.invoke('{"value": "example"}').text or "")
-    assert "value: Input should be a valid string" in (made.invoke('{"value": 1}').text or "")
+    assert "value: Value error, no scheme (received" in made.invoke('{"value": "example"}').text
+    assert "value: Input should be a valid string" in made.invoke('{"value": 1}').text
 
 
 @pytest.mark.parametrize("annotation", [list[Opaque], Url | None, typing.Callable], ids=["list", "union", "function"])
@@ -969,8 +969,8 @@ def test_function_that_converts() -> None:
     made = echo(dict[str, pair] | None, default=None)
 
     assert {"a": (1, 2)} == made.invoke('{"value": {"a": [1, "2"]}}').value
-    assert "value.a: Value error, " in (made.invoke('{"value": {"a": [1]}}').text or "")
-    assert "value.a[1]: " in (made.invoke('{"value": {"a": [1, "b"]}}').text or "")
+    assert "value.a: Value error, " in made.invoke('{"value": {"a": [1]}}').text
+    assert "value.a[1]: " in made.invoke('{"value": {"a": [1, "b"]}}').text
 
 
 @pytest.mark.parametrize("default", [[], {}, set()], ids=["list", "dict", "set"])
@@ -1086,9 +1086,7 @@ def test_field_that_no_constructor_takes() -> None:
     assert ["width", "height"] == list(measure.parameters["$defs"]["Area"]["properties"])
     assert ["width", "height", "size"] == list((measure.output_schema or {})["properties"])
     assert 6 == measure.invoke('{"area": {"width": 2, "height": 3}}').value.size
-    assert "area.size: no such parameter" in (
-        measure.invoke('{"area": {"width": 2, "height": 3, "size": 1}}').text or ""
-    )
+    assert "area.size: no such parameter" in (measure.invoke('{"area": {"width": 2, "height": 3, "size": 1}}').text)
 
 
 @dataclass

@@ -171,7 +171,7 @@ def make_tool(document: Any, base_url: str | None = "http://127.0.0.1:1", **opti
 
 def call(tool: Tool[..., Any], /, **arguments: Any) -> str:
     """Return the text of a call."""
-    return Toolbox([tool]).call(tool.name, arguments).text or ""
+    return Toolbox([tool]).call(tool.name, arguments).text
 
 
 def test_pattern_that_may_take_for_ever() -> None:

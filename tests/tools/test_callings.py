@@ -270,7 +270,7 @@ def test_no_number_in_a_reply() -> None:
     box = Toolbox([weather])
     (call,) = parse_calls(box, '{"calls": [{"_tool": "weather", "city": NaN}]}')
 
-    assert "received NaN" in (box.call_many([call])[0].text or "")
+    assert "received NaN" in box.call_many([call])[0].text
 
 
 def test_invalid_items() -> None:

@@ -353,7 +353,7 @@ def read_rows(value: Any, *, to_end: bool = False, hooks: Sequence[object] = (),
 
     model = ScriptedModel([call("query"), read_first, *[read_on] * 20])
     result = Runner([query], model=model, max_turns=20, hooks=hooks).run("?")
-    return [finished.result.text or "" for finished in result.calls[1:]]
+    return [finished.result.text for finished in result.calls[1:]]
 
 
 @pytest.mark.parametrize("make", TABLES.values(), ids=TABLES)
@@ -405,7 +405,7 @@ class Removing:
     """A hook that removes a number from results."""
 
     def after_call(self, made: ToolCall, result: ToolResult, _: object) -> ToolResult | None:
-        return result.replace(text=(result.text or "").replace("2500", "-")) if made.name == "query" else None
+        return result.replace(text=result.text.replace("2500", "-")) if made.name == "query" else None
 
 
 def test_table_that_a_hook_has_changed() -> None:

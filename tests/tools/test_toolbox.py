@@ -794,7 +794,7 @@ def test_rules_that_are_methods() -> None:
     """Static and class methods are bound, and so is a retry rule, and what two tools ask."""
     ann, bob = Home("Ann"), Home("Bob")
     texts = [
-        Toolbox([desk]).call(name, {"count": count}).text or ""
+        Toolbox([desk]).call(name, {"count": count}).text
         for desk, name, count in [(Desk("Eve"), "sign", 1), (ann, "sign", 1), (ann, "sign", 3), (bob, "seal", 2)]
     ]
 

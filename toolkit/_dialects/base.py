@@ -378,7 +378,7 @@ def has_object_output(spec: ToolSpec) -> bool:
 
 def result_text(result: ToolResult) -> str:
     """Return the text of a result for the model."""
-    return replace_surrogates(result.text or "")
+    return replace_surrogates(result.text)
 
 
 def result_data(result: ToolResult) -> Any:

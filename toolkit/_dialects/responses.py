@@ -227,7 +227,7 @@ def render_answer(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage
         result: The text and the attachments.
         call_item: The call's item; empty if it is unknown.
     """
-    text, others = replace_surrogates(result.text or ""), _render_attachments(result.images, result.files)
+    text, others = replace_surrogates(result.text), _render_attachments(result.images, result.files)
     own_id = call.call_id if isinstance(call, ToolMessage) else call.id
     return {
         "type": ANSWERS[call_item.get("type", "function_call")],

@@ -156,7 +156,7 @@ class Dispatcher:
             return result
         from toolkit._guards.hidden_text import escape_hidden  # few runs need it
 
-        return result.replace(text=escape_hidden(result.text or ""), error=result.error and escape_hidden(result.error))
+        return result.replace(text=escape_hidden(result.text), error=result.error and escape_hidden(result.error))
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Shorten the text of a call's result for the model; a page of a long result is not shortened again."""

@@ -213,7 +213,7 @@ class Dependencies:
         if not path or result.is_error:
             return result
         try:
-            self._shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
+            self._shared.store_result(path, parse_result_text(result.text, tool), call.instance)
         except ValueError as error:
             return result.replace(text=f"{result.text}\n{error}")
         return result

@@ -128,7 +128,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         limit: The most characters, but for the note.
         overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
-    text = result.text or ""
+    text = result.text
     table = None
     if len(text) > min(limit, MAX_TABLE):
         # A hook may have left something out of the text.

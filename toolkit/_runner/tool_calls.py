@@ -158,7 +158,7 @@ class ToolCaller:
             tool = None if message.is_error else self.tools.get(message.name)
             if tool is not None and tool.settings.return_direct:
                 result = self.results.get(message.call_id)
-                return message.text if result is None else result.text or ""
+                return message.text if result is None else result.text
         return None
 
     def end_turn(self) -> None:

@@ -193,7 +193,7 @@ def write_value(value: Any) -> str:
 def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
     """Complete a result that a tool returned: its text, from its value or error, and the fields that it leaves out."""
     rendered, error = _content(result, write), None if result.error is None else _as_text(result.error)
-    text = rendered.text or ""
+    text = rendered.text
     if error and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
     return _complete_fields(result, rendered, text, error)
@@ -307,7 +307,7 @@ def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
 def _render_part(part: Any) -> str:
     if type(part) is File:
         return f"[file {part.name}]"
-    return "[image]" if type(part) is Image else render(part, write_value).text or ""
+    return "[image]" if type(part) is Image else render(part, write_value).text
 
 
 def _as_text(value: Any) -> str:

@@ -224,7 +224,7 @@ class _Program:
             raise RuntimeError(NEEDS_APPROVAL if result.kind == "pending" else result.text)
         self.images += result.images
         self.files += result.files
-        return parse_result_text(result.text or "", each)
+        return parse_result_text(result.text, each)
 
 
 def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:

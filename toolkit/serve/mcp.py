@@ -391,7 +391,7 @@ class _Library:
         """
         result = await _execute(Toolbox([tool]), tool.name, arguments, ToolContext(deps=self._deps))
         if result.is_error:
-            raise MCPError(types.INVALID_PARAMS, result.text or result.error or "")
+            raise MCPError(types.INVALID_PARAMS, result.text)
         return result
 
 
