@@ -440,6 +440,44 @@ def test_class_of_an_inherited_method() -> None:
     assert "a" == tool(owner().place).invoke({"order": {"item": "a"}}).value
 
 
+def test_class_inside_a_class_with_the_name_of_its_base() -> None:
+    """A method's annotations name the class inside its own class, though a base in another module has its name."""
+    code = (
+        "class Shop(Shop):\n class Order(Model):\n  number: int\n"
+        " def count(self, order: 'Order'):\n  return order.number"
+    )
+    cell: dict[str, Any] = {"__name__": "other", "Shop": Shop, "Model": BaseModel}
+    exec(code, cell)  # noqa: S102
+    owner = cell["Shop"]()
+
+    assert 3 == tool(owner.count).invoke({"order": {"number": 3}}).value
+    assert "a" == tool(owner.place).invoke({"order": {"item": "a"}}).value
+
+
+def test_local_class_of_a_method() -> None:
+    """A method's annotations may name its class, though that is local to a function which has ended."""
+
+    def make() -> Any:
+        @dataclass
+        class Sum:
+            value: int
+
+            def add(self, other: Sum) -> int:
+                """Add another sum."""
+                return self.value + other.value
+
+        return Sum(1)
+
+    assert 3 == tool(make().add).invoke({"other": {"value": 2}}).value
+
+
+def test_class_of_a_partial_of_a_tool() -> None:
+    """A partial of a method that is a tool knows the class inside its class, too."""
+    made = tool(partial(tool(Shop.place), Shop()))
+
+    assert "a" == made.invoke({"order": {"item": "a"}}).value
+
+
 def test_class_of_a_static_method() -> None:
     """A static method's annotations may name a class inside its class."""
     assert "a" == tool(Shop.cancel).invoke({"order": {"item": "a"}}).value

@@ -6,9 +6,8 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from types import FunctionType
 from typing import Any
 
 from toolkit._schema.signature import TYPING, find_source, is_resolved, read_annotations, unwrap_partials
@@ -23,28 +22,29 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
         return {}
-    home = getattr(source, "__qualname__", "").rpartition(".")[0]
+    module, path = (getattr(source, name, "") for name in ("__module__", "__qualname__"))
+    path = path.rpartition(".")[0]
     called = unwrap_partials(function)
     owner = getattr(called, "__self__", called)
-    is_plain = type(owner) is FunctionType  # also if it is a static method
-    local = {} if is_plain else _collect_class_names(owner if isinstance(owner, type) else type(owner), home)
+    bases = inspect.getmro(owner if isinstance(owner, type) else type(owner))
+    homes = [base for base in bases if (base.__module__, base.__qualname__) == (module, path)]
+    local: dict[str, Any] = {}
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     while frame is not None:
         if _is_around(frame, source):
             local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
-    outer = _collect_class_names(_find_class(home, source), home) if is_plain and home else {}
-    return _pick_mentioned(annotations, {**outer, **local})
+    outer = _collect_class_names([_find_class(path, source)]) | {home.__name__: home for home in homes}
+    return _pick_mentioned(annotations, {**outer, **local, **_collect_class_names([*reversed(bases), *homes])})
 
 
-def _collect_class_names(kind: type, home: str) -> dict[str, Any]:
-    """Collect the inner types and type parameters of a class and its bases; those of the base named `home` win."""
-    bases = inspect.getmro(kind)
+def _collect_class_names(classes: Iterable[type]) -> dict[str, Any]:
+    """Collect the inner types and type parameters of classes; those of later ones win."""
     names: dict[str, Any] = {}
-    for base in [*reversed(bases), *(base for base in bases if base.__qualname__ == home)]:
-        declared = vars(base).get("__type_params__")
-        names |= {each.__name__: each for each in (declared if isinstance(declared, tuple) else ())}
-        names |= {name: inner for name, inner in vars(base).items() if _is_type(inner)}
+    for each in classes:
+        declared = vars(each).get("__type_params__")
+        names |= {variable.__name__: variable for variable in (declared if isinstance(declared, tuple) else ())}
+        names |= {name: inner for name, inner in vars(each).items() if _is_type(inner)}
     return names
 
 
