@@ -151,7 +151,7 @@ TEXTS: list[tuple[Any, str]] = [
     (range(3), "[0,1,2]"),
     (range(10**12), '"range(0, 1000000000000)"'),
     (MappingProxyType({"a": 1}), '{"a":1}'),
-    (memoryview(b"ab"), '"YWI="'),
+    (memoryview(b"ab"), '"ab"'),
     (Bare(), '"<test_library_values.Bare object>"'),
     (Store(), '"<test_library_values.Store object>"'),
     ([read_row()], '[{"a":1,"b":"x","c":"_w=="}]'),

@@ -141,6 +141,8 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "Path": (Path("/a"), '"/a"'),
     "bytes": ("é".encode(), '"é"'),
     "bytes that are not a text": ([b"\xff"], '["_w=="]'),
+    "bytes beside others": ({"a": b"a", "b": [b"\xff"]}, '{"a":"a","b":["_w=="]}'),
+    "bytes beside an object": ([b"a", Shown()], '["a","shown"]'),
     "object": ({"it": Shown()}, '{"it":"shown"}'),
     "evil object inside": ({"a": 1, "it": Evil()}, '{"a":1,"it":"<Evil that cannot be written>"}'),
     "object with a long text": ([Long()], f'["{"x" * 9_999}…"]'),

@@ -9,10 +9,12 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from sys import maxsize
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import PydanticSerializationError, SchemaSerializer, from_json, to_json
 
@@ -317,12 +319,13 @@ def _as_text(value: Any) -> str:
 def _to_text_somehow(value: Any) -> str:
     if is_table(value) and (text := write_safely(write_table, value, maxsize)):
         return text
-    texts = (write_safely(write, value, maxsize) for write in (_to_lenient_json, _write_parts))
+    writers = (_to_lenient_json, _write_parts, partial(_to_lenient_json, bytes_mode="base64"))
+    texts = (write_safely(write, value, maxsize) for write in writers)
     return next(filter(None, texts), "") or _to_word(value, repr)
 
 
-def _to_lenient_json(value: Any) -> str:
-    return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_to_plain).decode()
+def _to_lenient_json(value: Any, bytes_mode: Literal["utf8", "base64"] = "utf8") -> str:
+    return to_json(value, inf_nan_mode="strings", bytes_mode=bytes_mode, fallback=_to_plain).decode()
 
 
 def _to_plain(value: Any) -> Any:
@@ -338,13 +341,13 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
 
 
 def _write_parts(value: Any) -> str:
-    """Write a value part by part if one of them cannot be written, such as an unpaired surrogate or `pandas.NaT`."""
+    """Write a value part by part, since one cannot be written: bytes, an unpaired surrogate or `pandas.NaT`."""
     plain = json.loads(json.dumps(value, default=_convert_part))
     return json.dumps(clean_json(plain), ensure_ascii=False, separators=(",", ":"))
 
 
 def _convert_part(value: Any) -> Any:
-    try:
-        return from_json(_to_lenient_json(value))
-    except Exception:  # noqa: BLE001  as in `make_writer`
-        return _to_plain(value)
+    for bytes_mode in ("utf8", "base64"):
+        with suppress(Exception):  # as in `make_writer`
+            return from_json(_to_lenient_json(value, bytes_mode))
+    return _to_plain(value)
