@@ -20,7 +20,7 @@ import typing
 import uuid
 import zoneinfo
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from decimal import Decimal
 from typing import (
     Annotated,
@@ -873,6 +873,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "list of a type": ([int], r"its annotation \[<class 'int'>\] is not a type.*Write a type such as list\[int\]"),
     "function": (any, "its annotation <built-in function any> is not a type"),
     "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Write a type such as"),
+    "unknown name in a class": (make_dataclass("Lost", [("at", "Nowhere")]), r"'Nowhere' is not.*Write a type such as"),
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
     "broken pattern": (Annotated[str, Field(pattern="(")], r"\(unclosed group\)\. Correct the annotation: write"),
     "broken bound": (Annotated[int, Field(ge="x")], r"'ge' must be .*\)\. Correct the annotation: write"),

@@ -444,7 +444,7 @@ def _explain(p: Parameter, error: Exception) -> str:
 def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
-    if p.problem:
+    if p.problem or isinstance(error, NameError):
         return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
         return TYPE_REMEDY
