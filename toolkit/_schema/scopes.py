@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
+from types import FunctionType
 from typing import Any
 
 from toolkit._schema.signature import TYPING, find_source, is_resolved, read_annotations, unwrap_partials
@@ -26,7 +27,7 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     path = path.rpartition(".")[0]
     called = unwrap_partials(function)
     owner = getattr(called, "__self__", called)
-    bases = inspect.getmro(owner if isinstance(owner, type) else type(owner))
+    bases = () if type(owner) is FunctionType else inspect.getmro(owner if isinstance(owner, type) else type(owner))
     homes = [base for base in bases if (base.__module__, base.__qualname__) == (module, path)]
     local: dict[str, Any] = {}
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
