@@ -341,12 +341,13 @@ def test_stream_that_is_left_after_its_end() -> None:
     assert "RunFinished" == seen[-1]
 
 
-def test_hook_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("broken"), SystemExit(3)], ids=repr)
+def test_hook_that_fails(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     """An `on_event` that raises is logged, and the run goes on."""
 
     class Broken:
         def on_event(self, event: object, run_id: str) -> None:
-            raise RuntimeError(run_id)
+            raise error
 
     assert "Hello." == Runner(model=ScriptedModel(["Hello."]), hooks=[Broken()]).run("Hi").output
     assert "The hook" in caplog.text

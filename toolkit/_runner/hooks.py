@@ -99,7 +99,7 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
     for observer in observers:
         try:
             observer(event, run_id)
-        except Exception:  # noqa: PERF203  the others still get it
+        except (Exception, SystemExit):  # noqa: PERF203  the others still get it
             logger.exception("The hook %r failed; the run goes on.", observer)
 
 
