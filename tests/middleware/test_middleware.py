@@ -138,6 +138,24 @@ def test_exits(go: Go, calls: int, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @BACKENDS
+@pytest.mark.parametrize("calls", [1, 3])
+def test_awaits_what_is_cancelled(go: Go, calls: int) -> None:
+    """A middleware that awaits what another task has cancelled fails for its own call; the run is not cancelled."""
+    if sys.version_info < (3, 11) and go in (arun, astream):
+        pytest.skip("a task of Python 3.10 does not say whether it is cancelled itself")
+
+    async def shared(call: ToolCall, call_next: Next) -> ToolResult:
+        if call.arguments == '{"a": 1}':
+            raise asyncio.CancelledError
+        return await call_next(call)
+
+    result = made([call("add", a=number) for number in range(1, calls + 1)], middleware=[shared], go=go)
+
+    assert ["add was not run.", "2", "3"][:calls] == texts(result)
+    assert "Done." == result.output
+
+
+@BACKENDS
 def test_interrupts(go: Go) -> None:
     """A middleware that raises KeyboardInterrupt ends the run."""
 

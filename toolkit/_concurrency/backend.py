@@ -202,11 +202,11 @@ async def call_function(
     """
 
     async def call() -> Any:
-        with _contain(BaseException):  # a cancellation, too: a sync function is not awaited by a task
+        with contain(BaseException):  # a cancellation, too: a sync function is not awaited by a task
             return function(*arguments)
 
     async def call_and_wait() -> Any:
-        with _contain(SystemExit):
+        with contain(SystemExit):
             return await function(*arguments)
 
     if is_async(function):  # called where it is awaited: a wait that is over would leave a coroutine that never starts
@@ -216,7 +216,7 @@ async def call_function(
         return answer
 
     async def wait() -> Any:
-        with _contain(SystemExit):
+        with contain(SystemExit):
             return await answer
 
     return await backend.call(wait, is_async=True, cancellation=cancellation)
@@ -228,12 +228,23 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 @contextmanager
-def _contain(kind: type[BaseException]) -> Iterator[None]:
+def contain(kind: type[BaseException], *, in_task: bool = False) -> Iterator[None]:
+    """Turn what would end more than the block into a RuntimeError; a cancellation of the running task is no such thing.
+
+    Args:
+        kind: SystemExit, or BaseException, which includes cancellations.
+        in_task: Whether the block awaits in a task, which may be cancelled.
+
+    Raises:
+        RuntimeError: The block raised an exception of this kind.
+    """
     try:
         yield
     except (Exception, KeyboardInterrupt, GeneratorExit):
         raise
     except kind as error:
+        if in_task and is_cancelling(error):
+            raise
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic_core import ValidationError
 
-from toolkit._concurrency.backend import Backend, await_value
+from toolkit._concurrency.backend import Backend, await_value, contain
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import STOPPED_TEXT, WAITING_TEXT, Deferred, Stopped
 from toolkit._execution.approval_request import ApprovalRequest, digest_call
@@ -325,13 +325,11 @@ class _CallPipeline:
 
 def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
     async def handle(call: ToolCall) -> ToolResult:
-        try:
+        with contain(BaseException, in_task=call_next.backend.is_async):
             answer = wrapper(call, call_next)
             if not inspect.isawaitable(answer):
                 raise TypeError(f"the middleware {wrapper!r} is not async: write it with async def.")
             return await answer
-        except SystemExit as error:  # it would end the process; a KeyboardInterrupt is meant to
-            raise RuntimeError("it raised SystemExit") from error
 
     return handle
 
