@@ -34,7 +34,7 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
 
-from tests.sources.a2a_server import serve
+from tests.apps import serve
 from toolkit import DefinitionError, FatalError, Runner, Toolbox, ToolContext, ToolError, tool
 from toolkit.approvers import ask_when, defer
 from toolkit.cli import main

@@ -18,6 +18,7 @@ import pytest
 from mcp import Client
 from typing_extensions import TypedDict
 
+from tests.apps import serve
 from toolkit import DefinitionError, FatalError, File, Image, Toolbox, ToolContext, ToolError, tool
 from toolkit.approvers import approve_all
 from toolkit.builtin import provider_tool
@@ -420,10 +421,8 @@ def test_another_client() -> None:
             cleared = await client.call_tool("clear", {"path": "x"})
             return len(listed), birds.structured_content, cleared.content[0].text
 
-    from tests.sources.test_mcp_client import serve_http
-
-    with serve_http(make_server(TOOLS).streamable_http_app()) as port:
-        assert (7, {"name": "pond", "birds": 7}, "cleared x") == asyncio.run(session(f"http://127.0.0.1:{port}/mcp"))
+    with serve(make_server(TOOLS).streamable_http_app()) as url:
+        assert (7, {"name": "pond", "birds": 7}, "cleared x") == asyncio.run(session(f"{url}/mcp"))
 
 
 def test_deps_of_a_server() -> None:

@@ -14,7 +14,8 @@ from typing import Any, cast
 import pytest
 
 from tests import ways
-from tests.sources.a2a_server import Agent, Liar, make_card, serve
+from tests.apps import serve
+from tests.sources.a2a_server import Agent, Liar, make_card
 from toolkit import DefinitionError, Failed, Runner, TimedOut, Toolbox
 from toolkit.approvers import defer
 from toolkit.events import ToolCallUpdated

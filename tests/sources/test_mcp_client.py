@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +28,7 @@ from mcp_types import (
 )
 
 from tests import ways
+from tests.apps import serve
 from tests.sources.mcp_server import QUESTION, SAMPLE, make_asking_server, make_server
 from toolkit import (
     ApprovalRequest,
@@ -73,23 +73,6 @@ def server() -> Iterator[MCP]:
 def box(server: MCP) -> Toolbox:
     """A toolbox of the server's tools."""
     return Toolbox([server])
-
-
-@contextmanager
-def serve_http(app: Any, port: int = 0) -> Iterator[int]:
-    """Serve an app on this machine, and yield its port."""
-    running = uvicorn.Server(
-        uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    while not running.started:
-        threading.Event().wait(0.01)
-    try:
-        yield running.servers[0].sockets[0].getsockname()[1]
-    finally:
-        running.should_exit = True
-        thread.join()
 
 
 class Recorder:
@@ -900,14 +883,14 @@ def test_sampling_of_pictures() -> None:
 def test_http() -> None:
     """A URL is reached by streamable HTTP, with the headers of this server alone; a new server under it is found."""
     app = Recorder(make_server().streamable_http_app())
-    with serve_http(app) as port:
-        server = MCP(f"http://127.0.0.1:{port}/mcp", name="s", headers={"Authorization": "Bearer k"}, timeout=10)
+    with serve(app) as url:
+        server = MCP(f"{url}/mcp", name="s", headers={"Authorization": "Bearer k"}, timeout=10)
         box = Toolbox([server])
 
         assert "3" == box.call("mcp_s_add", {"a": 1, "b": 2}).text
         assert {"Bearer k"} == app.seen
     assert box.call("mcp_s_add", {"a": 1, "b": 2}).is_error
-    with serve_http(make_server().streamable_http_app(), port):
+    with serve(make_server().streamable_http_app(), int(url.rpartition(":")[2])):
         results = [box.call("mcp_s_add", {"a": 1, "b": 2}) for _ in range(2)]
 
         assert "3" == results[-1].text
