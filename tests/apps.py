@@ -25,7 +25,7 @@ class Server(uvicorn.Server):
 @contextmanager
 def serve(app: Any, port: int = 0) -> Iterator[str]:
     """Serve an app, and yield its address."""
-    running = Server(uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=1))
+    running = Server(uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=0))
     thread = threading.Thread(target=running.run)
     thread.start()
     while not running.started:
