@@ -15,6 +15,8 @@ from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.events import Event
 from toolkit.testing import ScriptedModel
 
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
 
 class City(BaseModel):
     name: str
@@ -88,13 +90,20 @@ def test_generic_classes() -> None:
 
 
 def test_other_forms() -> None:
-    """What is no class may be asked for, too; type checkers know nothing of its values."""
-    assert_type(runner('{"result": 5}').run("x", output_type=int | City).output, Any)
-    assert_type(runner('{"result": null}').run("x", output_type=City | None).output, Any)
-    assert_type(runner('{"result": "a"}').run("x", output_type=Literal["a", "b"]).output, Any)
-    assert_type(runner('{"result": 5}').run("x", output_type=Annotated[int, Field(ge=1)]).output, Any)
+    """What is no class may be asked for, too: a union, a Literal, an annotated type."""
+    assert_type(runner('{"result": 5}').run("x", output_type=int | City).output, int | City)
+    assert_type(runner('{"result": null}').run("x", output_type=City | None).output, City | None)
+    assert_type(runner('{"result": "a"}').run("x", output_type=Literal["a", "b"]).output, Literal["a", "b"])
+    assert_type(runner('{"result": 5}').run("x", output_type=Annotated[int, Field(ge=1)]).output, int)
 
     assert 5 == runner('{"result": 5}').run("x", output_type=int | City).output
+
+
+def test_schema() -> None:
+    """A JSON Schema tells type checkers nothing of the values."""
+    assert_type(runner('{"name": "a"}').run("x", output_type=SCHEMA).output, Any)
+
+    assert {"name": "a"} == runner('{"name": "a"}').run("x", output_type=SCHEMA).output
 
 
 def test_stream() -> None:
@@ -113,7 +122,7 @@ def test_map() -> None:
     assert_type(runner("Hi.").map(["x"]), list[RunResult[str] | Exception])
     results = runner('{"name": "Oslo"}').map(["x"], output_type=City)
     assert_type(results, list[RunResult[City] | Exception])
-    assert_type(runner('{"result": 5}').map(["x"], output_type=int | City), list[RunResult[Any] | Exception])
+    assert_type(runner('{"result": 5}').map(["x"], output_type=int | City), list[RunResult[int | City] | Exception])
 
     assert isinstance(results[0], RunResult)
     assert City(name="Oslo") == results[0].output

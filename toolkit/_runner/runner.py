@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from typing_extensions import TypeVar, Unpack, override
+from typing_extensions import TypeForm, TypeVar, Unpack, override
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
@@ -137,7 +137,9 @@ class Runner(Controls):
         self._factory = RunFactory(box, model, instructions, get_given_options(options))
 
     @overload
-    def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
+    def run(
+        self, prompt: Prompt = ..., *, output_type: TypeForm[T] = ..., **given: Unpack[RunOptions]
+    ) -> RunResult[T]: ...
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
     @spell_options(RunOptions, RUN_DEFAULTS, ALL_RUN_HINTS)
@@ -180,7 +182,7 @@ class Runner(Controls):
 
     @overload
     async def arun(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+        self, prompt: Prompt = ..., *, output_type: TypeForm[T] = ..., **given: Unpack[RunOptions]
     ) -> RunResult[T]: ...
     @overload
     async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
@@ -195,7 +197,7 @@ class Runner(Controls):
 
     @overload
     def stream(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+        self, prompt: Prompt = ..., *, output_type: TypeForm[T] = ..., **given: Unpack[RunOptions]
     ) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
@@ -208,7 +210,7 @@ class Runner(Controls):
 
     @overload
     def astream(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+        self, prompt: Prompt = ..., *, output_type: TypeForm[T] = ..., **given: Unpack[RunOptions]
     ) -> AsyncRunStream[T]: ...
     @overload
     def astream(
@@ -224,7 +226,7 @@ class Runner(Controls):
 
     @overload
     def start(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+        self, prompt: Prompt = ..., *, output_type: TypeForm[T] = ..., **given: Unpack[RunOptions]
     ) -> RunHandle[T]: ...
     @overload
     def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
@@ -236,7 +238,7 @@ class Runner(Controls):
 
     @overload
     def map(
-        self, prompts: Iterable[Prompt], *, output_type: type[T] = ..., **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
     ) -> list[RunResult[T] | Exception]: ...
     @overload
     def map(
@@ -278,7 +280,7 @@ class Runner(Controls):
 
     @overload
     async def amap(
-        self, prompts: Iterable[Prompt], *, output_type: type[T] = ..., **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
     ) -> list[RunResult[T] | Exception]: ...
     @overload
     async def amap(
@@ -331,7 +333,7 @@ class Runner(Controls):
         state: RunState | str,
         decisions: Decisions = ...,
         *,
-        output_type: type[T] = ...,
+        output_type: TypeForm[T] = ...,
         **given: Unpack[ResumeOptions],
     ) -> RunResult[T]: ...
     @overload
@@ -377,7 +379,7 @@ class Runner(Controls):
         state: RunState | str,
         decisions: Decisions = ...,
         *,
-        output_type: type[T] = ...,
+        output_type: TypeForm[T] = ...,
         **given: Unpack[ResumeOptions],
     ) -> RunResult[T]: ...
     @overload
