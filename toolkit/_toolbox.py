@@ -285,8 +285,10 @@ class Toolbox:
         """
         return self.bindings._override(name, function)
 
-    def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
-        """Return the schemas of the tools for a provider. They are cached, so do not change them.
+    def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[Any]:
+        """Return the schemas of the tools for a provider, as dicts. They are cached, so do not change them.
+
+        Type checkers take them for the types that the provider's package has for them.
 
         Args:
             dialect: The format of a provider, such as "chat", "responses", "anthropic", "gemini" or "mcp".
@@ -365,7 +367,7 @@ class Toolbox:
         context: ToolContext[Any] | None = None,
         approve: Approver | None = None,
         shared: Values = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """Execute the calls in a provider's reply at the same time, for your own loop.
 
         Args:
@@ -377,8 +379,8 @@ class Toolbox:
             shared: As for `call_many`. Pass the same SharedValues for all replies to keep stored results.
 
         Returns:
-            The messages that answer the calls. An empty list if there are no calls. The calls of a reply that was cut
-            off, at its token limit or by a filter, do not run: each gets an error.
+            The messages that answer the calls, as dicts. An empty list if there are no calls. The calls of a reply that
+            was cut off, at its token limit or by a filter, do not run: each gets an error.
 
         Raises:
             ValueError: The reply has no calls in this dialect, but in another.
@@ -395,7 +397,7 @@ class Toolbox:
         context: ToolContext[Any] | None = None,
         approve: Approver | None = None,
         shared: Values = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """Do what `answer` does, in the running event loop."""
         parallel = _make_parallel(self._make_dispatcher(approve), context, AsyncBackend(), shared)
         return await self._answer(reply, self._make_dialect(dialect, strict=strict), parallel)

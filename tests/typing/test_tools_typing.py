@@ -10,6 +10,7 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from typing_extensions import assert_type
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, ToolResult, tool
@@ -271,6 +272,16 @@ def test_results() -> None:
     assert_type([made.name for made in box], list[str])
 
     assert "3" == add.invoke('{"a": 1}').text
+
+
+def test_own_loop() -> None:
+    """Schemas and answers go into a request of the provider's package, whose types are its own."""
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Add."}]
+    box = Toolbox([add])
+    tools: list[ChatCompletionToolUnionParam] = box.schemas("chat")
+    messages += box.answer({"choices": [{"message": {"role": "assistant", "content": "No."}}]})
+
+    assert (1, 1) == (len(messages), len(tools))
 
 
 def test_context() -> None:
