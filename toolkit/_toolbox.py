@@ -506,7 +506,7 @@ class Toolbox:
     def __len__(self) -> int:
         return len(self.bindings._tools)
 
-    def __or__(self, other: Self) -> Self:
+    def __or__(self, other: Toolbox) -> Self:
         tools = [*self.bindings._tools.values(), *other.bindings._tools.values()]
         joined = self._with(tools, other._copy_bindings() | self._copy_bindings())
         joined.check_output = self.check_output or other.check_output

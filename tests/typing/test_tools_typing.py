@@ -284,6 +284,18 @@ def test_own_loop() -> None:
     assert (1, 1) == (len(messages), len(tools))
 
 
+def test_union_with_a_subclass() -> None:
+    """Toolboxes of two classes make one of the left one's class."""
+
+    class Drawer(Toolbox):
+        """A toolbox of the application's own class."""
+
+    assert_type(Drawer([add]) | Toolbox([later]), Drawer)
+    assert_type(Toolbox([later]) | Drawer([add]), Toolbox)
+
+    assert isinstance(Drawer([add]) | Toolbox([later]), Drawer)
+
+
 def test_context() -> None:
     """A context knows the type of what it brings; without a type it brings nothing."""
     assert_type(asking("q", ToolContext(deps=Database())), str)
