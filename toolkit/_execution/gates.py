@@ -151,7 +151,7 @@ class Gates:
             if authorizer is not None:
                 await self._ask_authorizer(authorizer, request, backend)
 
-    async def _ask_authorizer(self, authorizer: Authorizer, request: ApprovalRequest, backend: Backend) -> None:
+    async def _ask_authorizer(self, authorizer: Callable[..., Any], request: ApprovalRequest, backend: Backend) -> None:
         verdict = await self._call(authorizer, request, backend, attrgetter("tool", "arguments", "context"))
         match verdict:
             case True:

@@ -237,7 +237,7 @@ class Attempts:
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
     """Return whether `retry_on` has an error; a ToolError only by its own class, since it is a tool's answer."""
-    rule = settings.retry_on
+    rule: Any = settings.retry_on
     if isinstance(rule, tuple):
         is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
         return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in rule)

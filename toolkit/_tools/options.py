@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
 Isolation: TypeAlias = Literal["process"]
 Trust: TypeAlias = Literal["foreign"]
+# Rules about a call: functions of one value or of three. A method in the body of the tool's class has its `self`, too.
+# Of `Callable[..., Any]` type checkers could not say what the parameters of a lambda are.
+ValueRule: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
+CallRule: TypeAlias = Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]
 # Exceptions after which an attempt is repeated; or a function of an exception that decides it.
-RetryOn: TypeAlias = tuple[type[BaseException], ...] | Callable[..., object]
+RetryOn: TypeAlias = tuple[type[BaseException], ...] | ValueRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +53,8 @@ class ToolSettings:
     retry_delay: float = 0.5
     executor: Executor | None = None
     isolate: Isolation | None = None
-    authorize: Callable[..., Any] | None = None
-    approve: bool | Callable[..., Any] = False
+    authorize: CallRule | None = None
+    approve: bool | ValueRule = False
     undo: Callable[..., Any] | None = None
     max_result: int | None = None
     return_direct: bool = False
@@ -318,8 +322,8 @@ class ToolOptions(TypedDict, total=False):
     retry_delay: float
     executor: Executor | None
     isolate: Isolation | None
-    authorize: Callable[..., Any] | None
-    approve: bool | Callable[..., Any]
+    authorize: CallRule | None
+    approve: bool | ValueRule
     undo: Callable[..., Any] | None
     max_result: int | None
     return_direct: bool

@@ -26,6 +26,7 @@ from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
+from toolkit._tools.options import ValueRule
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files import coding_tools
 from toolkit.builtin.shell.process import GUARD_LOST, LATE, Capture, CommandOutcome, CommandRunner
@@ -46,7 +47,7 @@ class CommandOptions(TypedDict, total=False):
     """Options that both tools have: see `shell_tool`."""
 
     confirm: Callable[[str], bool] | None
-    approve: bool | Callable[..., Any]
+    approve: bool | ValueRule
     error_on_exit: bool
     env: Mapping[str, str] | None
     limits: CommandLimits | None

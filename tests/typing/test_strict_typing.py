@@ -1,0 +1,49 @@
+# pyright: strict
+"""Natural code of a user whose checkers are strict: mypy and pyright read this file, pytest runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from typing_extensions import assert_type
+
+from toolkit import ApprovalRequest, Tool, Toolbox, ToolContext, tool
+
+
+@tool(effect="read", approve=lambda request: request.arguments["amount"] > 9, retry_on=lambda error: error.args)
+def spend(amount: int) -> int:
+    return amount
+
+
+@tool(authorize=lambda tool, arguments, context: context.deps or tool.name in arguments)
+def earn(amount: int) -> int:
+    return amount
+
+
+class Shop:
+    def ask(self, request: ApprovalRequest) -> bool:
+        return request.name != "buy"
+
+    def allow(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> bool:
+        return bool(tool.name and arguments and not context.deps)
+
+    @tool(approve=ask, authorize=allow)
+    def buy(self, item: str) -> str:
+        return item
+
+
+def test_rules() -> None:
+    """The parameters of a rule need no annotations."""
+    assert_type(spend(1) + earn(1), int)
+    box = Toolbox([spend, earn])
+
+    assert [None, "unavailable"] == [box.call("spend", {"amount": amount}).kind for amount in (1, 10)]
+    assert "denied" == box.call("earn", {"amount": 1}).kind
+
+
+def test_rules_as_methods() -> None:
+    """A rule may be a method of the tool's class."""
+    assert_type(Shop().buy("tea"), str)
+
+    assert "tea" == Toolbox([Shop()]).call("buy", {"item": "tea"}).value
