@@ -99,7 +99,7 @@ PUBLIC: dict[str, str] = {
         ToolCallRetried ToolCallStarted ToolCallUpdated TurnFinished TurnStarted event_to_dict
     """,
     "toolkit.middleware": "Compaction Middleware Next PerRun Telemetry audit cache estimate_tokens redact repeat_guard",
-    "toolkit.models": "CallReady Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",
+    "toolkit.models": "CallReady Message Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",
     "toolkit.models.local": "EmbeddedModel embedded_model",
     "toolkit.schema": "FromJson array boolean enum integer number object string",
     "toolkit.serve": "a2a agui mcp vercel",

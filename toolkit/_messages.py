@@ -234,6 +234,7 @@ class ToolMessage(FrozenValue):
 
 
 Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
+"""A message of a conversation, such as those of `RunResult.messages`."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import assert_type
 
-from toolkit import ApprovalRequest, Tool, Toolbox, ToolContext, tool
+from toolkit import ApprovalRequest, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit.models import Message, ModelResponse, UserMessage
+from toolkit.testing import ScriptedModel
 
 
 @tool(effect="read", approve=lambda request: request.arguments["amount"] > 9, retry_on=lambda error: error.args)
@@ -47,3 +49,25 @@ def test_rules_as_methods() -> None:
     assert_type(Shop().buy("tea"), str)
 
     assert "tea" == Toolbox([Shop()]).call("buy", {"item": "tea"}).value
+
+
+class Chats:
+    """Conversations in a store of the application's own."""
+
+    def __init__(self) -> None:
+        self._chats: dict[str, list[Message]] = {}
+
+    def load(self, name: str) -> list[Message]:
+        return self._chats.get(name, [])
+
+    def save(self, name: str, messages: Sequence[Message]) -> None:
+        self._chats[name] = list(messages)
+
+
+def test_own_store() -> None:
+    """A function may say that it takes or returns messages."""
+    chats, runner = Chats(), Runner(model=ScriptedModel(["Hi.", "Bye."]))
+    history: list[Message] = [UserMessage("Who am I?"), ModelResponse(text="Ann.")]
+    chats.save("ann", runner.run("Hi.", messages=history).messages)
+
+    assert 6 == len(runner.run("Bye.", messages=chats.load("ann")).messages)

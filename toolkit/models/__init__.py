@@ -24,11 +24,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
+from toolkit._messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 
 __all__ = [
     "CallReady",
+    "Message",
     "Model",
     "ModelRequest",
     "ModelResponse",
