@@ -8,9 +8,11 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from toolkit import ApprovalRequest, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit import ApprovalRequest, LedgerEntry, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit.builtin import ingest_text, knowledge_tools
 from toolkit.models import Message, ModelResponse, UserMessage
-from toolkit.testing import ScriptedModel
+from toolkit.stores import SQLiteKnowledge
+from toolkit.testing import ScriptedModel, call
 
 
 @tool(effect="read", approve=lambda request: request.arguments["amount"] > 9, retry_on=lambda error: error.args)
@@ -71,3 +73,49 @@ def test_own_store() -> None:
     chats.save("ann", runner.run("Hi.", messages=history).messages)
 
     assert 6 == len(runner.run("Bye.", messages=chats.load("ann")).messages)
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[float(len(text))] for text in texts]
+
+
+def test_own_embeddings() -> None:
+    """A function that embeds a list of texts is one that a store uses."""
+    store = SQLiteKnowledge()
+    ingest_text("Tea is at noon.", store, embed)
+    search = Toolbox(knowledge_tools(store, embed))["knowledge_search"]
+
+    assert "Tea is at noon." in search.invoke({"query": "tea"}).text
+
+
+class ListLedger:
+    """A ledger as an application writes one."""
+
+    def __init__(self) -> None:
+        self.entries: list[LedgerEntry] = []
+
+    def write(self, entry: LedgerEntry) -> bool:
+        is_first = all((entry.call_id, entry.stage) != (each.call_id, each.stage) for each in self.entries)
+        if is_first:
+            self.entries.append(entry)
+        return is_first
+
+    def read(self, run_id: str, call_id: str | None = None) -> list[LedgerEntry]:
+        return [each for each in self.entries if each.run_id == run_id and call_id in (None, each.call_id)]
+
+
+def test_own_ledger() -> None:
+    """A ledger may return a list."""
+    ledger, model = ListLedger(), ScriptedModel([call("spend", amount=1), "Spent."])
+    Runner([spend], model=model, ledger=ledger).run("Spend.")
+
+    assert "finished" == ledger.entries[-1].stage
+
+
+def test_script() -> None:
+    """A script may be a variable, and a function among its replies needs no annotations."""
+    script = [call("spend", amount=1), "Spent."]
+    counting = ScriptedModel([lambda request: f"{len(request.messages)} message", "Bye."])
+
+    assert "Spent." == Runner([spend], model=ScriptedModel(script)).run("Spend.").output
+    assert "1 message" == Runner(model=counting).run("Count.").output

@@ -66,7 +66,7 @@ class Ledger(Protocol):
         """Store an entry; False, and nothing stored, if the same stage of the same call exists."""
         ...
 
-    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+    def read(self, run_id: str, call_id: str | None = None) -> Sequence[LedgerEntry]:
         """Return the entries of a run, or of one of its calls, in the order in which they were written."""
         ...
 

@@ -59,7 +59,7 @@ KEY = re.compile(r"[!#-\[\]-~]+")  # characters that need no escape in JSON and 
 Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY)]
 Embeddings: TypeAlias = Sequence[Sequence[float]]
 # Returns an embedding for each text, sync or async.
-Embedding: TypeAlias = Callable[[Sequence[str]], Embeddings | Awaitable[Embeddings]]
+Embedding: TypeAlias = Callable[[list[str]], Embeddings | Awaitable[Embeddings]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ class StepLedger:
         """Store an entry, unless it is the end of a step that was broken off."""
         return not (self.is_broken_off and entry.stage == "finished") and self.ledger.write(entry)
 
-    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
+    def read(self, run_id: str, call_id: str | None = None) -> Sequence[LedgerEntry]:
         """Return the entries of a run, or of one of its calls."""
         return self.ledger.read(run_id, call_id)
 

@@ -43,7 +43,7 @@ class Embed(Protocol):
     Its optional attribute `model` names the model, so that stores refuse to mix embeddings; "" without one.
     """
 
-    def __call__(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+    def __call__(self, texts: list[str], /) -> Sequence[Sequence[float]]:
         """Return an embedding for each text."""
         ...
 
@@ -65,7 +65,7 @@ def embed_texts(embed: Embed, texts: Sequence[str]) -> list[Sequence[float]]:
     return [embedding for batch in split_batches(texts, BATCH) for embedding in _embed_batch(embed, batch)]
 
 
-def _embed_batch(embed: Embed, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+def _embed_batch(embed: Embed, texts: list[str]) -> Sequence[Sequence[float]]:
     check_cancelled()
     try:
         embeddings = list(embed(texts))

@@ -77,7 +77,8 @@ class ScriptedModel:
         '4 letters'
     """
 
-    script: Iterable[object] | Callable[[ModelRequest], ModelReply]
+    # ModelReply types the parameters of a lambda; `object` is what mypy makes of a variable with texts and calls.
+    script: Iterable[ModelReply | object] | Callable[[ModelRequest], ModelReply]
     name: str = field(default="scripted", kw_only=True)
     is_async: bool = field(default=False, kw_only=True)
 
