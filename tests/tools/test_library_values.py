@@ -228,6 +228,14 @@ def test_labels_of_a_figure() -> None:
     assert height > 200
 
 
+def test_text_far_outside_a_figure() -> None:
+    """A text that is far outside of a figure does not make its image larger."""
+    figure = Figure(figsize=(2, 2), dpi=100)
+    figure.add_subplot(xlim=(0, 1)).text(50, 0, "far")
+
+    assert (200, 200) == PIL.Image.open(io.BytesIO(invoke(figure).images[0].data)).size
+
+
 def test_picture_in_a_list() -> None:
     """Texts beside a figure stay beside it."""
     result = invoke(["Sales:", draw_line(), Image(b"x")])

@@ -219,6 +219,8 @@ def _draw(value: Any) -> Any:
         return value.convert("RGB")._repr_png_() if drawn is None and hasattr(value, "convert") else drawn  # CMYK
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
-    figure, file = value if hasattr(value, "savefig") else value.get_figure(), BytesIO()
-    figure.savefig(file, format="png", bbox_inches="tight")  # with labels that are wider than the margins
+    figure, file = value.figure, BytesIO()
+    # "tight" has labels that are wider than the margins; of a text far outside it would make a picture of gigabytes.
+    is_near = all(figure.get_tightbbox().size <= 2 * figure.get_size_inches())
+    figure.savefig(file, format="png", bbox_inches="tight" if is_near else None)
     return file.getvalue()
