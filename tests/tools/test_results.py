@@ -528,7 +528,7 @@ def test_group() -> None:
     group = ExceptionGroup("secret", [ToolError("full"), OSError("secret"), nested(OSError("other"), 3), KeyError("a")])
 
     text = raising(group, relay=(KeyError,)).invoke("{}").text
-    assert f"go failed: full; OSError; KeyError: 'a'. Not all messages are {REMEDY}" == text
+    assert f"go failed: full; OSError; KeyError: 'a'. Some messages are {REMEDY}" == text
 
 
 @needs_groups

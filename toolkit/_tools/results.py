@@ -129,7 +129,7 @@ def _describe_exception(
 
 def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
     """Join the descriptions of exceptions, with a note if a message was left out."""
-    which = "Its message is" if len(descriptions) == 1 else "Not all messages are"
+    which = "Its message is" if len(descriptions) == 1 else "Some messages are"
     rest = "" if all(descriptions.values()) else f". {which} {_HIDDEN}"
     what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(descriptions)}"
     return replace_surrogates(shorten(what, MAX_ERROR - len(rest)) + rest)
