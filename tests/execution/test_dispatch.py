@@ -396,19 +396,26 @@ def test_indescribable(backend: BackendName) -> None:
         execute_call(tool(pay), backend)
 
 
+class Again(RuntimeError):
+    """An error that is written in two lines, as a ValidationError of pydantic is."""
+
+    def __repr__(self) -> str:
+        return f"Again:\n  {self}"
+
+
 def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """What a tool did not mean to raise is in the log with its traceback, and how to relay it.
 
     What it relays is one line there, with a traceback only at level DEBUG; a ToolError is not logged.
     """
     execute_call(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
-    execute_call(tool(name="pay", relay=(RuntimeError,))(raising(RuntimeError("again"))), "sync", "{}")
+    execute_call(tool(name="pay", relay=(RuntimeError,))(raising(Again("again"))), "sync", "{}")
     execute_call(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
 
     with caplog.at_level("DEBUG", "toolkit"):
-        execute_call(tool(name="pay", relay=(RuntimeError,))(raising(RuntimeError("again"))), "sync", "{}")
+        execute_call(tool(name="pay", relay=(RuntimeError,))(raising(Again("again"))), "sync", "{}")
 
-    hint, line = "Tool pay raised (relay= lets the model read the message)", "Tool pay raised RuntimeError('again')"
+    hint, line = "Tool pay raised (relay= lets the model read the message)", "Tool pay raised Again: again"
     expected = [
         (text, logging.WARNING, has_traceback) for text, has_traceback in ((hint, True), (line, False), (line, True))
     ]

@@ -156,6 +156,24 @@ def test_awaits_what_is_cancelled(go: Go, calls: int) -> None:
 
 
 @BACKENDS
+def test_hint_beside_an_error(go: Go, caplog: pytest.LogCaptureFixture) -> None:
+    """If a middleware adds a hint to an error whose message the model does not read, its traceback is in the log."""
+
+    async def hint(call: ToolCall, call_next: Next) -> ToolResult:
+        result = await call_next(call)
+        return result.replace(text=f"{result.text} Ask Ann.")
+
+    @tool
+    def lose() -> None:
+        """Lose."""
+        raise ValueError("lost")
+
+    (text,) = texts(made([call("lose")], tools=[lose], middleware=[hint], go=go))
+
+    assert (True, True) == (f"{text}".endswith("this did not work. Ask Ann."), "in lose" in caplog.text)
+
+
+@BACKENDS
 def test_interrupts(go: Go) -> None:
     """A middleware that raises KeyboardInterrupt ends the run."""
 

@@ -143,7 +143,8 @@ class Dispatcher:
             else:
                 result = await pipeline.execute(call)
             if result.exception is not None:
-                log_exception(call.name, result.exception, result.text)
+                # A middleware may have changed the text, by which it is seen whether the model reads the message.
+                log_exception(call.name, result.exception, (pipeline.result or result).text)
         except (FatalError, DefinitionError):
             raise
         except CancelledError as error:  # the turn has ended

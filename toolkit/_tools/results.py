@@ -89,7 +89,7 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
         shown = "(relay= lets the model read the message)"
         logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error))
     else:
-        shown = write_safely(repr, error, MAX_ERROR)
+        shown = " ".join(write_safely(repr, error, MAX_ERROR).split())
         logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error) if is_debug else None)
 
 
