@@ -392,11 +392,11 @@ def test_no_answer_in_events() -> None:
 
 @pytest.mark.parametrize(
     "client",
-    [OpenAI, "http://localhost:11434/v1", json, SimpleNamespace(messages=1)],
-    ids=["class", "address", "module", "other API"],
+    [OpenAI, "http://localhost:11434/v1", "", json, SimpleNamespace(messages=1)],
+    ids=["class", "address", "empty", "module", "other API"],
 )
 def test_client_that_is_none(client: object) -> None:
-    """A client's class, module or address is refused when the runner is made, as is one of another API."""
+    """A client's class, module or address, even an empty one, is refused when the runner is made, as is another API."""
     with pytest.raises(TypeError, match=r"is not a client of OpenAI's API: write client=OpenAI\(\.\.\.\), base_url="):
         Runner(client=client, model="m")
 

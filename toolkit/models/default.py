@@ -92,9 +92,10 @@ class ModelChoice:
 
     def __post_init__(self) -> None:
         _ = APIS[self.api]  # refuses any other name
-        if self.client and (isinstance(self.client, (Model, str, type)) or not self._has_openai_api(self.client)):
+        client = self.client
+        if client is not None and (isinstance(client, (Model, str, type)) or not self._has_openai_api(client)):
             raise TypeError(
-                f"client={self.client!r:.100} is not a client of OpenAI's API: write client=OpenAI(...), base_url= and "
+                f"client={client!r:.100} is not a client of OpenAI's API: write client=OpenAI(...), base_url= and "
                 "api_key=, or for a Model, model=."
             )
         if self._is_misspelt:
