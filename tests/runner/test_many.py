@@ -113,6 +113,24 @@ def test_mistakes_in_the_runner(go: Callable[..., list[Any]], monkeypatch: pytes
         go(Runner(model=ScriptedModel(answer)), ["1", "2"], output_type=threading.Event)
 
 
+@WAYS
+def test_no_model_beside_other_outcomes(
+    go: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there is no model is raised though an answer was saved or a prompt was wrong, but not beside new answers."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    go(Runner(model=ScriptedModel(["saved"])), ["1"], save=tmp_path / "answers")
+
+    with pytest.raises(NoModelError):
+        go(Runner(model="gpt-5-mini"), ["1", "2"], save=tmp_path / "answers")
+    with pytest.raises(NoModelError):
+        go(Runner(model="gpt-5-mini"), [[], "2"], max_parallel=1)
+
+    lost = Runner(model=ScriptedModel(["one", NoModelError("lost")]))
+    assert [RunResult, NoModelError] == [*map(type, go(lost, ["1", "2"], max_parallel=1))]
+
+
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_column_of_a_table(frame: Callable[..., Any]) -> None:
     """The prompts may be a column of a table; the table itself is refused, since its items are its columns."""

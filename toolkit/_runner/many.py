@@ -164,9 +164,9 @@ class PromptBatch:
 
         Raises:
             StoreError: It cannot be saved.
-            NoModelError: The first outcome; the others would be the same.
+            NoModelError: The outcome, before any prompt was answered; the others would be the same.
         """
-        if isinstance(outcome, NoModelError) and not self._outcomes:
+        if isinstance(outcome, NoModelError) and len(self._outcomes) == self._skipped + self._failed:
             raise outcome
         self._outcomes[number] = outcome
         self._failed += isinstance(outcome, Exception)
