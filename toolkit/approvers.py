@@ -63,9 +63,9 @@ class Console:
     """An approver that asks at the terminal, one question at a time.
 
     It shows the arguments with nothing hidden. "Yes" is for one call. "Always" is for all calls of this tool, until its
-    definition changes, for the lifetime of this approver. What was typed at a terminal before the question is dropped.
-    In a notebook it asks in the field of `input()`. Without a terminal or a notebook, and at the end of the input, the
-    call is refused.
+    definition changes, for the lifetime of this approver. What was typed at a terminal before it asks for a line is
+    dropped, except on Windows. In a notebook it asks in the field of `input()`. Without a terminal or a notebook, and
+    at the end of the input, the call is refused.
 
     Args:
         read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
@@ -98,8 +98,6 @@ class Console:
     def _ask_user(self, request: ApprovalRequest) -> Verdict:
         if request.context.cancelled:
             return False
-        if self._read is None and has_terminal():
-            drop_typed_lines()
         self._write(_describe_request(request))
         try:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
@@ -154,6 +152,9 @@ class Console:
         """Read a line; None if the call is cancelled before, in which case the line is not read."""
         if self._read is not None or not has_terminal():
             return (self._read or input)(prompt)
+        import termios  # Windows has none
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the prompt is not the answer
         print(prompt, end="", file=sys.stderr, flush=True)  # as `input` does at a terminal
         is_typed = False
         while not is_typed:
@@ -164,13 +165,6 @@ class Console:
         if not line:
             raise EOFError
         return line
-
-
-def drop_typed_lines() -> None:
-    """Drop what was typed at the terminal before a question was shown: it is not the answer."""
-    import termios  # Windows has none
-
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def has_terminal() -> bool:

@@ -1004,15 +1004,22 @@ def test_line_after_a_question_that_nobody_waits_for() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_line_before_a_question() -> None:
-    """A line that was typed at a real terminal before a question was shown does not approve the call."""
+@pytest.mark.parametrize(("before", "after"), [(b"y\n", b""), (b"", b"huh\ny\n")], ids=["before", "pasted"])
+def test_line_before_a_question(before: bytes, after: bytes) -> None:
+    """A line that was typed at a real terminal before a person is asked, or asked again, does not approve the call."""
     person, terminal = os.openpty()
-    os.write(person, b"y\n")
-    program = ASKING.replace("print(input())", "").replace("len(", "*map(str, ")
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, stdin=terminal, stdout=subprocess.PIPE, text=True, timeout=20, check=True)
+    os.write(person, before)
+    command = [sys.executable, "-c", ASKING.replace("print(input())", "").replace("len(", "*map(str, ")]
+    program = subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    try:
+        assert program.stderr is not None
+        assert program.stderr.read(1) == b"["  # of the choices
+        os.write(person, after)
+        out, _ = program.communicate(timeout=20)
+    finally:
+        program.kill()
 
-    assert 2 == done.stdout.count("Tool approval timed out")
+    assert 2 == out.count(b"Tool approval timed out")
 
 
 class Office:
