@@ -390,6 +390,18 @@ def test_no_answer_in_events() -> None:
     assert ("", "paused") == (last.output, last.finish_reason)
 
 
+def test_client_that_is_made_later() -> None:
+    """A proxy is taken as it is: the client behind it may not exist before the first request."""
+
+    class Later:
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError("no client yet")
+
+    runner = Runner(client=Later(), model="m")
+    with pytest.raises(RuntimeError, match="no client yet"):
+        runner.run("Hi")
+
+
 @pytest.mark.parametrize(
     "client",
     [OpenAI, "http://localhost:11434/v1", "", json, SimpleNamespace(messages=1)],

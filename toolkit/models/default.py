@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
-from inspect import ismodule
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -93,7 +93,7 @@ class ModelChoice:
     def __post_init__(self) -> None:
         _ = APIS[self.api]  # refuses any other name
         client = self.client
-        if client is not None and (isinstance(client, (Model, str, type)) or not self._has_openai_api(client)):
+        if client is not None and not self._has_openai_api(client):
             raise TypeError(
                 f"client={client!r:.100} is not a client of OpenAI's API: write client=OpenAI(...), base_url= and "
                 "api_key=, or for a Model, model=."
@@ -104,8 +104,10 @@ class ModelChoice:
             raise ValueError(fault)
 
     def _has_openai_api(self, client: object) -> bool:
-        name = "responses" if self.api == "responses" else "chat"
-        return not ismodule(client) and (hasattr(type(client), name) or hasattr(client, name))  # a proxy has the latter
+        name, kind = "responses" if self.api == "responses" else "chat", type(client)
+        if hasattr(kind, name) or hasattr(kind, "__getattr__"):  # a proxy, which may make its client when it is used
+            return True
+        return not isinstance(client, (type, ModuleType)) and hasattr(client, name)
 
     @property
     def _is_misspelt(self) -> bool:
