@@ -272,7 +272,7 @@ class Hostile:
         Mock(spec=halve),
         functools.partial(Mock(spec=halve)),
         *(Hostile(name, OSError()) for name in ("__signature__", "__annotations__", "__doc__", "__name__", "__func__")),
-        Hostile("__signature__", "(x)"),
+        Hostile("__signature__", 5),
     ],
     ids=lambda it: getattr(it, "name", type(it).__name__) if type(it) is Hostile else type(it).__name__,
 )
