@@ -229,11 +229,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 @contextmanager
 def contain(kind: type[BaseException], *, in_task: bool = False) -> Iterator[None]:
-    """Turn what would end more than the block into a RuntimeError; a cancellation of the running task is no such thing.
+    """Raise a RuntimeError in place of an exception that would end the run or the process.
 
     Args:
         kind: SystemExit, or BaseException, which includes cancellations.
-        in_task: Whether the block awaits in a task, which may be cancelled.
+        in_task: Whether the block awaits in a task. If that is being cancelled, the cancellation is raised.
 
     Raises:
         RuntimeError: The block raised an exception of this kind.
