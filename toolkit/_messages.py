@@ -336,7 +336,7 @@ class ToolResult(NamedTuple):
     """
 
     value: Any = None
-    text: str = None  # type: ignore[assignment]  # None only in a result that a tool has just made
+    text: str = None  # type: ignore[assignment]  # None until the tool that made it has returned
     error: str | None = None
     kind: str | None = None
     details: Any = None

@@ -471,7 +471,7 @@ def _message_fields(message: ToolMessage) -> dict[str, Any]:
 
 def _content_fields(source: ToolResult | ToolMessage | UserMessage) -> dict[str, Any]:
     return {
-        "text": source.text,
+        "text": source.text or "",
         "images": list(map(_attachment_fields, source.images)),
         "files": list(map(_attachment_fields, source.files)),
     }

@@ -29,6 +29,7 @@ from toolkit.events import (
     MessageAdded,
     OutputDelta,
     ReasoningDelta,
+    RunStarted,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallAbandoned,
@@ -37,8 +38,10 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnStarted,
+    event_to_dict,
 )
 from toolkit.models import UserMessage
+from toolkit.serve import agui
 from toolkit.testing import ScriptedModel, call
 
 
@@ -126,7 +129,7 @@ def test_slow_call(pages: list[str]) -> None:
 def test_large_images(pages: list[str]) -> None:
     """A large image is sent again with an update or two, not with all that follow."""
     calls = [ToolCall(name="draw", arguments="{}", id=str(number)) for number in range(10)]
-    result = ToolResult(text="[image]", images=(Image(bytes(150_000), "image/png"),))
+    result = ToolResult(images=(Image(bytes(150_000), "image/png"),))
     show(Events([TurnStarted(turn=0), *(ToolCallFinished(each, result, 0.1) for each in calls)]))
 
     assert all(page.count("<img") <= 1 for page in pages[:-1])
@@ -277,6 +280,7 @@ LINES: dict[str, tuple[Event, str]] = {
     ),
     "a quick result": (ToolCallFinished(QUICK, ToolResult(3, "3"), 0.99), "Result    3\n"),
     "a slow result": (ToolCallFinished(QUICK, ToolResult(3, "3"), 2.345), "Result    3  (2.3 s)\n"),
+    "a result without a text": (ToolCallFinished(QUICK, ToolResult(3), 0.1), "Result    \n"),
     "an error": (ToolCallFinished(QUICK, FAILED, 0.1), "Error     fetch failed: OSError\n"),
     "a word of the user": (MessageAdded(UserMessage("Hurry.")), "User      Hurry.\n"),
     "a limit, which the end says": (LimitReached(limit="max_turns"), ""),
@@ -288,6 +292,14 @@ LINES: dict[str, tuple[Event, str]] = {
 def test_lines(event: Event, line: str) -> None:
     """What happens has its line, if it is for people; no message of an exception is in it."""
     assert line == followed(event)
+
+
+def test_result_without_a_text() -> None:
+    """An event that was made by hand, with a result as a tool makes it, is shown and encoded with an empty text."""
+    event = ToolCallFinished(QUICK, ToolResult(3), 0.1)
+    _, shown, *_ = agui.encode_events([RunStarted(run_id="r", model="m"), event])
+
+    assert ("load(rows=3) -> ", "", "") == (str(event), event_to_dict(event)["text"], shown["content"])
 
 
 def test_reasoning_has_its_line() -> None:

@@ -605,11 +605,7 @@ def test_page_without_pictures_of_tools_among_the_prompts(tmp_path: Path) -> Non
 def test_json_of_a_call() -> None:
     """Objects and lists are code, long ones in several lines, and other texts stay as they are."""
     value = {"order": 7, "items": [{"sku": number} for number in range(9)]}
-    row = made(
-        ToolCallFinished(
-            ToolCall(name="ship", arguments=json.dumps(value), id="r_0"), ToolResult(value, json.dumps(value)), 0.1
-        )
-    )
+    row = made(ToolCallFinished(ToolCall(name="ship", arguments=json.dumps(value), id="r_0"), ToolResult(value), 0.1))
     written = "\n".join(["[", *(f'  {{"sku": {number}}},' for number in range(8)), '  {"sku": 8}', "]"])
 
     assert f"order = |7|items = |{written}" in displayed(row).text

@@ -114,7 +114,9 @@ OUTPUTS: dict[str, tuple[ToolResult, list[dict[str, Any]]]] = {
     "object": (ToolResult(text='{"a": [1]}'), [{"type": "tool-output-available", "output": {"a": [1]}}]),
     "number": (ToolResult(text="12"), [{"type": "tool-output-available", "output": "12"}]),
     "no JSON": (ToolResult(text="[1e999]"), [{"type": "tool-output-available", "output": "[1e999]"}]),
+    "no text": (ToolResult(12), [{"type": "tool-output-available", "output": ""}]),
     "error": (ToolResult(text="no", error="no"), [{"type": "tool-output-error", "errorText": "no"}]),
+    "error without a text": (ToolResult(error="no"), [{"type": "tool-output-error", "errorText": "no"}]),
     "picture": (
         ToolResult(text="", images=(Image(b"1", "image/png"),)),
         [

@@ -127,7 +127,7 @@ def format_call(call: ToolCall) -> str:
 
 def format_finished(call: ToolCallFinished) -> str:
     """Write a call and its result on one line, both cut: `add(a=17, b=25) -> 42`."""
-    text = " ".join(shorten(call.result.text, MAX_RESULT).split())
+    text = " ".join(shorten(call.result.text or "", MAX_RESULT).split())
     return f"{call.ran or call.call} -> {escape_controls(text)}"
 
 

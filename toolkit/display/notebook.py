@@ -325,7 +325,7 @@ def make_row(event: ToolCallFinished) -> Row:
         title=event.title,
         arguments=event.arguments,
         reasoning=event.call.reasoning,
-        text=event.result.text,
+        text=event.result.text or "",
         state="error" if event.result.is_error else "done",
         seconds=event.seconds,
         images=event.result.images,

@@ -147,7 +147,7 @@ class Transcript(LineWriter):
             case ToolCallFinished(call=call, result=result):
                 note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
                 label = "Error" if result.is_error else "Result"
-                self.write(label, self._name_call(call, shorten(result.text, MAX_TEXT)), note)
+                self.write(label, self._name_call(call, shorten(result.text or "", MAX_TEXT)), note)
             case MessageAdded(message=message):
                 self.write("User", message.text)
             case RunFinished(output=output, finish_reason=finish_reason):

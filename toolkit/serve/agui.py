@@ -220,7 +220,7 @@ class AGUIEncoder(RunEncoder):
 
 def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
     """Encode a result as a text, or as a list of parts if it has images or files."""
-    text = replace_surrogates(result.text)
+    text = replace_surrogates(result.text or "")
     parts: list[Image | File] = [*result.images, *result.files]
     return [{"type": "text", "text": text}, *map(_encode_file, parts)] if parts else text
 

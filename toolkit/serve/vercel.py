@@ -202,7 +202,7 @@ class VercelEncoder(RunEncoder):
         call, result = event.call, event.result
         yield from self._encode_call_once(call)
         if result.is_error:
-            text = replace_surrogates(result.text)
+            text = replace_surrogates(result.text or result.error or "")
             yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": text}
         else:
             yield {"type": "tool-output-available", "toolCallId": call.id, "output": _parse_output(result)}
@@ -274,7 +274,7 @@ def _encode_data(event: Event) -> WireEvent:
 
 def _parse_output(result: ToolResult) -> Any:
     """Return the text that the model reads; if it is the JSON of an object or a list, that value."""
-    text = result.text
+    text = result.text or ""
     return _parse_json(text) if text.lstrip().startswith(("{", "[")) else replace_surrogates(text)
 
 
