@@ -28,6 +28,9 @@ import typing_extensions
 from toolkit._context import ToolContext
 from toolkit.errors import DefinitionError
 
+if sys.version_info >= (3, 14):
+    import annotationlib
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -462,9 +465,10 @@ def is_resolved(annotation: Any) -> bool:
 def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Read annotations without evaluating them."""
     if sys.version_info >= (3, 14):  # names that are not defined yet would raise there
-        import annotationlib
-
-        return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+        try:
+            return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+        except ValueError:  # those of an odd object are not a dict
+            return {}
     return getattr(function, "__annotations__", {})
 
 
@@ -479,8 +483,6 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     shown = inspect.unwrap(function, stop=_has_own_parameters)
     follow = type(shown) is not FunctionType
     if sys.version_info >= (3, 14):
-        import annotationlib
-
         return inspect.signature(shown, follow_wrapped=follow, annotation_format=annotationlib.Format.FORWARDREF)
     return inspect.signature(shown, follow_wrapped=follow)
 
