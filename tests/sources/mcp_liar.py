@@ -102,6 +102,8 @@ def make_tools(description: str = "A tool.") -> list[dict[str, Any]]:
         for name, schema in bad.items():
             parameter = name if name[0] == "_" else "p"
             tools.append({"name": f"bad {name}", "inputSchema": {"type": "object", "properties": {parameter: schema}}})
+        for support in ("required", "optional"):
+            tools.append({"name": f"bad {support}", "inputSchema": TEXT, "execution": {"taskSupport": support}})
     if "malformed" in SWITCHES:
         malformed: list[Any] = [{"name": "no schema"}, {"name": 7, "inputSchema": TEXT}, "no tool", None]
         tools += malformed

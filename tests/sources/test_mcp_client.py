@@ -467,17 +467,17 @@ def test_endless_listing(caplog: pytest.LogCaptureFixture) -> None:
     assert "too many tools" in caplog.text
 
 
-def test_schemas_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
-    """A tool whose schema refers to elsewhere, or is none, is left out with a warning that names it; others stay."""
+def test_tools_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
+    """A tool whose schema refers to elsewhere, or that needs a task, is left out with a warning; others stay."""
     with liar("never", "bad") as server:
         names = [tool.name for tool in server.tools]
         box = Toolbox([server])
         result = box.call("mcp_liar_bad_slow", {"p": "a" * 40 + "!"})
 
     assert "mcp_liar_echo" in names
-    assert {"mcp_liar_bad_self", "mcp_liar_bad_slow", "mcp_liar_bad_deep"} == {n for n in names if "bad" in n}
+    assert {"self", "slow", "deep", "optional"} == {n.removeprefix("mcp_liar_bad_") for n in names if "bad" in n}
     left_out = [record.getMessage() for record in caplog.records]
-    for name in ("bad far", "bad near", "bad missing", "bad _tool", "bad _activity"):
+    for name in ("bad far", "bad near", "bad missing", "bad _tool", "bad _activity", "bad required"):
         assert any(repr(name) in message for message in left_out), name
     assert "invalid_arguments" == result.kind
 

@@ -344,6 +344,8 @@ class MCP(RemoteSource):
         return tuple(tool for tool in tools if tool.name not in differences)
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
+        if spec.execution and spec.execution.task_support == "required":
+            raise DefinitionError("it can only be called as a task of the protocol, which MCP does not do.")
         name = spec.name  # so that the tool does not hold the whole spec
 
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
