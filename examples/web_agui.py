@@ -50,6 +50,7 @@ saved = SQLiteRuns(":memory:")  # a file keeps them when the process ends
 approve = ask_when(defer, effects=["write"])
 runner = Runner([get_weather, send_mail], model=ScriptedModel(answer), approve=approve, checkpoint=saved)
 sessions: dict[str, Session] = {}  # by id of the thread; SQLiteSession keeps them in a file
+runs: dict[str, str] = {}  # the last run of each thread, since a client that answers does not name it
 
 
 async def chat(request: Request) -> Response:
@@ -58,7 +59,7 @@ async def chat(request: Request) -> Response:
         body = await request.json()
         session = sessions.setdefault(str(body["threadId"]), Session())
         decisions = agui.parse_decisions(body.get("resume") or ())
-        prompt = saved.load(body["parentRunId"]) if decisions else str(body["messages"][-1]["content"])
+        prompt = saved.load(runs[body["threadId"]]) if decisions else body["messages"][-1]["content"]
         stream = runner.astream(prompt, session=session, decisions=decisions)
     except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # from a wrong body
         return PlainTextResponse(str(error), status_code=400)
@@ -67,8 +68,10 @@ async def chat(request: Request) -> Response:
 
 
 async def write(events: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
-    """Write events as server-sent ones."""
+    """Write events as server-sent ones; note the run of the thread."""
     async for event in events:
+        if event["type"] == "RUN_STARTED":
+            runs[event["threadId"]] = event["runId"]
         yield f"data: {json.dumps(event)}\n\n"
 
 
@@ -90,10 +93,9 @@ article button{margin:.3em .5em .3em 0}button+button{background:none;border-colo
 <button>Send</button></form></main>
 <script type="module">
 const threadId = crypto.randomUUID(), messages = [], log = document.querySelector("#log");
-let parentRunId;
 
 async function send(resume) {
-  const body = JSON.stringify({threadId, runId: crypto.randomUUID(), parentRunId, messages, resume});
+  const body = JSON.stringify({threadId, runId: crypto.randomUUID(), messages, resume});
   const response = await fetch("/chat", {method: "POST", body});
   if (!response.ok) return show({role: "error", content: await response.text()});
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -108,7 +110,6 @@ async function send(resume) {
 
 function read(event) {
   const called = messages.find(each => each.toolCallId && each.toolCallId === event.toolCallId);
-  if (event.type === "RUN_STARTED") parentRunId = event.runId;
   if (event.type === "TEXT_MESSAGE_START") messages.push({id: event.messageId, role: event.role, content: ""});
   if (event.type === "TEXT_MESSAGE_CONTENT") messages.find(each => each.id === event.messageId).content += event.delta;
   if (event.type === "TOOL_CALL_START")
@@ -176,7 +177,7 @@ async def main() -> None:
         payload = {"approved": True}
         resume = [{"interruptId": each["id"], "status": "resolved", "payload": payload} for each in waiting]
         print("\nApproved:")
-        read((await client.post("/chat", json={**body, "parentRunId": events[0]["runId"], "resume": resume})).text)
+        read((await client.post("/chat", json={**body, "resume": resume})).text)
 
 
 def read(body: str) -> list[dict[str, Any]]:
