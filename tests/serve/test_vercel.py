@@ -253,6 +253,30 @@ def test_decisions(part: dict[str, Any], decisions: dict[str, Decision]) -> None
     assert decisions == vercel.parse_decisions([{"role": "assistant", "parts": [{"type": "tool-pay", **part}]}])
 
 
+def test_approvals_inside_sub_agents() -> None:
+    """A call inside a sub-agent that waited gets its result: its answer is not sent again with that to the next one."""
+    payer = Runner([pay], model=ScriptedModel([call("pay", amount=1), call("pay", amount=2), "Paid."]), approve=defer)
+    clerk = Runner([payer.as_tool("payer", "Pays.")], model=ScriptedModel([call("payer", query="x"), "Asked."]))
+    boss = Runner([clerk.as_tool("clerk", "Asks.")], model=ScriptedModel([call("clerk", query="x"), "Done."]))
+    prompt: Any = "x"
+    text = ""
+    answers, outputs = dict[str, Any](), list[str]()  # the client's message: its answers to calls without a result
+    for _ in range(3):
+        message = {"role": "assistant", "parts": [*answers.values()]}
+        stream = boss.stream(prompt, decisions=vercel.parse_decisions([message]))
+        for part in vercel.encode_events(stream):
+            if part["type"] == "tool-approval-request":
+                approval = {"id": part["approvalId"], "approved": True}
+                answers[part["toolCallId"]] = {"state": "approval-responded", "approval": approval}
+            if part["type"] == "tool-output-available":
+                answers.pop(part["toolCallId"], None)
+                outputs.append(part["output"])
+        prompt, text = stream.result.state, stream.result.output
+
+    assert ["paid 1", "paid 2", "Asked."] == outputs
+    assert "Done." == text
+
+
 # -- the SDK's own parser
 
 NODE = shutil.which("node")

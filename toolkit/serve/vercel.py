@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, overload
 
 from typing_extensions import override
@@ -26,9 +26,11 @@ from toolkit.events import (
     ReasoningDelta,
     RunFinished,
     RunStarted,
+    SubAgentEvent,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
+    TurnStarted,
     event_to_dict,
 )
 from toolkit.serve.streams import AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
@@ -179,6 +181,7 @@ class VercelEncoder(RunEncoder):
     message_id: str
     _model: str = ""
     _parts: int = 0  # number of texts and parts of reasoning
+    _begun: set[str] = field(default_factory=set)  # calls of sub-agents that have had a turn since the run resumed
 
     @override
     def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
@@ -223,7 +226,14 @@ class VercelEncoder(RunEncoder):
 
     @override
     def encode_custom(self, event: Event) -> Iterator[WireEvent]:
+        """Encode an event as data; a call inside a sub-agent that waited for approval gets its result, too."""
         yield _encode_data(event)
+        while isinstance(event, SubAgentEvent):
+            agent, event = event.call.id, event.event
+            if isinstance(event, TurnStarted):
+                self._begun.add(agent)
+            elif isinstance(event, ToolCallFinished) and not {agent, event.call.id} & self._begun:
+                yield from self.finish_call(event)
 
     @override
     def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
