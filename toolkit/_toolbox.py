@@ -113,8 +113,8 @@ class Toolbox:
         self.check_output = check_output
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
-        # Rendered schemas by dialect and strictness, and the composition that they belong to.
-        self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
+        # Rendered schemas by dialect and strictness, each by its tool's name, and the composition that they belong to.
+        self._schemas: tuple[object, dict[tuple[str, bool], Mapping[str, dict[str, Any]]]] = (None, {})
         # Sources, each with its last listing and the tools made from that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
@@ -218,7 +218,9 @@ class Toolbox:
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep` returns True."""
-        return self._with((self.bindings._tools[tool.name] for tool in self if keep(tool)), self._copy_bindings())
+        tools, composed = self.bindings._tools, self.bindings._compose()
+        kept = (tool for name, tool in tools.items() if name in composed and keep(composed[name]))
+        return self._with(kept, self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Return the current tools by name, with the functions that execute them. Later changes are not included.
@@ -299,14 +301,7 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        renderer, tools = self._make_dialect(dialect, strict=strict), self.snapshot()
-        key = dialect, renderer.strict
-        if self._schemas[0] is not tools:
-            self._schemas = tools, {}
-        cache = self._schemas[1]
-        if key not in cache:
-            cache[key] = [_render(renderer, tool) for tool in tools.values()]
-        return list(cache[key])
+        return [*self._render_all(dialect, strict=strict).values()]
 
     def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
         """Return the size of each schema, in bytes of JSON. A token is about four bytes.
@@ -319,8 +314,7 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        rendered = self.schemas(dialect, strict=strict)
-        return {name: len(to_json(schema)) for name, schema in zip(self.names, rendered)}
+        return {name: len(to_json(schema)) for name, schema in self._render_all(dialect, strict=strict).items()}
 
     def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report problems that a model or a provider may have: names, missing descriptions, size, unbound tools."""
@@ -491,9 +485,10 @@ class Toolbox:
 
     def __getitem__(self, name: str) -> AnyTool:
         _check_name(name)
-        if name not in self.bindings._tools:
-            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, self.names)}")
-        return self.bindings._compose()[name]
+        composed = self.bindings._compose()
+        if name not in composed:
+            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, composed)}")
+        return composed[name]
 
     def __contains__(self, item: object) -> bool:
         if isinstance(item, str):
@@ -550,6 +545,16 @@ class Toolbox:
         bindings._tools = box.bindings._tools
         box.bindings = bindings
         return box
+
+    def _render_all(self, dialect: DialectName, *, strict: bool | None) -> Mapping[str, dict[str, Any]]:
+        renderer, tools = self._make_dialect(dialect, strict=strict), self.snapshot()
+        key, known = (dialect, renderer.strict), self._schemas
+        if known[0] is not tools:
+            known = self._schemas = tools, {}
+        cache = known[1]  # of these tools, even if another thread has changed them since
+        if key not in cache:
+            cache[key] = {name: _render(renderer, tool) for name, tool in tools.items()}
+        return cache[key]
 
     def _make_dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))

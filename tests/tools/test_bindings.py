@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from tests.threads import together
 from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
 from toolkit.calls import calls_schema
 from toolkit.testing import ScriptedModel, call
@@ -1059,6 +1060,21 @@ def test_bindings_from_many_threads() -> None:
         assert [None] * 8 == [*pool.map(work, range(8))]
     for number in range(8):
         box.unbind(f"{number}_199")
+
+
+def test_bound_function_while_others_call() -> None:
+    """A function that is bound while other threads bind and call executes the next call, and each one after that."""
+    names = ("one", "two", "three")
+
+    def use(box: Toolbox, name: str) -> str | None:
+        box.bind(name, lambda: "new")
+        return box.call(name).text
+
+    for _ in range(100):
+        box = Toolbox([Tool.from_schema(name, {"type": "object"}, lambda: "old") for name in names])
+
+        assert ["new"] * 3 == together(*[partial(use, box, name) for name in names])
+        assert ["new"] * 3 == [box.call(name).text for name in names]
 
 
 def test_calls_schema_is_of_one_moment() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.threads import together
 from toolkit import (
     ApprovalRequest,
     DefinitionError,
@@ -741,6 +743,52 @@ def test_changes_from_many_threads() -> None:
 
     assert 2_400 == len(box)
     assert 800 == sum(each.title == "new" for each in box)
+
+
+def test_tool_that_another_thread_removes() -> None:
+    """A tool that is removed at the same time is found, or missing as any other: there is no third way."""
+    box = Toolbox([add, double])
+
+    def look() -> None:
+        for _ in range(10_000):
+            with suppress(ToolNotFoundError):
+                assert "double" == box["double"].name
+            with suppress(ToolNotFoundError):
+                assert "double" == box.bindings.activity_of("double")
+
+    def change() -> None:
+        for _ in range(10_000):
+            box.remove("double")
+            box.add(double)
+
+    together(look, change, look)
+
+
+def test_filter_during_a_removal() -> None:
+    """A tool that is removed while a filter looks at another one is still in the copy."""
+    box = Toolbox([add, double])
+
+    def keep(each: Tool[..., Any]) -> bool:
+        if each.name == "add":
+            box.remove("double")
+        return True
+
+    assert ("add", "double") == box.filtered(keep).names
+    assert ("add",) == box.names
+
+
+def test_sizes_are_of_one_moment() -> None:
+    """Each size is that of the tool by whose name it is given, although one is removed meanwhile."""
+    wide = Tool.from_schema("wide", {"type": "object", "properties": {"x" * 1_000: {}}})
+    box, left = Toolbox([add, wide]), ["add"]
+
+    def choose() -> None:
+        if left:
+            box.remove(left.pop())
+
+    box.bindings.choose("wide", choose)
+
+    assert box.sizes()["wide"] > 1_000
 
 
 class Strict(Shelf):

@@ -235,13 +235,13 @@ class RunFactory:
                 f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours "
                 f"another name=, or put a prefix with Toolbox.prefixed()."
             )
-        self._tools = _CheckedTools(
+        self._tools = checked = _CheckedTools(
             listed=listed,
             changing=[tool for tool in listed.values() if tool.settings.effect in CHANGES],
             typed=[tool for tool in walk_tools(listed.values()) if tool._deps_types],
             has_agents=any(isinstance(find_instance(tool), SubAgent) for tool in listed.values()),
         )
-        return self._tools
+        return checked
 
     def warn_of_unasked(self, tools: Iterable[AnyTool]) -> None:
         """Warn once if calls of destructive tools run without approval."""

@@ -125,29 +125,29 @@ class Bindings:
         Raises:
             ToolNotFoundError: There is no tool of this name.
         """
-        if name not in self._tools:
-            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, self._tools)}")
-        return get_activity(self._compose()[name])
+        composed = self._compose()
+        if name not in composed:
+            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, composed)}")
+        return get_activity(composed[name])
 
     def _compose(self) -> Tools:
         """Return the tools, each with the handler that executes it now: the same mapping until something changes."""
         overlay, tools = _overlays.get().get(self, self._overlay), self._tools
+        functions, modules = self.functions, self.modules  # read once: another thread may replace them meanwhile
         chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
         if (last := overlay.last) is not None:
-            is_same = last.tools is tools and last.functions is self.functions and last.modules is self.modules
+            is_same = last.tools is tools and last.functions is functions and last.modules is modules
             if is_same and last.chosen == chosen:
                 return last.composed
-        functions = {**self.functions, **overlay.functions}
+        bound = {**functions, **overlay.functions}
         composed = {
-            name: _resolve_handler(
-                tool, functions, name if name in overlay.functions else chosen.get(name), self.modules
-            )
+            name: _resolve_handler(tool, bound, name if name in overlay.functions else chosen.get(name), modules)
             for name, tool in tools.items()
         }
         if self._meta:
             composed = {name: replace(tool, _meta={**self._meta, **tool._meta}) for name, tool in composed.items()}
-        overlay.last = _Composition(tools, self.functions, self.modules, chosen, MappingProxyType(composed))
-        return overlay.last.composed
+        overlay.last = last = _Composition(tools, functions, modules, chosen, MappingProxyType(composed))
+        return last.composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for tools of other names; overrides of the current context become part of the copy.
