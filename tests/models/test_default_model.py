@@ -260,13 +260,21 @@ def test_name_of_the_environment_alone(environment: Callable[[str, str], None]) 
 
 @pytest.mark.real_model
 def test_embedded_model_says_that_it_answers() -> None:
-    """Where nothing chooses a model, standard error says once which one answers; its name chooses it silently."""
+    """Where nothing chooses a model, standard error says once which one answers, also to threads; its name does not."""
     script = "\n".join(
         [
-            "import sys; from toolkit import Runner",
+            "import sys; from threading import Barrier, Thread; from toolkit import Runner",
             "Runner(model='embedded').run('Hello')",
             "print('By default:', file=sys.stderr)",
-            "for _ in range(2): Runner().run('Hello')",
+            "ready = Barrier(8)",
+            "def ask():",
+            "    ready.wait()",
+            "    Runner().model",
+            "sys.setswitchinterval(1e-6)",
+            "threads = [Thread(target=ask) for _ in range(8)]",
+            "for thread in threads: thread.start()",
+            "for thread in threads: thread.join()",
+            "Runner().run('Hello')",
         ]
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}

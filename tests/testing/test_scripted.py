@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.threads import together
 from toolkit import ModelError, Runner, ToolCall, Usage
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
@@ -35,6 +36,19 @@ def response(text: str = "", *calls: ToolCall, reason: str = "stop") -> ModelRes
 def test_is_a_model() -> None:
     """A scripted model is a model by the library's own protocol."""
     assert isinstance(ScriptedModel([]), Model)
+
+
+def test_threads_share_a_script() -> None:
+    """Runs on several threads get each reply once."""
+    model = ScriptedModel([str(number) for number in range(20_000)])
+
+    async def draw() -> list[str]:
+        return [(await model.complete(ASKED)).text for _ in range(5_000)]
+
+    drawn = together(*[lambda: asyncio.run(draw())] * 4)
+
+    assert [str(number) for number in range(20_000)] == sorted(sum(drawn, []), key=int)
+    model.check()
 
 
 @pytest.mark.parametrize(

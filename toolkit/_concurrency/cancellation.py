@@ -104,9 +104,9 @@ class Cancellation:
 
     def close(self) -> None:
         """Unsubscribe from the parent."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        unsubscribe, self._unsubscribe = self._unsubscribe, None
+        if unsubscribe is not None:
+            unsubscribe()
 
 
 # Of the run whose tool is running: runs that the tool starts are cancelled with it.

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
+from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -167,11 +168,12 @@ class ModelChoice:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
+        opened = self._by_loop.get(loop)
+        if opened is None:
             for closed in [known for known in list(self._by_loop) if known.is_closed()]:
                 self._by_loop.pop(closed, None)  # another thread may have removed it
-            self._by_loop[loop] = await _open_in_loop(model)
-        return self._by_loop[loop]
+            opened = self._by_loop[loop] = await _open_in_loop(model)
+        return opened
 
     def _use_client(self) -> Model | None:
         if not self.client:
@@ -222,11 +224,15 @@ class ModelChoice:
         from toolkit.models.local import NAME, embedded_model
 
         if self.is_fallback and self.announces:
-            _announce(NAME)
+            with _announcing:  # two threads at their first runs would both write it
+                _announce(NAME)
         model = embedded_model()
         model.dialect = self.dialect or model.dialect
         model.options = copy_options(self.options)
         return model
+
+
+_announcing = Lock()
 
 
 @cache

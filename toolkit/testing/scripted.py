@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -85,8 +86,8 @@ class ScriptedModel:
     def __post_init__(self) -> None:
         self.requests: list[ModelRequest] = []
         script = [self.script] if isinstance(self.script, str) else self.script
-        self._replies = None if callable(script) else list(script)
-        self._used = 0
+        self._unused = None if callable(script) else deque(script)
+        self._length = len(self._unused or ())
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the next reply.
@@ -112,9 +113,8 @@ class ScriptedModel:
         Raises:
             ScriptError: Replies are left.
         """
-        unused = [] if self._replies is None else self._replies[self._used :]
-        if unused:
-            raise ScriptError(f"The script has unused replies: {unused!r}")
+        if self._unused:
+            raise ScriptError(f"The script has unused replies: {[*self._unused]!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -124,15 +124,15 @@ class ScriptedModel:
             self.check()
 
     def _next_reply(self, request: ModelRequest) -> object:
-        if self._replies is None:
+        if self._unused is None:
             return self.script  # a function, which is a reply
-        if self._used == len(self._replies):
+        try:
+            return self._unused.popleft()  # in one step: runs on several threads may share the script
+        except IndexError:
             raise ScriptError(
-                f"No reply of the script is left ({self._used} used), and there is one more request: "
+                f"No reply of the script is left ({self._length} used), and there is one more request: "
                 f"{request.messages[-1]!r}"
-            )
-        self._used += 1
-        return self._replies[self._used - 1]
+            ) from None
 
     def _make_response(self, reply: object, request: ModelRequest) -> ModelResponse:
         if isinstance(reply, BaseException):
