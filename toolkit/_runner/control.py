@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import Generic, Literal, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from toolkit._messages import UserMessage
 from toolkit._runner.prompt import UserInput, make_user_message
@@ -103,7 +103,7 @@ class ActiveRuns(Generic[R]):
     def __init__(self, max_runs: int | None = None) -> None:
         self._max_runs = max_runs
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
-        self._runs: WeakSet[R] = WeakSet()  # an abandoned stream is dropped
+        self._runs: WeakKeyDictionary[R, None] = WeakKeyDictionary()  # an abandoned stream is dropped
 
     def add(self, run: R) -> None:
         """Add a run.
@@ -117,17 +117,18 @@ class ActiveRuns(Generic[R]):
                     f"This runner is busy: it has {len(self._runs)} of at most {self._max_runs} active runs. "
                     "Use steer() or follow_up() to add messages to a run, or Runner(..., max_runs=None) for more runs."
                 )
-            self._runs.add(run)
+            self._runs[run] = None
 
     def discard(self, run: R) -> None:
         """Remove a run."""
         with self._lock:
-            self._runs.discard(run)
+            self._runs.pop(run, None)
 
     def get_all(self) -> list[R]:
         """Return all active runs."""
         with self._lock:
-            return list(self._runs)
+            # `keyrefs` copies in one step; on free-threaded Python another thread may drop a run during an iteration.
+            return [run for reference in self._runs.keyrefs() if (run := reference()) is not None]
 
     def get_only(self) -> R:
         """Return the one active run.

@@ -197,7 +197,9 @@ class _Forks:
 
     def _before(self) -> None:
         self._lock.acquire()
-        for database, (lock, connections) in list(self._members.items()):
+        members = [database for reference in self._members.keyrefs() if (database := reference()) is not None]
+        for database in members:
+            lock, connections = self._members[database]
             lock.acquire()
             self._held.append(lock)
             if database.path != MEMORY:  # which has no locks to lose
