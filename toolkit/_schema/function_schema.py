@@ -10,6 +10,7 @@ import collections.abc
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -135,6 +136,8 @@ TYPE_REMEDY = (
     "Correct the annotation: write a type, and constraints that some value meets; or give it a default (it is then "
     "left out)."
 )
+# A name that is not defined, in the repr of an annotation; in Python 3.14 with its owner.
+_REFERENCE = re.compile(r"ForwardRef\((['\"])(.*?)\1(?:, [^()]*)?\)")
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.
@@ -438,13 +441,21 @@ def _explain(p: Parameter, error: Exception) -> str:
         return p.problem
     if isinstance(error, PydanticOmit):
         return "it is marked to be left out (SkipJsonSchema)"
+    if undefined := _find_undefined(p):
+        return f"its annotation has {undefined!r}, which is not defined"
     return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
+
+
+def _find_undefined(p: Parameter) -> str:
+    """Find a name that is not defined in the values of an annotation, such as constraints, in Python 3.14; or ""."""
+    found = _REFERENCE.search(repr(p.annotation))
+    return found[2] if found else ""
 
 
 def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
-    if p.problem or isinstance(error, NameError):
+    if p.problem or isinstance(error, NameError) or _find_undefined(p):
         return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
         return TYPE_REMEDY
@@ -464,15 +475,19 @@ class _Unquoted(str):
 
 
 def simplify_annotation(annotation: Any) -> Any:
-    """Simplify an annotation for display: a string without quotes, a type without `Annotated`."""
+    """Simplify an annotation for display: strings and undefined names without quotes, types without `Annotated`."""
     if isinstance(annotation, str):
         return _Unquoted(annotation)
     if annotation is None:
         return None
-    try:
-        return typing_extensions.get_type_hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
-    except (NameError, TypeError):  # names that are not defined yet, objects that are no types
-        return annotation
+    with suppress(Exception):  # names that are not defined yet, objects that are no types; it is code of the user's
+        annotation = typing_extensions.get_type_hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
+    return _Unquoted(write_references(annotation)) if "ForwardRef(" in repr(annotation) else annotation
+
+
+def write_references(annotation: Any) -> str:
+    """Write an annotation with the names that are not defined as they are."""
+    return _REFERENCE.sub(r"\2", repr(annotation)).replace("typing.", "")
 
 
 def _summarize(error: Exception) -> str:

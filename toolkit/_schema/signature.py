@@ -40,14 +40,13 @@ if TYPE_CHECKING:
 
 # Types of deps that accept None, also as members of a union.
 _OPEN = (None, type(None), Any, object)
-# An annotation of a context as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
-_CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
+# An annotation of a context as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None or in Annotated.
+_CONTEXT_NAME = re.compile(
+    r"(None\s*\|\s*|(\w+\.)*(Optional|Union|Annotated)\[(None,\s*)?)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|(,.*)?\])?"
+)
 
 # Classes that mark a parameter as one that another library fills.
 _DEPENDENCIES = frozenset({"fastapi.params.Depends", "langchain_core.tools.base.InjectedToolArg"})
-
-# The repr of a name that is not defined, in an annotation; in Python 3.14 with its owner.
-_REFERENCE = re.compile(r"ForwardRef\('([^']*)'(?:, [^()]*)?\)")
 
 
 @dataclass(frozen=True)
@@ -109,26 +108,35 @@ class Signature:
         about = "\n\n".join(filter(None, [texts.get(rest, ""), "\n".join(keys)]))
         return {**{name: text for name, text in texts.items() if name in known}, rest: about}
 
-    @cached_property
+    @property
     def returns(self) -> ReturnType:
-        """Return schema of the return annotation, which is Any if it cannot be resolved."""
+        """Return schema of the return annotation, which is Any as long as it cannot be resolved."""
+        try:
+            return self._returns
+        except Exception:  # noqa: BLE001  an annotation is code of the user's
+            from toolkit._schema.function_schema import ReturnType
+
+            return ReturnType(Any, self.docstring.returns, self._scope)
+
+    @cached_property
+    def _returns(self) -> ReturnType:
         from toolkit._schema.function_schema import ReturnType, resolve_result
 
         if inspect.isclass(self.callable):
             return ReturnType(self.callable, "")
-        try:
-            annotation = resolve_annotation(self._python.return_annotation, self.source, self.names)
-            if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
-                annotation = self._fill_variables(annotation)
-            annotation = resolve_result(annotation)
-        except Exception:  # noqa: BLE001  an annotation is code of the user's
-            annotation = Any
-        return ReturnType(annotation, self.docstring.returns, self._scope)
+        annotation = resolve_annotation(self._python.return_annotation, self.source, self.names)
+        if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
+            annotation = self._fill_variables(annotation)
+        return ReturnType(resolve_result(annotation), self.docstring.returns, self._scope)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """All parameters, in order, without the instance and those that a partial binds."""
         return tuple([self._make_parameter(declared) for declared in self.declared.values()])
+
+    def look(self) -> tuple[Parameter, ...]:
+        """Return the parameters without keeping them: names in their annotations may be defined later."""
+        return replace(self).parameters
 
     @property
     def unannotated(self) -> tuple[str, ...]:
@@ -154,18 +162,27 @@ class Signature:
             if not isinstance(kind, TypeVar) and not any(part in _OPEN for part in (kind, *get_args(kind)))
         )
 
-    @cached_property
+    @property
     def argument_schema(self) -> ParameterSchema:
-        """Argument schema of the parameters that a model may fill."""
+        """Argument schema of the parameters that a model may fill, made anew while one that it needs has a problem."""
+        made: ParameterSchema | None = self.__dict__.get("_kept")
+        if made is not None:
+            return made
         from toolkit._schema.function_schema import ParameterSchema  # slow to load: it needs pydantic-core
 
-        return ParameterSchema(
+        made = ParameterSchema(
             offered=[p for p in self.parameters if not p.is_injected],
             label=self.label,
             names=self._scope,
             read_documentation=self._read_documentation,
             list_taken=self._list_taken,
         )
+        if [p for p in made.offered if p.problem and p.is_required]:  # a name in its annotation may be defined later
+            for name in ("parameters", "declared", "_python"):
+                self.__dict__.pop(name, None)
+        else:
+            self.__dict__["_kept"] = made
+        return made
 
     @property
     def _scope(self) -> dict[str, Any]:
@@ -244,7 +261,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
-        from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
+        from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter, write_references
 
         annotation, problem = declared.annotation, ""
         try:
@@ -254,10 +271,10 @@ class Signature:
             if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
                 annotation = self._fill_variables(annotation)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
-            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
+            written = write_references(annotation)
+            if _CONTEXT_NAME.fullmatch(written.strip("'\"")):
                 annotation = ToolContext  # may be imported for type checkers only
             else:
-                written = _REFERENCE.sub(r"\1", repr(annotation))
                 annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
         non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
@@ -344,7 +361,7 @@ def _pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] 
 # A function with the mark that makes inspect.iscoroutinefunction() accept an object; new in Python 3.12.
 _MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(lambda: None)
 _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
-_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__", "__annotate__")
 
 
 def is_plain_function(function: object) -> bool:
@@ -463,12 +480,24 @@ def is_resolved(annotation: Any) -> bool:
 
 
 def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Read annotations without evaluating them."""
-    if sys.version_info >= (3, 14):  # names that are not defined yet would raise there
+    """Read annotations without looking up names that are not defined yet.
+
+    Raises:
+        DefinitionError: One of a function cannot be evaluated, in Python 3.14 or later; before, `def` itself raises.
+    """
+    if sys.version_info >= (3, 14):
         try:
             return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
-        except ValueError:  # those of an odd object are not a dict
-            return {}
+        except Exception as error:  # what an annotation raises; or a ValueError if those of an odd object are no dict
+            if isinstance(function, type) or (isinstance(error, ValueError) and type(function) is not FunctionType):
+                return {}  # of a class, pydantic says what is wrong
+            if type(function) is not FunctionType:
+                raise
+            raise DefinitionError(
+                f"{function.__module__}.{function.__qualname__}(): an annotation cannot be evaluated "
+                f"({type(error).__name__}: {error}). Correct it. Where a name is in quotes, the whole type must be in "
+                "quotes, as in 'City | None'."
+            ) from error
     return getattr(function, "__annotations__", {})
 
 

@@ -230,7 +230,7 @@ def _drop_function(interface: ToolInterface, activity: str | None) -> Handler:
     from toolkit._tools.handlers import refuse_private, without_function  # slow to load, and few tools need it
 
     if isinstance(interface, FunctionHandler):
-        refuse_private(interface.origin, [p.name for p in interface.signature.parameters if not p.is_injected])
+        refuse_private(interface.origin, [p.name for p in interface.signature.look() if not p.is_injected])
     return without_function(interface, activity)
 
 
@@ -253,11 +253,12 @@ def _is_declaration(function: object) -> bool:
     """
     if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
         return False
-    if function.__annotations__.get("return", "") in (None, "None"):
+    annotations = read_annotations(function)
+    if annotations.get("return", "") in (None, "None"):
         return False
     last = _read_last_statement(function.__code__)
     if last is None:
-        return "return" in function.__annotations__
+        return "return" in annotations
     return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
 
 

@@ -388,12 +388,12 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     """
     interface = handler.interface
     if isinstance(interface, FunctionHandler):
-        known: Collection[str] = interface.signature.declared
-        annotations = read_annotations(interface.signature.source)  # names in them may not be defined yet
+        known: Collection[str] = [p.name for p in interface.signature.look()]
+        annotations = read_annotations(interface.signature.source)
         returned = annotations.get("return", "")
     else:
         known, returned = interface.argument_schema.value_names, ""
-    parameters = [p for p in function.signature.parameters if not p.is_injected]
+    parameters = [p for p in function.signature.look() if not p.is_injected]
     named = [p for p in parameters if p.kind not in _REST]
     others = [p.name for p in named if p.name not in known and p.is_required]
     if len(others) > 1 or (others and returned in (None, NoneType, "None")):

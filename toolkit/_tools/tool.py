@@ -410,7 +410,7 @@ class Tool(Generic[P, R]):
         """The signature of its function, without the parameters that the run supplies; `(...)` without a function."""
         function = self._function
         try:
-            injected = [p.name for p in function.signature.parameters if p.is_injected] if function else ()
+            injected = [p.name for p in function.signature.look() if p.is_injected] if function else ()
         except DefinitionError:  # it has none that Python can read
             return "(...)"
         return render_signature(function.function, leave_out=injected) if function else "(...)"
