@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import linecache
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -576,6 +578,15 @@ def test_declaration_with_the_source_of_another_text(monkeypatch: pytest.MonkeyP
     exec("def f(city: str) -> str: ...", space)
 
     assert is_latent(space["f"])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="before, Python keeps no source of `python -c` and of prompts")
+@pytest.mark.parametrize(("body", "handler"), [("...", "LatentHandler"), ("pass", "FunctionHandler")])
+def test_declaration_at_a_prompt(body: str, handler: str) -> None:
+    """A function that is typed at a prompt or written in `python -c` has a source, by which it is told apart."""
+    text = f"from toolkit import tool\n@tool\ndef f(city: str) -> str: {body}\nprint(type(f.handler).__name__)"
+
+    assert f"{handler}\n" == subprocess.check_output([sys.executable, "-c", text], text=True)
 
 
 class Atlas:

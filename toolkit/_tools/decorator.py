@@ -256,16 +256,18 @@ def _is_declaration(function: object) -> bool:
     annotations = read_annotations(function)
     if annotations.get("return", "") in (None, "None"):
         return False
-    last = _read_last_statement(function.__code__)
+    last = _read_last_statement(function)
     if last is None:
         return "return" in annotations
     return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
 
 
-def _read_last_statement(code: CodeType) -> ast.stmt | None:
+def _read_last_statement(function: FunctionType) -> ast.stmt | None:
     """Read the last statement of a function; None without source, which may be another text of the same file name."""
+    code = function.__code__
+    bare = FunctionType(code, function.__globals__, closure=function.__closure__)  # it wraps nothing
     try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        written = ast.parse(textwrap.dedent(inspect.getsource(bare)))  # Python 3.14 finds none of code from a prompt
     except (OSError, TypeError, SyntaxError):
         return None
     functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
