@@ -20,6 +20,9 @@ from typing import Any, NoReturn, TypeGuard, TypeVar, cast
 
 from toolkit.errors import ToolkitError
 
+if sys.version_info >= (3, 14):
+    import annotationlib
+
 logger = logging.getLogger("toolkit")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +30,10 @@ C = TypeVar("C", bound=type[Any])
 # The longest wait that every system supports.
 MAX_SECONDS = 1e6
 NO_HINTS: Mapping[str, str] = MappingProxyType({})
+# For `inspect.signature`: in Python 3.14 it would look up names that are not defined yet, or for type checkers only.
+UNEVALUATED: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    UNEVALUATED["annotation_format"] = annotationlib.Format.FORWARDREF
 
 
 def make_hints(*rows: tuple[str, str]) -> dict[str, str]:
@@ -148,11 +155,11 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
 def find_misfit(function: Callable[..., Any], *arguments: object) -> TypeError | None:
     """Return why a function cannot be called with these arguments; None if it can, or if it has no signature."""
     try:
-        inspect.signature(function).bind(*arguments)
+        inspect.signature(function, **UNEVALUATED).bind(*arguments)
     except TypeError as error:
         return error
-    except ValueError:  # a built-in one
-        pass
+    except Exception:  # noqa: BLE001  a built-in one has none; an annotation is code of the user's
+        return None
     return None
 
 

@@ -191,3 +191,40 @@ def test_placeholder_of_a_partial() -> None:
 
     assert ["a", "c"] == [*made.parameters["properties"]]
     assert [1, None, "d"] == made.invoke('{"a": 1, "c": "d"}').value
+
+
+@needs_deferred
+@pytest.mark.parametrize(
+    "options",
+    [
+        "middleware=[lambda call, call_next: call_next(call), around]",
+        "middleware=[audit(write)]",
+        "hooks=[Hook()]",
+        "approve=approve",
+    ],
+)
+def test_types_for_type_checkers_in_functions_of_a_runner(options: str) -> None:
+    """Annotations of middleware, hooks and the like may name types that exist for type checkers only."""
+    source = f"""
+from toolkit import Runner
+from toolkit.middleware import audit
+from toolkit.testing import ScriptedModel, call
+
+called = []
+def around(call: Missing, call_next: Missing) -> Missing:
+    called.append(call)
+    return call_next(call)
+def write(record: Missing) -> Missing: called.append(record)
+def approve(request: Missing) -> Missing:
+    called.append(request)
+    return True
+class Hook:
+    def before_model(self, request: Missing) -> Missing: called.append(request)
+    def before_call(self, call: Missing, context: Missing) -> Missing: called.append(call)
+@tool
+def act(a: int) -> int: return a
+output = Runner([act], model=ScriptedModel([call("act", a=1), "Done."]), {options}).run("Act.").output
+"""
+    names = run(source)
+
+    assert ("Done.", True) == (names["output"], bool(names["called"]))

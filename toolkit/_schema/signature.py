@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 import typing_extensions
 
 from toolkit._context import ToolContext
+from toolkit._options import UNEVALUATED
 from toolkit.errors import DefinitionError
 
 if sys.version_info >= (3, 14):
@@ -511,9 +512,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
         function = partial(function.func, *function.args, **function.keywords)
     shown = inspect.unwrap(function, stop=_has_own_parameters)
     follow = type(shown) is not FunctionType
-    if sys.version_info >= (3, 14):
-        return inspect.signature(shown, follow_wrapped=follow, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(shown, follow_wrapped=follow)
+    return inspect.signature(shown, follow_wrapped=follow, **UNEVALUATED)
 
 
 def _has_own_parameters(function: Callable[..., Any]) -> bool:
