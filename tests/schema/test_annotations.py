@@ -392,6 +392,7 @@ def test_type_parameters() -> None:
     exec("@tool\ndef function[T: int](a: 'T', b: list[T]): return a", cell)  # noqa: S102
 
     assert {"a", "b"} == cell["function"].parameters["properties"].keys()
+    assert ["T"] == [each.__name__ for each in cell["function"].__type_params__]  # typing.get_type_hints() reads it
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")

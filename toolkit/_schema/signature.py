@@ -362,7 +362,7 @@ def _pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] 
 # A function with the mark that makes inspect.iscoroutinefunction() accept an object; new in Python 3.12.
 _MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(lambda: None)
 _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
-_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__", "__annotate__")
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__", "__annotate__", "__type_params__")
 
 
 def is_plain_function(function: object) -> bool:
