@@ -489,16 +489,16 @@ def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
     if sys.version_info >= (3, 14):
         try:
             return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
-        except Exception as error:  # what an annotation raises; or a ValueError if those of an odd object are no dict
-            if isinstance(function, type) or (isinstance(error, ValueError) and type(function) is not FunctionType):
-                return {}  # of a class, pydantic says what is wrong
-            if type(function) is not FunctionType:
-                raise
-            raise DefinitionError(
-                f"{function.__module__}.{function.__qualname__}(): an annotation cannot be evaluated "
-                f"({type(error).__name__}: {error}). Correct it. Where a name is in quotes, the whole type must be in "
-                "quotes, as in 'City | None'."
-            ) from error
+        except Exception as error:
+            if type(function) is FunctionType:
+                raise DefinitionError(
+                    f"{function.__module__}.{function.__qualname__}(): an annotation cannot be evaluated "
+                    f"({type(error).__name__}: {error}). Correct it. Where a name is in quotes, the whole type must be "
+                    f"in quotes, as in 'City | None'."
+                ) from error
+            if isinstance(function, type) or isinstance(error, ValueError):
+                return {}  # of a class, pydantic says what is wrong; those of an odd object are not a dict
+            raise
     return getattr(function, "__annotations__", {})
 
 
