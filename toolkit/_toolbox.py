@@ -113,8 +113,8 @@ class Toolbox:
         self.check_output = check_output
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
-        # Rendered schemas by dialect and strictness, each by its tool's name, and the composition that they belong to.
-        self._schemas: tuple[object, dict[tuple[str, bool], Mapping[str, dict[str, Any]]]] = (None, {})
+        # Rendered schemas by dialect and strictness, and the composition that they belong to.
+        self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         # Sources, each with its last listing and the tools made from that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
@@ -301,7 +301,13 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        return [*self._render_all(dialect, strict=strict).values()]
+        renderer, tools, known = self._make_dialect(dialect, strict=strict), self.snapshot(), self._schemas
+        if known[0] is not tools:
+            known = self._schemas = tools, {}
+        key, cache = (dialect, renderer.strict), known[1]  # of these tools, even if another thread has changed them
+        if key not in cache:
+            cache[key] = [_render(renderer, tool) for tool in tools.values()]
+        return list(cache[key])
 
     def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
         """Return the size of each schema, in bytes of JSON. A token is about four bytes.
@@ -314,7 +320,8 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        return {name: len(to_json(schema)) for name, schema in self._render_all(dialect, strict=strict).items()}
+        renderer = self._make_dialect(dialect, strict=strict)
+        return {name: len(to_json(_render(renderer, tool))) for name, tool in self.snapshot().items()}
 
     def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report problems that a model or a provider may have: names, missing descriptions, size, unbound tools."""
@@ -545,16 +552,6 @@ class Toolbox:
         bindings._tools = box.bindings._tools
         box.bindings = bindings
         return box
-
-    def _render_all(self, dialect: DialectName, *, strict: bool | None) -> Mapping[str, dict[str, Any]]:
-        renderer, tools = self._make_dialect(dialect, strict=strict), self.snapshot()
-        key, known = (dialect, renderer.strict), self._schemas
-        if known[0] is not tools:
-            known = self._schemas = tools, {}
-        cache = known[1]  # of these tools, even if another thread has changed them since
-        if key not in cache:
-            cache[key] = {name: _render(renderer, tool) for name, tool in tools.items()}
-        return cache[key]
 
     def _make_dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
