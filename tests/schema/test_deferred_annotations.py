@@ -71,6 +71,32 @@ def test_look_at_a_tool_whose_types_come_later(look: Callable[[Tool[..., Any]], 
 
 
 @needs_deferred
+@pytest.mark.parametrize("annotation", ["Annotated[int, Field(ge=LEAST)]", "Literal[LEAST]"])
+def test_look_at_a_tool_whose_values_come_later(annotation: str) -> None:
+    """A constraint or a literal may be defined after the schema was asked for, as a type may."""
+    names = run(f"@tool\ndef act(a: {annotation}) -> int: return a\n")
+    with pytest.raises(DefinitionError, match="'LEAST', which is not defined"):
+        _ = names["act"].parameters
+    exec(LATER, names)  # noqa: S102
+
+    assert [False, True] == [names["act"].invoke(f'{{"a": {given}}}').is_error for given in (3, 2)]
+
+
+def test_look_at_a_declared_tool_whose_types_come_later() -> None:
+    """A declared tool works as soon as its types are defined, although its schema was asked for before."""
+    names = run("@tool(activity='go')\ndef act(a: 'Later') -> str: ...\n")
+    act, box = names["act"], Toolbox([names["act"]])
+    box.bind("go", lambda a: str(a.x))
+    for look in (lambda: act.parameters, lambda: box.schemas("chat")):
+        with pytest.raises(DefinitionError, match="'Later' cannot be resolved"):
+            look()
+    exec(LATER, names)  # noqa: S102
+
+    assert ["a"] == [*act.parameters["properties"]]
+    assert "1" == box.call("act", {"a": {"x": 1}}).text
+
+
+@needs_deferred
 @pytest.mark.parametrize("beside", ["", ", other: Missing = None"], ids=["alone", "beside a type for type checkers"])
 @pytest.mark.parametrize(
     ("annotation", "good", "bad"),

@@ -287,6 +287,11 @@ class ParameterSchema(ArgumentSchema):
     list_taken: Callable[[], Collection[str]]
 
     @property
+    def is_built(self) -> bool:
+        """True once the parameters have been described, which fails as long as names of their types are not defined."""
+        return "_properties" in self.__dict__
+
+    @property
     def hidden(self) -> Mapping[str, str]:
         """Parameters that are left out, since no JSON can fill them and they have a default, with the reasons."""
         return self._properties.hidden
@@ -303,8 +308,8 @@ class ParameterSchema(ArgumentSchema):
         Raises:
             DefinitionError: A parameter without a default cannot be described to a model.
         """
-        texts, examples = self.read_documentation()
         known, definitions = self._properties.by_name, self._properties.writer.definitions
+        texts, examples = self.read_documentation()
         described = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
         for p, each in described:

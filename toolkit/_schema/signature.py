@@ -165,24 +165,22 @@ class Signature:
 
     @property
     def argument_schema(self) -> ParameterSchema:
-        """Argument schema of the parameters that a model may fill, made anew while one that it needs has a problem."""
-        made: ParameterSchema | None = self.__dict__.get("_kept")
+        """Argument schema of the parameters that a model may fill, made anew until it could be built."""
+        made: ParameterSchema | None = self.__dict__.get("_made")
         if made is not None:
-            return made
+            if made.is_built:
+                return made
+            for name in ("parameters", "declared", "_python"):  # names in their annotations may be defined by now
+                self.__dict__.pop(name, None)
         from toolkit._schema.function_schema import ParameterSchema  # slow to load: it needs pydantic-core
 
-        made = ParameterSchema(
+        made = self.__dict__["_made"] = ParameterSchema(
             offered=[p for p in self.parameters if not p.is_injected],
             label=self.label,
             names=self._scope,
             read_documentation=self._read_documentation,
             list_taken=self._list_taken,
         )
-        if [p for p in made.offered if p.problem and p.is_required]:  # a name in its annotation may be defined later
-            for name in ("parameters", "declared", "_python"):
-                self.__dict__.pop(name, None)
-        else:
-            self.__dict__["_kept"] = made
         return made
 
     @property

@@ -133,7 +133,7 @@ class DeclaredHandler(Uncached):
         """The name of the function or schema that declares it, for error messages."""
         return self.interface.origin
 
-    @cached_property
+    @property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of its arguments."""
         return self.interface.argument_schema
@@ -161,13 +161,17 @@ Handler: TypeAlias = FunctionHandler | DeclaredHandler
 class LatentHandler(DeclaredHandler):
     """Takes the output that the model filled in beside the arguments; no code runs."""
 
-    @cached_property
+    @property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of the output and the arguments.
 
         Raises:
             DefinitionError: A parameter begins with an underscore, as the output does.
         """
+        return self._joined
+
+    @cached_property
+    def _joined(self) -> ArgumentSchema:
         refuse_private(self.origin, self.interface.argument_schema.schema["properties"])
         return JoinedSchema(self.interface.returns.argument_schema, self.interface.argument_schema)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from pydantic_core import to_json
@@ -84,7 +83,7 @@ class _DryHandler(DeclaredHandler):
         """The origin, which an approver sees; it makes an approval of a dry run invalid for a real call."""
         return f"dry run of {self.real.origin}"
 
-    @cached_property
+    @property
     def argument_schema(self) -> ArgumentSchema:
         """The schema of the arguments, which are validated as usual."""
         return self.real.argument_schema
