@@ -57,13 +57,12 @@ async def chat(request: Request) -> Response:
     """Answer the last message of a thread, or resume the run whose calls were decided on."""
     try:
         body = await request.json()
-        session = sessions.setdefault(str(body["threadId"]), Session())
-        decisions = agui.parse_decisions(body.get("resume") or ())
-        prompt = saved.load(runs[body["threadId"]]) if decisions else body["messages"][-1]["content"]
-        stream = runner.astream(prompt, session=session, decisions=decisions)
+        thread, decisions = str(body["threadId"]), agui.parse_decisions(body.get("resume") or ())
+        prompt = saved.load(runs[thread]) if decisions else body["messages"][-1]["content"]
+        stream = runner.astream(prompt, session=sessions.setdefault(thread, Session()), decisions=decisions)
     except (ValueError, LookupError, TypeError, AttributeError, ToolkitError) as error:  # from a wrong body
         return PlainTextResponse(str(error), status_code=400)
-    events = agui.encode_events(stream, thread_id=body["threadId"])
+    events = agui.encode_events(stream, thread_id=thread)
     return StreamingResponse(write(events), media_type="text/event-stream")
 
 

@@ -153,6 +153,17 @@ def test_wrong_body(example: str, body: str) -> None:
     assert 400 == asyncio.run(post())
 
 
+def test_thread_of_an_odd_id() -> None:
+    """The run of a thread is noted whatever JSON a client sends as its id."""
+
+    async def post() -> str:
+        transport = httpx2.ASGITransport(load("web_agui").app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://page") as client:
+            return str((await client.post("/chat", json={"threadId": [1], "messages": [{"content": "Hello"}]})).text)
+
+    assert "RUN_FINISHED" in asyncio.run(post())
+
+
 @NEEDS_AXE
 @pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
 def test_accessible_page(example: str, tmp_path: Path) -> None:
