@@ -253,28 +253,30 @@ def test_decisions(part: dict[str, Any], decisions: dict[str, Decision]) -> None
     assert decisions == vercel.parse_decisions([{"role": "assistant", "parts": [{"type": "tool-pay", **part}]}])
 
 
-def test_approvals_inside_sub_agents() -> None:
-    """A call inside a sub-agent that waited gets its result: its answer is not sent again with that to the next one."""
+@pytest.mark.parametrize("approve", [None, defer], ids=["calls wait", "the sub-agent waits, too"])
+def test_approvals_inside_sub_agents(approve: Any) -> None:
+    """A call inside a sub-agent that waited goes on, and gets its result: its answer is not sent with the next one."""
     payer = Runner([pay], model=ScriptedModel([call("pay", amount=1), call("pay", amount=2), "Paid."]), approve=defer)
-    clerk = Runner([payer.as_tool("payer", "Pays.")], model=ScriptedModel([call("payer", query="x"), "Asked."]))
+    clerk_model = ScriptedModel([call("payer", query="x"), "Asked."])
+    clerk = Runner([payer.as_tool("payer", "Pays.")], model=clerk_model, approve=approve)
     boss = Runner([clerk.as_tool("clerk", "Asks.")], model=ScriptedModel([call("clerk", query="x"), "Done."]))
     prompt: Any = "x"
     text = ""
-    answers, outputs = dict[str, Any](), list[str]()  # the client's message: its answers to calls without a result
-    for _ in range(3):
+    answers, outputs = dict[str, Any](), list[str]()  # the client's message: its answers to calls that wait
+    while text != "Done.":
         message = {"role": "assistant", "parts": [*answers.values()]}
         stream = boss.stream(prompt, decisions=vercel.parse_decisions([message]))
         for part in vercel.encode_events(stream):
             if part["type"] == "tool-approval-request":
                 approval = {"id": part["approvalId"], "approved": True}
                 answers[part["toolCallId"]] = {"state": "approval-responded", "approval": approval}
-            if part["type"] == "tool-output-available":
+            if part["type"] in ("tool-input-available", "tool-output-available"):  # the part's new state
                 answers.pop(part["toolCallId"], None)
+            if part["type"] == "tool-output-available":
                 outputs.append(part["output"])
         prompt, text = stream.result.state, stream.result.output
 
-    assert ["paid 1", "paid 2", "Asked."] == outputs
-    assert "Done." == text
+    assert ["paid 1", "paid 2", "Paid.", "Asked."] == outputs
 
 
 # -- the SDK's own parser

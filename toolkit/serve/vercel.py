@@ -226,14 +226,16 @@ class VercelEncoder(RunEncoder):
 
     @override
     def encode_custom(self, event: Event) -> Iterator[WireEvent]:
-        """Encode an event as data; a call inside a sub-agent that waited for approval gets its result, too."""
+        """Encode an event as data; the calls inside sub-agents that the run resumed are parts, with their results."""
         yield _encode_data(event)
         while isinstance(event, SubAgentEvent):
             agent, event = event.call.id, event.event
             if isinstance(event, TurnStarted):
                 self._begun.add(agent)
-            elif isinstance(event, ToolCallFinished) and not {agent, event.call.id} & self._begun:
-                yield from self.finish_call(event)
+            elif isinstance(event, (ToolCallStarted, ToolCallFinished)) and (
+                agent not in self._begun or event.call.id in self._call_ids
+            ):
+                yield from self.encode(event)
 
     @override
     def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
