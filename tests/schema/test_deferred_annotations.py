@@ -254,3 +254,12 @@ output = Runner([act], model=ScriptedModel([call("act", a=1), "Done."]), {option
     names = run(source)
 
     assert ("Done.", True) == (names["output"], bool(names["called"]))
+
+
+@needs_deferred
+def test_misfit_with_types_for_type_checkers() -> None:
+    """A function of a runner that cannot be called is refused, although its types exist for type checkers only."""
+    around = run("def around(call: Missing) -> Missing: ...\n")["around"]
+
+    with pytest.raises(TypeError, match=r"around must take \(call, call_next\)"):
+        Runner(middleware=[around], model=ScriptedModel("Done."))

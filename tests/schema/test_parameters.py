@@ -905,6 +905,7 @@ REASONS: dict[str, tuple[Any, str]] = {
     "pattern of a number": (dict[str, Annotated[int, Field(pattern="a")]], r".* \(pattern is no constraint of int\)"),
     "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
+    "module named typing": ("Optional[mad.typing.Array]", r"its annotation 'Optional\[mad\.typing\.Array\]' cannot .*"),
 }
 
 

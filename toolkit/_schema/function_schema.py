@@ -492,7 +492,7 @@ def simplify_annotation(annotation: Any) -> Any:
 
 def write_references(annotation: Any) -> str:
     """Write an annotation with the names that are not defined as they are."""
-    return _REFERENCE.sub(r"\2", repr(annotation)).replace("typing.", "")
+    return re.sub(r"(?<![\w.])typing\.", "", _REFERENCE.sub(r"\2", repr(annotation)))
 
 
 def _summarize(error: Exception) -> str:
