@@ -15,6 +15,7 @@ import pytest
 
 from tests.servers import FakeServer
 from toolkit import Limits, ModelError, OpenAIModel, Runner, Session, ToolCall, Usage
+from toolkit.events import TextDelta
 from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
 from toolkit.models.errors import UNREADABLE, translate_errors
 from toolkit.testing import Reply, reply
@@ -206,7 +207,21 @@ def wrapped_in_a_proxy(client: openai.OpenAI, seen: list[dict[str, Any]]) -> Non
     client.chat.completions.create = Proxy(client.chat.completions.create, seen)  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("wrap", [wrapped_on_the_instance, wrapped_as_a_method, wrapped_in_a_proxy])
+def wrapped_below(client: openai.OpenAI, seen: list[dict[str, Any]]) -> None:
+    """Wrap the method that `create` calls, as Logfire and OpenInference do."""
+    request = client.request
+
+    @functools.wraps(request)
+    def traced(cast_to: Any, options: Any, **more: Any) -> Any:
+        answer: Any = request(cast_to, options, **more)
+        if answer.choices[0].message.content == "Hi.":
+            seen.append(options.json_data)
+        return answer
+
+    client.request = traced  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("wrap", [wrapped_on_the_instance, wrapped_as_a_method, wrapped_in_a_proxy, wrapped_below])
 def test_wrapper_sees_ordinary_arguments(wrap: Callable[[openai.OpenAI, list[dict[str, Any]]], None]) -> None:
     """Whoever has wrapped `create`, as tracing does, sees messages and tools as ordinary arguments."""
     seen: list[dict[str, Any]] = []
@@ -218,19 +233,64 @@ def test_wrapper_sees_ordinary_arguments(wrap: Callable[[openai.OpenAI, list[dic
     assert [{"role": "user", "content": "x"}] == seen[0]["messages"]
 
 
-def test_the_packages_own_create() -> None:
-    """Where nobody has wrapped `create`, the messages are sent as they are."""
-    sent: list[Any] = []
+class TracedStream:
+    """A stream as tracing packages wrap it: it has the methods of both kinds, and sees whether the stream ended."""
 
-    class Client(openai.OpenAI):
-        def post(self, path: str, *, body: Any = None, **more: Any) -> Any:
-            sent.append((path, body["messages"]))
-            return HI
+    def __init__(self, stream: Any, seen: list[str]) -> None:
+        self.response, self._stream, self._seen = stream, stream, seen
 
-    with Client(base_url="http://127.0.0.1:1", api_key="test") as client:
-        completed(OpenAIModel(client, "fake"))
+    def __iter__(self) -> Any:
+        return self
 
-    assert [("/chat/completions", [{"role": "user", "content": "x"}])] == sent
+    def __next__(self) -> Any:
+        try:
+            return next(self._stream)
+        except StopIteration:
+            self._seen.append("end")
+            raise
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            self._seen.append("end")
+            raise
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_wrapped_stream(is_async: bool, api: Any, is_held: bool) -> None:
+    """A wrapper's stream is read to its end, unless the server holds it open: what traces it ends there."""
+    seen: list[str] = []
+
+    async def main(server: FakeServer) -> str:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test") as client:
+            resource: Any = client.chat.completions if api == "chat" else client.responses
+            create = resource.create
+
+            async def traced(**request: Any) -> Any:
+                return TracedStream(await create(**request), seen)
+
+            resource.create = traced
+            async with Runner(client=client, model="fake", api=api).astream("x") as stream:
+                return "".join([event.text async for event in stream if isinstance(event, TextDelta)])
+
+    def main_sync(server: FakeServer) -> str:
+        with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+            resource: Any = client.chat.completions if api == "chat" else client.responses
+            create = resource.create
+            resource.create = lambda **request: TracedStream(create(**request), seen)
+            with Runner(client=client, model="fake", api=api).stream("x") as stream:
+                return "".join(event.text for event in stream if isinstance(event, TextDelta))
+
+    answer = reply.text("Hi there.").held() if is_held else reply.text("Hi there.")
+    with FakeServer([answer]) as server:
+        assert "Hi there." == (asyncio.run(main(server)) if is_async else main_sync(server))
+    assert is_held or ["end"] == seen
 
 
 def test_client_without_post() -> None:

@@ -22,7 +22,7 @@ from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
 from toolkit.models.errors import refuses_format, show_address, translate_errors
-from toolkit.models.transport import find_client, parse_text, post, read_stream
+from toolkit.models.transport import find_client, parse_text, post, read_on, read_stream
 
 if TYPE_CHECKING:
     import openai
@@ -141,7 +141,7 @@ class ServerModel:
         is_stream = False
         is_public = self.dialect.has_public_text(request)  # `_send` may have changed the output to a call
         with translate_errors(self.client, self.name):
-            async with aclosing(read_stream(chunks, request.cancellation)) as stream:
+            async with aclosing(read_stream(chunks, request.cancellation, is_async=self.is_async)) as stream:
                 async for chunk in stream:
                     is_stream = True
                     for piece in builder.add_chunk(chunk):
@@ -151,6 +151,7 @@ class ServerModel:
                         elif is_public or not isinstance(piece, TextDelta):
                             yield piece
                     if builder.is_complete:
+                        await read_on(stream, chunks)
                         break
             if not is_stream:
                 raise ModelError(

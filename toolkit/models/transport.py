@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 MAX_ANSWER = 64 * 2**20
 MAX_EVENT = 16 * 2**20
 
-# Seconds for a stream to end after its last event, so that the next request can have its connection; most servers send
-# both at once.
+# Seconds for a stream to end after its last event, so that the next request can have its connection, and for whoever
+# traces the stream to see its end; most servers send both at once.
 END_WAIT = 0.02
+TRACE_WAIT = 0.25
 
 # Some servers send it before an answer.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -39,12 +40,21 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 def find_client(create: Any) -> Any:
-    """Return the client behind the package's own `create`; None for a wrapper, which must see the arguments."""
-    if type(create) is not MethodType:  # a proxy imitates isinstance() and __module__ of the wrapped method
-        return None
-    home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
-    client = getattr(create.__self__, "_client", None)
-    return client if home.partition(".")[0] == "openai" and hasattr(client, "post") else None
+    """Return the client behind the package's own `create`; None if a wrapper must see the arguments or the answer.
+
+    Some wrap `create`, such as Langfuse; others the method that it calls, `request`, such as Logfire.
+    """
+    client = getattr(create.__self__, "_client", None) if _is_original(create) else None
+    is_original = client is not None and all(_is_original(getattr(client, name, None)) for name in ("post", "request"))
+    return client if is_original else None
+
+
+def _is_original(method: Any) -> bool:
+    """Return whether a method is one of the package; a proxy imitates isinstance() and __module__ of what it wraps."""
+    if type(method) is not MethodType:
+        return False
+    home: str = getattr(method.__func__, "__globals__", {}).get("__name__", "")
+    return home.partition(".")[0] == "openai"
 
 
 async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
@@ -68,7 +78,7 @@ async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Ca
             return reply
         try:
             return await _read_text(reply, cancellation, is_async=is_async)
-        except _list_transport_errors() as error:
+        except tuple(package.TransportError for package in _list_packages()) as error:
             retries -= 1 + int(reply.request.headers.get("x-stainless-retry-count", 0))  # those of the client itself
             if retries < 0 or cancellation:
                 raise _make_connection_error(error, reply.request) from error
@@ -87,7 +97,7 @@ def _make_stream_class(*, is_async: bool) -> type[Any]:
             events = super()._iter_events()
             for event in events:
                 if _may_read_on(event, self.response):
-                    with suppress(Exception), _limit_reads(self.response):
+                    with suppress(Exception), _limit_reads(self.response, END_WAIT):
                         next(events, None)
                 if event.data.strip():
                     yield event
@@ -97,7 +107,7 @@ def _make_stream_class(*, is_async: bool) -> type[Any]:
             events = super()._iter_events()
             async for event in events:
                 if _may_read_on(event, self.response):
-                    with suppress(Exception), _limit_reads(self.response):
+                    with suppress(Exception), _limit_reads(self.response, END_WAIT):
                         await anext(events, None)
                 if event.data.strip():
                     yield event
@@ -106,15 +116,14 @@ def _make_stream_class(*, is_async: bool) -> type[Any]:
 
 
 def _may_read_on(event: Any, response: httpx2.Response) -> bool:
-    """Return whether an event is the last of a stream, on a connection that it does not share."""
-    is_last = event.data.startswith("[DONE]") or event.event == "response.completed"
-    return is_last and _find_connection(response) is not None
+    """Return whether an event ends a stream, on a connection that it does not share; the package would not read on."""
+    return event.data.startswith("[DONE]") and _find_connection(response) is not None
 
 
 @contextmanager
-def _limit_reads(response: httpx2.Response) -> Iterator[None]:
-    """Give all further reads of a response END_WAIT together."""
-    connection, end = _find_connection(response), time.monotonic() + END_WAIT
+def _limit_reads(response: httpx2.Response, seconds: float) -> Iterator[None]:
+    """Give all further reads of a response this time together."""
+    connection, end = _find_connection(response), time.monotonic() + seconds
     read = connection.read
 
     def read_in_time(size: int, timeout: float | None = None) -> Any:
@@ -147,10 +156,9 @@ async def _read_text(response: httpx2.Response, cancellation: Cancellation | Non
         return response.read().decode()
 
 
-def _list_transport_errors() -> tuple[type[Exception], ...]:
-    """List the errors of a connection that breaks; the application's client may use the older package, httpx."""
-    packages = (sys.modules.get(name) for name in ("httpx2", "httpx"))
-    return tuple(package.TransportError for package in packages if package is not None)
+def _list_packages() -> list[Any]:
+    """List the HTTP packages in use; the application's client may use the older one, httpx."""
+    return [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
 
 
 def parse_text(reply: Any) -> Any:
@@ -160,11 +168,16 @@ def parse_text(reply: Any) -> Any:
     return reply
 
 
-async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
-    """Yield the chunks of a sync or async stream until the request is cancelled, and close the stream."""
-    response = _limit_stream(chunks)
+async def read_stream(chunks: Any, cancellation: Cancellation | None, *, is_async: bool) -> AsyncGenerator[Any, None]:
+    """Yield the chunks of a stream until the request is cancelled, and close the stream.
+
+    A wrapper's stream may have the methods of both kinds; then it is of the client's kind, `is_async`.
+    """
+    response = _find_response(chunks)
+    if response is not None:
+        limit_response(response)
     try:
-        if hasattr(chunks, "__aiter__"):
+        if hasattr(chunks, "__aiter__") and (is_async or not hasattr(chunks, "__iter__")):
             async for chunk in chunks:
                 yield chunk
         else:
@@ -177,14 +190,23 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGe
             await closing
 
 
-def _limit_stream(chunks: Any) -> httpx2.Response | None:
-    """Limit the response of a stream; return it if it is a sync stream of the package, otherwise None."""
-    import openai
+async def read_on(stream: AsyncIterator[Any], chunks: Any) -> None:
+    """Read a stream of chunks from its last event to its end, which whoever traces it waits for."""
+    response = _find_response(chunks)
+    if response is not None and _find_connection(response) is not None:
+        with suppress(Exception), _limit_reads(response, TRACE_WAIT):
+            async for _ in stream:
+                pass
 
-    if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
-        return None
-    limit_response(chunks.response)
-    return chunks.response if isinstance(chunks, openai.Stream) else None
+
+def _find_response(chunks: Any) -> Any:
+    """Return the response that a stream of the package reads, also one in a wrapper; None for another stream."""
+    kinds = tuple(package.Response for package in _list_packages())
+    for _ in range(4):
+        chunks = getattr(chunks, "response", None)
+        if isinstance(chunks, kinds):
+            return chunks
+    return None
 
 
 def limit_response(response: httpx2.Response) -> None:
