@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.properties import combine
-from toolkit import Runner, RunResult, Tool, ToolError, ToolResult, tool
+from toolkit import ApprovalRequest, Runner, RunResult, Session, Tool, ToolError, ToolResult, tool
 from toolkit.errors import Cancelled, Denied, TimedOut
 from toolkit.models import ToolMessage
 from toolkit.testing import ScriptedModel, call
@@ -31,8 +31,12 @@ class Evil(Exception):
     __repr__ = __str__
 
 
-class Sly(BaseException):
-    """An exception that `except Exception` does not catch."""
+class Stop(BaseException):
+    """An exception with which a host takes its thread back, as gevent, Streamlit and dramatiq do."""
+
+
+class PanicException(BaseException):
+    """What Rust code raises when it panics."""
 
 
 class Unshown:
@@ -107,7 +111,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "generator exit": raising(GeneratorExit()),
     "memory": raising(MemoryError()),
     "recursion": deeper,
-    "base exception": raising(Sly()),
+    "panic": raising(PanicException()),
     "unshown exception": raising(Evil()),
     "huge message": raising(ValueError("x" * 10_000_000)),
     "group": group if sys.version_info >= (3, 11) else raising(ValueError("no groups yet")),
@@ -263,3 +267,40 @@ def test_interrupt_on_the_main_thread(kind: str, mode: str) -> None:
     """A tool that raises KeyboardInterrupt on the main thread interrupts the run, as Ctrl-C does."""
     with ScriptedModel([[call("fail")]]) as model, pytest.raises(KeyboardInterrupt):
         MODES[mode](KINDS[kind](WAYS["interrupt"]), model)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("sync", "parallel"), ("generator", "sequential"), ("async", "astream")])
+def test_host_takes_its_thread_back(kind: str, mode: str) -> None:
+    """What is no `Exception` ends the run if it is raised on the application's thread; the run so far is kept."""
+    chat, fail = Session(), KINDS[kind](raising(Stop()))
+    runner = Runner([fail], model=ScriptedModel([call("fail")]), order="sequential")
+    with pytest.raises(Stop) as caught:
+        asyncio.run(runner.arun("Go.", session=chat)) if mode == "astream" else runner.run("Go.", session=chat)
+
+    assert "cancelled" == caught.value.result.finish_reason  # type: ignore[attr-defined]  # the run adds it
+    assert [True] == [message.is_error for message in chat.messages if isinstance(message, ToolMessage)]
+
+
+@pytest.mark.parametrize("mode", ["parallel", "start"])
+def test_stop_on_a_thread_of_the_library(mode: str) -> None:
+    """On a thread that no host waits for it is the error of its call."""
+    calls = [call("fail")] * (2 if mode == "parallel" else 1)
+    runner = Runner([tool(raising(Stop()), name="fail", effect="read")], model=ScriptedModel([calls, "Done."]))
+    result = runner.run("Go.") if mode == "parallel" else runner.start("Go.").result(10)
+
+    assert {True} == {finished.result.is_error for finished in result.calls}
+    assert "Done." == result.output
+
+
+def test_stop_in_a_gate() -> None:
+    """An approver on the application's thread that is taken back ends the run, too; the tool does not run."""
+    ran: list[int] = []
+    runner = Runner([tool(lambda: ran.append(1), name="go")], model=ScriptedModel([call("go")]), approve=stop)
+    with pytest.raises(Stop):
+        runner.run("Go.")
+
+    assert not ran
+
+
+def stop(_: ApprovalRequest) -> NoReturn:
+    raise Stop

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import await_in_place
-from toolkit._concurrency.threads import AbandonedJobs, Outcome
+from toolkit._concurrency.threads import AbandonedJobs, Outcome, is_interrupt
 
 SUSPENDED = "a sync method called something that needs an event loop: await the async method, such as arun() for run()"
 
@@ -232,7 +232,7 @@ def contain(kind: type[BaseException], *, in_task: bool = False) -> Iterator[Non
     """Raise a RuntimeError in place of an exception that would end the run or the process.
 
     Args:
-        kind: SystemExit, or BaseException, which includes cancellations.
+        kind: SystemExit, or BaseException, which includes cancellations. What interrupts the thread is raised.
         in_task: Whether the block awaits in a task. If that is being cancelled, the cancellation is raised.
 
     Raises:
@@ -243,7 +243,7 @@ def contain(kind: type[BaseException], *, in_task: bool = False) -> Iterator[Non
     except (Exception, KeyboardInterrupt, GeneratorExit):
         raise
     except kind as error:
-        if in_task and is_cancelling(error):
+        if is_interrupt(error) or (in_task and is_cancelling(error)):
             raise
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 

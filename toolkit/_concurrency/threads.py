@@ -47,9 +47,31 @@ def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
     """
     if sys.is_finalizing():
         raise RuntimeError("Python is shutting down, and starts no more threads")
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = OwnThread(target=run, name=name, daemon=True)
     thread.start()
     return thread
+
+
+# Names of exceptions that derive from BaseException and interrupt nothing; not all can be imported, or at once.
+FAILURES = ("CancelledError", "BaseExceptionGroup", "PanicException")
+
+
+class OwnThread(threading.Thread):
+    """A thread of this library, on which nobody waits for an interrupt."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception interrupts its thread, and is no failure of the function that it left.
+
+    Ctrl-C is any KeyboardInterrupt on the main thread; elsewhere only a function can have raised it. On each thread of
+    the application so is what derives from BaseException alone, such as a Timeout of gevent or a rerun of Streamlit:
+    whoever runs the thread waits for it. A panic of Rust code derives from it, too, and is a failure.
+    """
+    if isinstance(error, (Exception, SystemExit, GeneratorExit)):
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
+    return type(error).__name__ not in FAILURES and not isinstance(threading.current_thread(), OwnThread)
 
 
 class Semaphore:

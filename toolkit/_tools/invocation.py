@@ -5,7 +5,6 @@ A call that goes well stays in one function of its tool's own, which is made onc
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property, partial
 from inspect import CO_COROUTINE
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import LazyAwaitable, await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
+from toolkit._concurrency.threads import is_interrupt
 from toolkit._context import ToolContext, current_context
 from toolkit._messages import ToolResult, replace_surrogates
 from toolkit._schema.arguments import MAX_TEXT, ArgumentParser, Parsed, RawArguments, refuse_length
@@ -168,12 +168,8 @@ class Invocation:
         return self._render(whole)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
-        """Make the result of an exception of this thread; raises what ends the run: Ctrl-C, cancellation, FatalError.
-
-        Ctrl-C is any KeyboardInterrupt on the main thread. Elsewhere only a tool can have raised it.
-        """
-        is_main = threading.current_thread() is threading.main_thread()
-        if (isinstance(error, KeyboardInterrupt) and is_main) or (may_be_cancelled and is_cancelling(error)):
+        """Make the result of an exception of this thread; raises what ends the run, such as Ctrl-C."""
+        if is_interrupt(error) or (may_be_cancelled and is_cancelling(error)):
             raise error
         return self.explain_error(error)
 
