@@ -659,3 +659,63 @@ def test_listing_does_not_block_the_loop(environment: Callable[[str, str], None]
     listing.close()
 
     assert beat.is_set()
+
+
+# -- forks
+
+FORK = """
+import os, sys
+from openai import OpenAI
+from toolkit import ModelError, Runner
+
+address, way = sys.argv[1:]
+options = {"base_url": address} if way == "base_url" else {"client": OpenAI(base_url=address, api_key="x")}
+runner = Runner(model="m", **options)
+runner.run("before")
+child = os.fork()
+who = "parent" if child else "child"
+try:
+    answers = {runner.run(who).output for _ in range(20)}
+except ModelError as error:
+    answers = {str(error)[:70]}
+if child:
+    os.waitpid(child, 0)
+print(who, *answers, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("way", ["base_url", "client"])
+def test_fork(way: str) -> None:
+    """After a fork an address gets connections of the child's own; a client that both would read from is refused."""
+    with FakeServer(lambda request: reply.text(request.body["messages"][-1]["content"])) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", FORK, server.base_url, way], capture_output=True, text=True, check=True, timeout=60
+        )
+    refused = "This client sent a request before the process was forked, and now shares its connections"[:70]
+
+    assert [f"child {refused if way == 'client' else 'child'}", "parent parent"] == done.stdout.splitlines()
+
+
+# -- loops that do not close generators
+
+WITHOUT_HOOKS = """
+import asyncio, sys
+from toolkit import Runner
+
+async def main():
+    sys.set_asyncgen_hooks(None, None)
+    print(await Runner(model="m", base_url=sys.argv[1]).arun("x"))
+
+asyncio.new_event_loop().run_until_complete(main())
+"""
+
+
+def test_loop_without_hooks(server: FakeServer) -> None:
+    """A loop that does not close generators, as with nest_asyncio, leaves no error at the exit."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_HOOKS, server.base_url], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert ("Hi.\n", "") == (done.stdout, done.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
@@ -36,6 +37,10 @@ CLIENT_REMEDY = "write the keys of extra_body beside the others, and set the res
 TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
 # Hosts that understand a list of allowed tools; other servers are offered only the allowed tools.
 KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
+FORKED = (
+    "This client sent a request before the process was forked, and now shares its connections with its parent, so "
+    "answers could get into the wrong process. Make a client and a Runner in each process, or pass base_url= instead."
+)
 
 
 class ResponseBuilder(ABC):
@@ -106,12 +111,18 @@ class ServerModel:
                 f"options={{{key!r}: ...}}: each request has a {key!r} of its own, which this would replace."
             )
         self.is_async: bool = hasattr(client, "__aenter__")  # AsyncOpenAI's methods are no coroutine functions
+        self._process = 0  # the id of the one that has sent a request
 
     def with_client(self, client: Any) -> Self:
         """Return the same model behind another client of the same server."""
         model = copy(self)
-        model.client, model.is_async = client, hasattr(client, "__aenter__")
+        vars(model).update(client=client, is_async=hasattr(client, "__aenter__"), _process=0)
         return model
+
+    @property
+    def is_open(self) -> bool:
+        """False after a fork if a request was sent before it: both processes would read from the same connections."""
+        return self._process in (0, os.getpid())
 
     @property
     def address(self) -> str:
@@ -185,6 +196,9 @@ class ServerModel:
         return await self._send(request, **options)
 
     async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
+        if self._process not in (0, process := os.getpid()):
+            raise ModelError(FORKED)
+        self._process = process
         create = attrgetter(f"{self.resource}.create")(self.client)
         client = find_client(create)
         if client is not None:

@@ -137,7 +137,7 @@ class ModelChoice:
             NoModelError: No model is configured.
         """
         known = self._model
-        if known is not None and getattr(known, "is_open", True):  # the embedded model's server may have ended
+        if known is not None and (self.client or getattr(known, "is_open", True)):
             return known
         is_embedded = self._get_name() == EMBEDDED and not self.base_url
         model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
@@ -156,7 +156,7 @@ class ModelChoice:
             return self.sync_model()
 
         model = self.given or self._model
-        if model is None or not getattr(model, "is_open", True):
+        if model is None or not (self.client or getattr(model, "is_open", True)):
             self._by_loop.clear()
             # On a thread: it may have to ask a server for its models, or to load the embedded model.
             model = self.sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
@@ -275,8 +275,11 @@ def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, N
 
 
 async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
-    async with client:
+    try:
         yield
+    finally:
+        with suppress(RuntimeError):  # a loop that was left without being closed, as by nest_asyncio, is gone
+            await client.close()
 
 
 def _find_model(client: Any) -> str:

@@ -66,8 +66,8 @@ class EmbeddedModel(OpenAIModel):
 
     @property
     def is_open(self) -> bool:
-        """True while the server is running."""
-        return self.server.is_open
+        """True while the server is running, in the process that has sent it requests."""
+        return super().is_open and self.server.is_open
 
 
 def get_weights() -> Path:
