@@ -675,6 +675,8 @@ def test_runner_in_a_toolbox() -> None:
         Toolbox([clerk()])
     with pytest.raises(DefinitionError, match=r"is not a tool by itself: pass its \.as_tool\(name, description\)"):
         Toolbox([SimpleNamespace(as_tool=str)])
+    with pytest.raises(DefinitionError, match=r"of some other libraries are converted by toolkit\.adapters"):
+        Toolbox([SimpleNamespace(as_tool=str, arun=str)])  # as tools of LangChain have
 
 
 @pytest.mark.parametrize(("name", "error"), [(5, TypeError), ("", ValueError)])

@@ -26,6 +26,7 @@ logger = logging.getLogger("toolkit")
 Addable: TypeAlias = object
 # Attributes that a tool written as an object may have, besides name, parameters and execute.
 OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
+OTHER_LIBRARIES = "The tools of some other libraries are converted by toolkit.adapters."
 # Kinds of tools by parts of their origins, for messages; all others are native.
 KINDS = {
     "the MCP server ": "mcp",
@@ -72,15 +73,18 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
     as_tool: Any = getattr(item, "as_tool", None)
-    if as_tool and item is not owner and isinstance(item, ModuleRunner):
+    is_runner = isinstance(item, ModuleRunner) and hasattr(item, "toolbox")  # tools of LangChain have both methods
+    if as_tool and item is not owner and is_runner:
         return [as_tool()]
     if as_tool:
-        raise DefinitionError(f"{item!r:.100} is not a tool by itself: pass its .as_tool(name, description).")
+        raise DefinitionError(
+            f"{item!r:.100} is not a tool by itself: pass its .as_tool(name, description). {OTHER_LIBRARIES}"
+        )
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is not a tool. Pass a function (f, not f()), an object whose methods are decorated with "
             "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]. For a JSON Schema "
-            "write Tool.from_schema(name, schema, function)."
+            f"write Tool.from_schema(name, schema, function). {OTHER_LIBRARIES}"
         )
     return [make_tool(item)]
 
