@@ -294,6 +294,32 @@ def test_tool_without_a_file() -> None:
     assert "from a notebook or a Python prompt. Define it at the top of a module." in ended.stderr
 
 
+def test_tool_of_a_program_file(tmp_path: Path) -> None:
+    """A tool of a __main__.py, as in a zip, fails with what to do; a fresh process cannot import that file again."""
+    (tmp_path / "__main__.py").write_text(
+        textwrap.dedent(SCRIPT) + 'print(Toolbox([own]).call("own"))', encoding="utf-8"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "cannot find a tool, as one of a __main__.py: define it in another module." in ended.stdout, ended.stderr
+
+
+def test_program_without_a_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a program of PyInstaller, which starts itself and no Python, a tool with its own process is refused."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+    with pytest.raises(
+        DefinitionError, match=r"a program of PyInstaller does not have\. Set timeout= instead, or exec"
+    ):
+        ways.call(process)
+
+
 def test_process_of_a_process() -> None:
     """A tool that has its own process may give one to another."""
     assert ways.call(nested).value not in (None, os.getpid())

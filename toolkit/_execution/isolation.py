@@ -245,13 +245,18 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
     """Pickle all that a child reads.
 
     Raises:
-        DefinitionError: The child cannot find the tool by its name, or this process is such a child.
+        DefinitionError: The child cannot find the tool by its name, this process is such a child, or has no Python.
         Failed: An argument or a part of the context does not pickle, which is its cause.
     """
     if PREPARING in os.environ:
         raise DefinitionError(
             f"{tool.origin}: the main script starts a run wherever it is imported, and a process of its own imports "
             'it. Put what starts the run under: if __name__ == "__main__":'
+        )
+    if getattr(sys, "frozen", False):
+        raise DefinitionError(
+            f'{tool.origin}: isolate="process" starts Python, which a program of PyInstaller does not have. Set '
+            "timeout= instead, or executor=ProcessPoolExecutor()."
         )
     bare = strip_settings(tool)
     try:

@@ -474,8 +474,10 @@ def _find_in_module(module: str | None, qualname: str) -> Any:
 
 
 def _rebuild_from_home(
-    home: Tool[Any, Any], instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
+    home: Tool[Any, Any] | None, instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
 ) -> Tool[Any, Any]:
+    if home is None:
+        raise DefinitionError("This process cannot find a tool, as one of a __main__.py: define it in another module.")
     own = cast("FunctionHandler", home.handler.interface)
     function = own if instance is None else own.in_class().bind(instance)
     return replace(home, handler=carried.with_interface(function) if carried else function, **values)
