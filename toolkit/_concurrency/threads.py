@@ -52,20 +52,20 @@ def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
     return thread
 
 
-# Names of exceptions that derive from BaseException and interrupt nothing; not all can be imported, or at once.
+# Names of exceptions that derive from BaseException and are errors of a function; some of them cannot be imported.
 FAILURES = ("CancelledError", "BaseExceptionGroup", "PanicException")
 
 
 class OwnThread(threading.Thread):
-    """A thread of this library, on which nobody waits for an interrupt."""
+    """A thread that this library has started: an exception on it interrupts nobody."""
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception interrupts its thread, and is no failure of the function that it left.
+    """Return whether an exception is meant for whoever runs the current thread; otherwise it is an error of a function.
 
-    Ctrl-C is any KeyboardInterrupt on the main thread; elsewhere only a function can have raised it. On each thread of
-    the application so is what derives from BaseException alone, such as a Timeout of gevent or a rerun of Streamlit:
-    whoever runs the thread waits for it. A panic of Rust code derives from it, too, and is a failure.
+    A KeyboardInterrupt is Ctrl-C on the main thread only. Other exceptions that derive from BaseException alone, such
+    as gevent's Timeout or Streamlit's rerun, interrupt any thread of the application. A panic of Rust code derives from
+    BaseException, too, but is an error of the function.
     """
     if isinstance(error, (Exception, SystemExit, GeneratorExit)):
         return False

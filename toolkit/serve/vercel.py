@@ -181,7 +181,8 @@ class VercelEncoder(RunEncoder):
     message_id: str
     _model: str = ""
     _parts: int = 0  # number of texts and parts of reasoning
-    _begun: set[str] = field(default_factory=set)  # calls of sub-agents that have had a turn since the run resumed
+    # Ids of calls of sub-agents that have had a turn since the run was resumed.
+    _started_agents: set[str] = field(default_factory=set)
 
     @override
     def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
@@ -231,9 +232,9 @@ class VercelEncoder(RunEncoder):
         while isinstance(event, SubAgentEvent):
             agent, event = event.call.id, event.event
             if isinstance(event, TurnStarted):
-                self._begun.add(agent)
+                self._started_agents.add(agent)
             elif isinstance(event, (ToolCallStarted, ToolCallFinished)) and (
-                agent not in self._begun or event.call.id in self._call_ids
+                agent not in self._started_agents or event.call.id in self._call_ids
             ):
                 yield from self.encode(event)
 
