@@ -57,7 +57,7 @@ FAILURES = ("CancelledError", "BaseExceptionGroup", "PanicException")
 
 
 class OwnThread(threading.Thread):
-    """A thread that this library has started: an exception on it interrupts nobody."""
+    """A thread that this library has started; an exception on it does not interrupt the application."""
 
 
 def is_interrupt(error: BaseException) -> bool:
