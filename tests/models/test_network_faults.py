@@ -10,6 +10,7 @@ import gc
 import gzip
 import json
 import os
+import ssl
 import time
 import traceback
 import tracemalloc
@@ -22,7 +23,9 @@ from typing import Any
 
 import openai
 import pytest
+import trustme
 
+from tests.origins import Origin
 from tests.properties import combine
 from tests.servers import FakeServer
 from toolkit import Limits, ModelError, Runner, RunResult
@@ -566,10 +569,30 @@ def test_proxy_of_the_environment(environment: Callable[[str, str], None]) -> No
     """F14: a client of the runner's goes through the proxy that the environment names, as Python's clients do."""
     with FakeServer([]) as proxy:
         environment("HTTP_PROXY", proxy.base_url.removesuffix("/v1"))
-        with pytest.raises(ModelError):
+        with pytest.raises(ModelError, match="fake at http://model.invalid/v1/, HTTP_PROXY is set, status "):
             Runner(model="fake", base_url="http://model.invalid/v1", api_key="test").run("Go on.")
 
     assert ["http://model.invalid/v1/chat/completions"] == [request.path for request in proxy.requests]
+
+
+def test_server_without_proxy(environment: Callable[[str, str], None]) -> None:
+    """F14: an error names no proxy that is not used."""
+    environment("HTTP_PROXY", "http://proxy.invalid")
+    environment("NO_PROXY", "127.0.0.1")
+    with FakeServer([reply.error(401, "no")]) as server, pytest.raises(ModelError, match="/v1/, status 401: no"):
+        Runner(model="fake", base_url=server.base_url, api_key="test").run("Go on.")
+
+
+def test_unknown_certificate() -> None:
+    """A certificate that is not trusted is an error that says how to trust it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with (
+        Origin(lambda _: b"", context) as server,
+        openai.OpenAI(base_url=server.url, api_key="test", max_retries=0) as client,
+        pytest.raises(ModelError, match="SSL_CERT_FILE can name a file of certificates to trust"),
+    ):
+        Runner(model="fake", client=client).run("Go on.")
 
 
 # -- streams that are left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping
@@ -49,16 +50,28 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
+    if "CERTIFICATE_VERIFY_FAILED" in public:
+        advice += " SSL_CERT_FILE can name a file of certificates to trust."
     printed = "".join(traceback.format_exception(error)) + _read_error(error)
     cause = error if printed == _without_key(printed, key) else None
     what = f"status {status}" if status else type(error).__name__
-    origin = ", ".join(filter(None, (_describe_place(client, model), what)))
+    origin = ", ".join(filter(None, (_describe_place(client, model), _describe_proxy(client), what)))
     return ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause)
 
 
 def _describe_place(client: Any, model: str) -> str:
     """Return a model's name and address, as far as they are known."""
     return " at ".join(filter(None, (model, show_address(getattr(client, "base_url", None) or ""))))
+
+
+def _describe_proxy(client: Any) -> str:
+    """Return which variable names a proxy for a client's server; a proxy often refuses addresses of a local network."""
+    from urllib.request import proxy_bypass  # slow to load
+
+    server = urlsplit(str(getattr(client, "base_url", None) or ""))
+    variables = (f"{server.scheme.upper()}_PROXY", "ALL_PROXY")
+    name = next((name for name in variables if os.environ.get(name) or os.environ.get(name.lower())), "")
+    return f"{name} is set" if name and server.hostname and not proxy_bypass(server.hostname) else ""
 
 
 def _add_place(error: ModelError, client: Any, model: str) -> None:
