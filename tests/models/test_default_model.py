@@ -160,6 +160,7 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
     [
         *("http://", "https:///v1", "http://:8080/v1", "http://[::1", "http://host:x/v1", "localhost:1/v1"),
         *(" http://localhost:1/v1", "http://localhost:1/v1\n", "http://local host:1/v1"),
+        "http://localhost:1/v1?key=secret",
         *("http://user:secret@localhost:1/v1/chat/completions", "http://user:secret@localhost:1/v1/responses/"),
     ],
 )

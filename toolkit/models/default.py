@@ -245,13 +245,13 @@ def _find_address_fault(name: str, address: Any) -> str:
     """Return an error message if an address is not that of a server, otherwise an empty text."""
     with suppress(ValueError):  # it is not a URL
         parts = urlsplit(str(address))
-        is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.query
         is_request = re.search("/(chat/completions|completions|responses)/*$", parts.path)
         if is_server and not is_request and not re.search(r"\s", str(address)):
             return ""
     return (
-        f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without spaces and without the "
-        "path of a request."
+        f"{name} takes the address of a server, such as 'http://localhost:11434/v1', without spaces, the path of a "
+        "request, or a query, which client=OpenAI(default_query=...) takes."
     )
 
 
