@@ -108,7 +108,8 @@ def test_nothing_is_kept(
     monkeypatch.setenv("TOOLKIT_SESSIONS", "")
     assert [0, 1, 1, 1] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("--session", "sums", "Sure?"), main(["logs"])]
     assert (
-        3 * ["toolkit: No conversations are saved: TOOLKIT_SESSIONS is empty."] == capsys.readouterr().err.splitlines()
+        3 * ["toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file."]
+        == capsys.readouterr().err.splitlines()
     )
     assert not Path("chats.db").exists()
 
@@ -121,6 +122,23 @@ def test_file_that_cannot_be_used(
     assert 0 == ask("1 + 2?")
     shown = capsys.readouterr()
     assert ("It is 3.\n", 1) == (shown.out, shown.err.count("toolkit: this conversation is not saved: "))
+
+
+def test_user_without_home(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user without a home directory, as in some containers, has no conversations, but answers."""
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TOOLKIT_SESSIONS", "XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pathlib.Path.home", home)
+    assert [0, 1] == [ask("1 + 2?"), main(["logs"])]
+    assert ("It is 3.\n", "toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file.\n") == tuple(
+        capsys.readouterr()
+    )
 
 
 def test_usage(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

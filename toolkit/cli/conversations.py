@@ -24,7 +24,7 @@ from toolkit.errors import StoreError, ToolkitError
 
 # The environment variable with the path of the file; if it is empty, no conversation is saved.
 VARIABLE = "TOOLKIT_SESSIONS"
-NO_FILE = f"No conversations are saved: {VARIABLE} is empty."
+NO_FILE = f"No conversations are saved: {VARIABLE} names no file."
 MAX_TITLE = 60  # characters of a conversation's first prompt in a list
 
 
@@ -99,7 +99,10 @@ def _find_file() -> Path | None:
     if path is not None:
         return Path(path).expanduser() if path.strip() else None
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
-    folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
+    try:
+        folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
+    except RuntimeError:  # the user has no home directory
+        return None
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     return folder / "sessions.db"

@@ -53,13 +53,20 @@ def fetch_file(file: WheelFile) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for this library; it may not exist yet."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Return the user's cache folder for this library; it may not exist yet.
+
+    Raises:
+        OSError: The user has no home directory, and the environment names no folder.
+    """
+    try:
+        if sys.platform == "win32":
+            base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:
+        raise OSError(_NO_CACHE.format(folder="of the user", reason="there is no home directory")) from error
     return base / "function-toolkit"
 
 
