@@ -720,3 +720,34 @@ def test_loop_without_hooks(server: FakeServer) -> None:
     )
 
     assert ("Hi.\n", "") == (done.stdout, done.stderr)
+
+
+IN_A_BROWSER = """
+import asyncio, sys
+from toolkit import FatalError, Runner, tool
+
+@tool
+async def add(a: int, b: int) -> int:
+    "Add."
+    return a + b
+
+runner = Runner([add], model="m", base_url=sys.argv[1])
+import httpx2, openai  # which look at the platform, too
+
+sys.platform = "emscripten"
+print(asyncio.run(runner.arun("1 + 2?")))
+try:
+    add.invoke({"a": 1, "b": 2})
+except FatalError as error:
+    print(error)
+"""
+
+
+def test_browser() -> None:
+    """A Python in a browser, which has no threads and no certificates, has async runs; others say so."""
+    with FakeServer([reply.calls(("add", {"a": 1, "b": 2})), reply.text("It is 3.")]) as server:
+        command = [sys.executable, "-W", "ignore", "-c", IN_A_BROWSER, server.base_url]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert lines[0] == "It is 3."
+    assert lines[1].startswith("An async function is called, and a browser has no threads: use async methods")

@@ -588,7 +588,7 @@ def test_unknown_certificate() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with (
-        Origin(lambda _: b"", context) as server,
+        Origin(lambda _: [], context) as server,
         openai.OpenAI(base_url=server.url, api_key="test", max_retries=0) as client,
         pytest.raises(ModelError, match="SSL_CERT_FILE can name a file of certificates to trust"),
     ):

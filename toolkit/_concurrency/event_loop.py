@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit._concurrency.tasks import GRACE, get_loop
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
+from toolkit.errors import FatalError
 
 if TYPE_CHECKING:
     import asyncio
@@ -64,6 +66,7 @@ def end_waits(waits: Iterable[LoopWaits], seconds: float) -> None:
         wait_for_futures(unfinished, seconds)
 
 
+NO_THREADS = "An async function is called, and a browser has no threads: use async methods, such as arun() for run()."
 loop_waits: ContextVar[LoopWaits | None] = ContextVar("loop_waits", default=None)
 
 
@@ -146,6 +149,8 @@ class PrivateLoop:
 
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
+                if sys.platform == "emscripten":
+                    raise FatalError(NO_THREADS)
                 loop = asyncio.new_event_loop()
                 try:
                     self._thread = start_thread(partial(_run_loop, loop), "toolkit-loop")

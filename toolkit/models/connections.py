@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
@@ -138,8 +139,10 @@ def _choose_pool(opened: dict[Any, int], make: Callable[[], Any]) -> Any:
 
 
 @cache
-def _load_certificates() -> ssl.SSLContext:
+def _load_certificates() -> ssl.SSLContext | bool:
     """Load the certificates of authorities, once in a process: it takes tens of milliseconds."""
+    if sys.platform == "emscripten":
+        return True  # the browser has them
     import httpx2
 
     return httpx2.create_ssl_context()
