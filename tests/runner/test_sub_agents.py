@@ -785,6 +785,18 @@ def test_hand_back() -> None:
     assert "The sub-agent gave the conversation back: weather" == list_texts(outer, 1)[-1]
 
 
+def test_handoff_with_arguments_that_are_encoded_twice() -> None:
+    """A sub-agent that is called again in the same run remembers a task that was repaired before it ran."""
+    worker = clerk("Which shelf?", "There are 7.")
+    twice = ToolCall(name="clerk", arguments=r'"{\"query\": \"How many?\"}"')
+    with desk(worker, [twice], [twice]).stream("Books?") as events:
+        events.follow_up("The upper one.")
+        list(events)
+
+    assert "There are 7." == events.result.output
+    assert ["How many?", "Which shelf?", "How many?"] == list_texts(worker, 1)
+
+
 def test_failed_handoff() -> None:
     """A sub-agent that fails does not keep the conversation."""
     worker = clerk("Which shelf?", ValueError("no"))

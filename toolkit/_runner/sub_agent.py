@@ -33,7 +33,7 @@ from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, find_instance, safe_name, with_origin
-from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ModelError, ToolkitError
+from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, InvalidArguments, ModelError, ToolkitError
 from toolkit.events import SubAgentEvent
 
 if TYPE_CHECKING:  # slow to load
@@ -131,7 +131,7 @@ class SubAgent:
             return find_answer(self, parent)
         request = RunRequest(
             prompt=arguments[self._arg],
-            messages=[*self._iter_earlier(parent)] if self.handoff and parent else (),
+            messages=[*self._iter_earlier(parent)] if self.handoff and parent and self._is_called_by(parent) else (),
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self.output_type,
@@ -189,12 +189,14 @@ class SubAgent:
 
     def _iter_earlier(self, parent: ParentCall) -> Iterator[Message]:
         """Yield the earlier tasks of this sub-agent and their answers, as messages of its own conversation."""
-        history = parent.caller.conversation.history
+        history, name = parent.caller.conversation.history, parent.call.name
+        parser = parent.caller.tools[name]._invocation.parser
         answers = {each.call_id: each for each in history if isinstance(each, ToolMessage) and not each.is_error}
         calls = (call for each in history if isinstance(each, ModelResponse) for call in each.calls)
         for call in calls:
-            if call.name == parent.call.name and call.id in answers:
-                task = json.loads(call.arguments).get(self._arg, "")
+            if call.name == name and call.id in answers:
+                parsed = parser.try_parse(call.arguments)
+                task = "" if isinstance(parsed, InvalidArguments) else self.get_task(parsed[0])
                 yield from (UserMessage(task), ModelResponse(text=answers[call.id].text))
 
     def get_answer(self, result: RunResult[Any], cancellation: Cancellation | None = None) -> Any:
