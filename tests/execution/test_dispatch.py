@@ -370,7 +370,8 @@ def test_middleware_forgets(backend: BackendName, answer: Any) -> None:
     result = execute_call(Account().pay, backend, middleware=(forgetful,))
 
     assert "pay has run, but its result was lost." == result.text
-    assert f"a middleware must return a ToolResult, not {answer!r}" in str(result.exception)
+    expected = f"a middleware must return a ToolResult, not {answer!r}; does it return what `call_next` gave it?"
+    assert expected == str(result.exception)
 
 
 @BACKENDS

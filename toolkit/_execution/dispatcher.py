@@ -363,7 +363,7 @@ def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
 def _check_result(result: object) -> ToolResult:
     if isinstance(result, ToolResult):
         return result
-    raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `next` gave it?")
+    raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `call_next` gave it?")
 
 
 def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
