@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from tests.ways import arun, astream, run, stream
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit.events import LimitReached
+from toolkit.events import LimitName, LimitReached
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "limits.md"
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream])
 
 
@@ -48,6 +52,16 @@ BOUNDS: dict[str, dict[str, Any]] = {
     "max_output_tokens": {"max_output_tokens": 10},
     "max_cost": {"max_cost": 0.03, "prices": Prices(input=1000, output=1000)},
 }
+# Limits that do not end a run, or say how others do.
+OTHERS = {
+    "max_calls_per_turn",
+    "max_calls_per_tool",
+    "max_seconds_per_turn",
+    "prices",
+    "on_limit",
+    "max_output_retries",
+}
+FIELDS = [field.name for field in fields(Limits)]
 # The same, as the conversation ends with "stop".
 NOTES = {
     "max_turns": "Max turns reached (2/2)",
@@ -206,7 +220,28 @@ def test_limits_of_a_resumed_run() -> None:
     assert ("max_calls", 2) == (result.finish_reason, len(result.calls))
 
 
+def test_every_limit_that_ends_a_run() -> None:
+    """Each limit that can end a run is among the finish reasons, and has a test above; that of time has others."""
+    assert {*FIELDS} - OTHERS == {*get_args(LimitName)} == {*BOUNDS, "max_seconds"}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_limit_is_described(name: str) -> None:
+    """Each limit is in the docstring and on the page about limits."""
+    assert f"        {name}: " in f"{Limits.__doc__}"
+    assert re.search(rf"\b{name}\b", PAGE.read_text(encoding="utf-8"))
+
+
 # -- what a bound can be
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_limit_is_checked(name: str) -> None:
+    """A negative number is no value of any limit."""
+    wrong: dict[str, Any] = {name: -1}
+
+    with pytest.raises(ValueError, match=rf"\b{name}="):
+        Limits(**wrong)
 
 
 @pytest.mark.parametrize(
