@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -168,6 +170,14 @@ def test_reasoning_of_a_call(event: Event) -> None:
 def test_every_kind_has_a_form() -> None:
     """An event that is added needs a form, and a line in the table above."""
     assert set(get_args(Event)) == {type(event) for event, _ in FORMS}
+
+
+@pytest.mark.parametrize("kind", get_args(Event))
+def test_every_kind_is_described(kind: type[Any]) -> None:
+    """The page about events says when each of them comes."""
+    page = Path(__file__).parent.parent.parent / "docs" / "events.md"
+
+    assert re.search(rf"^\|.*`{kind.__name__}`.* \| .+ \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_nothing_private_is_told() -> None:
