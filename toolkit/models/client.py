@@ -6,7 +6,7 @@ import inspect
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from copy import copy
 from operator import attrgetter
@@ -155,12 +155,8 @@ class ServerModel:
             async with aclosing(read_stream(chunks, request.cancellation, is_async=self.is_async)) as stream:
                 async for chunk in stream:
                     is_stream = True
-                    for piece in builder.add_chunk(chunk):
-                        if isinstance(piece, CallReady):
-                            if request.early and (ready := self._decode_ready(piece, request)):
-                                yield ready
-                        elif is_public or not isinstance(piece, TextDelta):
-                            yield piece
+                    for piece in self._select_pieces(builder.add_chunk(chunk), request, is_public=is_public):
+                        yield piece
                     if builder.is_complete:
                         await read_on(stream, chunks)
                         break
@@ -175,6 +171,15 @@ class ServerModel:
         if response.text and not is_public:
             yield TextDelta(response.text)
         yield response
+
+    def _select_pieces(self, pieces: Iterable[Piece], request: ModelRequest, *, is_public: bool) -> Iterator[Piece]:
+        """Yield the pieces that a run gets: text if it is for the user, and decoded calls if they may start early."""
+        for piece in pieces:
+            if isinstance(piece, CallReady):
+                if request.early and (ready := self._decode_ready(piece, request)):
+                    yield ready
+            elif is_public or not isinstance(piece, TextDelta):
+                yield piece
 
     def _decode_ready(self, ready: CallReady, request: ModelRequest) -> CallReady | None:
         """Decode a completed call; None if it is not of a tool, such as the call that is the structured output."""
