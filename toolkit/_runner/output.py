@@ -39,6 +39,8 @@ KEY = "result"
 NAME = "final_result"
 TYPES = "Pass a type, such as a pydantic model, a dataclass or list[str]."
 DESCRIPTION = "The final answer. Give it when you have it."
+# Finish reasons of a run whose last text is not of its output type.
+UNTYPED_REASONS: frozenset[FinishReason] = REASONS_WITHOUT_ANSWER | {"halted"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,7 @@ def read_answer(text: str, reason: FinishReason, kind: Any) -> Any:
     """
     if kind is str:
         return text
-    return None if reason in (*REASONS_WITHOUT_ANSWER, "halted") else build_output(kind).parse(text)
+    return None if reason in UNTYPED_REASONS else build_output(kind).parse(text)
 
 
 def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:

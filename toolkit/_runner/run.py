@@ -29,7 +29,7 @@ from toolkit._runner.conversation import UNDONE_REASONS, CallModel, Conversation
 from toolkit._runner.hooks import Hook, notify
 from toolkit._runner.model_calls import ModelCaller
 from toolkit._runner.options import RunnerSettings
-from toolkit._runner.output import Delta, Output, PartialOutput
+from toolkit._runner.output import UNTYPED_REASONS, Delta, Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.tool_calls import ToolCaller, TurnCalls
 from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
@@ -367,7 +367,7 @@ class Run(Generic[T]):
 
     def _set_result(self, output: Any, reason: FinishReason) -> None:
         """Set the result; its output is None if there is only text and the output type is another one."""
-        is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
+        is_text = isinstance(output, str) and reason in UNTYPED_REASONS
         state = self.conversation.state
         calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
         self.result = RunResult(
