@@ -48,7 +48,7 @@ def list_own_options(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def refuse_unknown_options(
-    owner: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str] = NO_HINTS
+    owner: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]
 ) -> None:
     """Refuse the first option that is not known.
 

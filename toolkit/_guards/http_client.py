@@ -69,7 +69,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
         self._headers = {**DEFAULT_HEADERS, "User-Agent": user_agent}
 
     @classmethod
-    def for_server(cls, url: httpx2.URL, *, timeout: float | None = TIMEOUT, max_bytes: int = MAX_BYTES) -> HttpClient:
+    def for_server(cls, url: httpx2.URL, *, timeout: float | None, max_bytes: int = MAX_BYTES) -> HttpClient:
         """Make a client that connects only to one server, which the application chose and which may be private.
 
         Args:

@@ -30,7 +30,7 @@ _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double i
 
 
 def make_cleaner(
-    secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
+    secrets: Iterable[str], patterns: Iterable[str | re.Pattern[str]], instead: str = "[redacted]"
 ) -> Clean:
     """Make a function that removes secrets from a text: see `redact`."""
     for name, texts in ("secrets", secrets), ("patterns", patterns):

@@ -138,7 +138,7 @@ def make_function_handler(function: Any) -> FunctionHandler:
     return FunctionHandler(Signature(function, collect_names(function)))
 
 
-def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
+def collect(value: Any, context: ToolContext[Any] | None) -> Any:
     """Collect the values of a generator in a list, or in an awaitable of one.
 
     Args:
@@ -158,7 +158,7 @@ def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
     return value
 
 
-async def collect_awaited(value: Any, context: ToolContext[Any] | None = None) -> Any:
+async def collect_awaited(value: Any, context: ToolContext[Any] | None) -> Any:
     """Await a value, and what comes of it, until that is no awaitable; collect generators as `collect` does."""
     while hasattr(type(value), "__await__"):
         value = collect(await value, context)

@@ -85,7 +85,7 @@ h1{{font-size:1.5em;margin:0 0 .2em}}h2{{font-size:1.2em;margin:1.6em 0 .3em}}h3
 """
 
 
-def render_head(title: str, style: str, more: str = "") -> str:
+def render_head(title: str, style: str, more: str) -> str:
     """Render a page up to the end of its head.
 
     Args:

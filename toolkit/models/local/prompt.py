@@ -176,7 +176,7 @@ def _stem_words(text: str) -> set[str]:
     return {word[:STEM] for word in words if word not in COMMON and word.removesuffix("s") not in COMMON}
 
 
-def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = "") -> list[dict[str, Any]]:
+def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str) -> list[dict[str, Any]]:
     """Make the conversation that ends in one call."""
     examples = (_make_example(spec, shift) for shift, spec in enumerate(tools))
     return _make_conversation(f"{TASK} {instructions}", examples, question)

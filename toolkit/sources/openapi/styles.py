@@ -66,7 +66,7 @@ def is_undefined(value: Any) -> bool:
     return value is None or value == [] or value == {}
 
 
-def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Encode = percent_encode) -> str:
+def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Encode) -> str:
     """Return the text of a value that is not undefined.
 
     Raises:
