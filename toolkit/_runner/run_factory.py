@@ -268,6 +268,7 @@ class _RunBuilder:
         TypeError: `session` is not a Session, or there are `messages`, too; or as for `_list_tools`.
         ValueError: An option names a tool that does not exist.
         ConversationError: So does the state of a saved run.
+        DefinitionError, DuplicateToolError: As for `RunFactory.check_tools`.
     """
 
     def __init__(self, factory: RunFactory, request: RunRequest) -> None:
@@ -275,7 +276,8 @@ class _RunBuilder:
         self._parent = find_parent()
         self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
         self._earlier = _read_session(request)
-        self._tools = self._list_tools()  # result_read may be added during the run
+        self._checked = factory.check_tools()
+        self._tools = self._list_tools(self._checked)  # result_read may be added during the run
         own = request.allowed_tools
         if own is None and state is not None:
             own = state.allowed_tools
@@ -318,7 +320,7 @@ class _RunBuilder:
                 tool_choice=self._choice,
                 allowed=self._allowed,
                 cancellation=cancellation,
-                list_tools=self._list_tools if factory.options["refresh"] == "iteration" else None,
+                list_tools=self._list_current_tools if factory.options["refresh"] == "iteration" else None,
             ),
             tool_caller=tool_caller,
             output=output,
@@ -427,17 +429,18 @@ class _RunBuilder:
         above = next(iter(recording.runs_above), "")
         return partial(factory.create_undoer, run_id=run_id, above=above, ledger=recording.undo_ledger, deps=deps)
 
-    def _list_tools(self) -> dict[str, AnyTool]:
+    def _list_current_tools(self) -> dict[str, AnyTool]:
+        """Return the tools again, before a turn: the toolbox may have changed."""
+        return self._list_tools(self._factory.check_tools())
+
+    def _list_tools(self, checked: _CheckedTools) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.
 
         Raises:
-            DefinitionError: Sub-agents form a circle, or are nested too deeply.
-            DuplicateToolError: A tool has the name of one that a run adds.
             TypeError: A tool takes `deps` of a type, and there are none, or others.
             ValueError: There are limits for a tool that does not exist.
         """
         factory, request = self._factory, self._request
-        self._checked = checked = factory.check_tools()
         tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
         for tool in checked.typed:
             check_deps(tool, request.deps, "pass deps= to the run")
