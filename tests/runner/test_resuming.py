@@ -26,7 +26,7 @@ from toolkit import (
     tool,
 )
 from toolkit.errors import ApprovalError, ConversationError
-from toolkit.models import ToolMessage
+from toolkit.models import ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 STARTED = "This call was started before and may have taken effect; it was not run again."
@@ -264,6 +264,14 @@ def test_decisions_without_a_state() -> None:
     """Decisions belong to a state."""
     with pytest.raises(ApprovalError, match="belongs to the state of a paused run"):
         Bank().runner().run("go", decisions={"a": True})
+
+
+def test_messages_beside_a_state() -> None:
+    """A state has its own messages; others would be lost, so they are refused."""
+    paused = Bank().paused(1)
+
+    with pytest.raises(TypeError, match="messages= does not go with a state"):
+        Bank().runner().run(paused.state, messages=[UserMessage("And hurry.")])
 
 
 def test_finished_state() -> None:

@@ -389,6 +389,7 @@ class _RunBuilder:
 
         Raises:
             ConversationError: The state cannot be resumed, or the session has changed since.
+            TypeError: There are `messages`, too.
         """
         earlier = self._earlier
         if was_undone(self._factory.ledger, state.run_id):
@@ -401,6 +402,11 @@ class _RunBuilder:
             )
         if state.phase == "finished":
             raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+        if self._request.messages:
+            raise TypeError(
+                "messages= does not go with a state, which has its own: leave it out. steer() sends a message to the "
+                "resumed run."
+            )
         state.check()
         return state.replace(allowed_tools=self._own_allowed), older
 

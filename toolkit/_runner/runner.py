@@ -154,7 +154,7 @@ class Runner(Controls):
                 files, PIL images, figures of Matplotlib or Plotly, and tables of pandas or polars. Or the state of a
                 run, to resume it.
             messages: The conversation so far: the messages of a result, or a history in OpenAI's form. A broken history
-                is repaired.
+                is repaired. Not beside a state, which has its own.
             session: A Session or SQLiteSession with the conversation so far. The run adds its messages when it ends.
             deps: Any object for the tools, which read it as `ToolContext.deps`.
             output_type: The type of the answer: any type that pydantic can validate, such as a model, a dataclass or
