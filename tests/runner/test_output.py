@@ -217,6 +217,12 @@ def test_impossible_type() -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=Callable[[], int])
 
 
+def test_none() -> None:
+    """None, as a wrapper passes it that was given no type, is refused before the model is called."""
+    with pytest.raises(DefinitionError, match="output_type=None is not .*: null is no answer; leave it out for a text"):
+        Runner(model=ScriptedModel([])).run("x", output_type=None)
+
+
 def test_type_without_fields() -> None:
     """A type that can hold nothing, as `BaseModel` itself, is refused before the model is called."""
     with pytest.raises(DefinitionError, match="BaseModel.* is not a type that JSON can fill: it has no fields"):

@@ -138,6 +138,8 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
+    if kind is None:
+        raise TypeError("null is no answer; leave it out for a text")
     adapter = TypeAdapter[Any](kind)
     if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}
