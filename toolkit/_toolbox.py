@@ -509,6 +509,8 @@ class Toolbox:
         return len(self.bindings._tools)
 
     def __or__(self, other: Toolbox) -> Self:
+        if not isinstance(other, Toolbox):
+            return NotImplemented
         tools = [*self.bindings._tools.values(), *other.bindings._tools.values()]
         joined = self._with(tools, other._copy_bindings() | self._copy_bindings())
         joined.check_output = self.check_output or other.check_output

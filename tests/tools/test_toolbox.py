@@ -368,6 +368,14 @@ def test_merged() -> None:
         _ = one | one
 
 
+def test_join_with_a_list() -> None:
+    """Only toolboxes are joined; Python says so."""
+    tools: Any = [add]
+
+    with pytest.raises(TypeError, match="for |: 'Toolbox' and 'list'"):
+        _ = Toolbox([add]) | tools
+
+
 def test_snapshot() -> None:
     """A snapshot does not follow later changes, and cannot be changed."""
     box = Toolbox([add])
