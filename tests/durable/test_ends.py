@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def test_sessions(durable: Durable, tmp_path: Path) -> None:
 class LossySession(Session):
     """Loses the connection once after it has added messages."""
 
-    def extend(self, messages: Sequence[Any], *, after: int | None = None) -> None:
+    def extend(self, messages: Iterable[Any], *, after: int | None = None) -> None:
         super().extend(messages, after=after)
         if after == 0:
             raise ApplicationError("The worker is gone.")

@@ -242,6 +242,18 @@ def test_history_of_another_program(session: Session) -> None:
     assert ["User"] == kinds(session)
 
 
+def test_added_messages(session: Session) -> None:
+    """Messages that an application adds may be in OpenAI's form, too; what is no message is refused at once."""
+    for messages in ("Hi", [{"text": "Hi"}]):
+        with pytest.raises((TypeError, ValueError), match="messages= takes a list of messages|A message's role is"):
+            session.extend(messages)  # type: ignore[arg-type]  # as an application may
+    session.extend([{"role": "user", "content": "I am Anna."}, {"role": "assistant", "content": "Hello Anna."}])
+    runner = Runner(model=ScriptedModel(["Anna."]))
+
+    assert "Anna." == runner.run("Who am I?", session=session).output
+    assert ["User", "ModelResponse", "User", "ModelResponse"] == kinds(session)
+
+
 def test_text_that_is_not_utf8(session: Session) -> None:
     """A prompt with half a character, as a terminal or a file name may have, is kept, and the state can be written."""
     prompt = b"caf\xe9".decode("utf-8", "surrogateescape")
@@ -253,7 +265,7 @@ def test_text_that_is_not_utf8(session: Session) -> None:
 
 def test_clear(session: Session) -> None:
     """A session that was cleared is empty."""
-    session.extend(Session([{"role": "user", "content": "Hi"}]).messages)
+    session.extend([{"role": "user", "content": "Hi"}])
     session.clear()
 
     assert () == session.messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -66,19 +66,22 @@ class Session:
         """The messages so far."""
         return self._messages
 
-    def extend(self, messages: Sequence[Message], *, after: int | None = None) -> None:
+    def extend(self, messages: Iterable[Message | Mapping[str, Any]], *, after: int | None = None) -> None:
         """Add messages.
 
         Args:
-            messages: The messages.
+            messages: The messages: from a result, or in OpenAI's form.
             after: How many messages there were when these were made.
 
         Raises:
             ConversationError: There are other messages since then.
+            ValueError: A message has no known form.
+            TypeError: It is not a list of messages.
         """
+        added = parse_history(messages)
         with self._lock:
             _refuse_changed(len(self._messages), after)
-            self._messages = (*self._messages, *messages)
+            self._messages = (*self._messages, *added)
 
     def clear(self) -> None:
         """Remove all messages."""
@@ -122,7 +125,7 @@ class SQLiteSession(Session, SQLiteStore):
 
     Examples:
         >>> session = SQLiteSession(":memory:", "anna")
-        >>> session.extend(Session([{"role": "user", "content": "I am Anna."}]).messages)
+        >>> session.extend([{"role": "user", "content": "I am Anna."}])
         >>> session.names()
         ('anna',)
     """
@@ -151,14 +154,16 @@ class SQLiteSession(Session, SQLiteStore):
             raise StoreError(f"A message of the conversation {self.name!r} is damaged: put a copy back.") from error
 
     @override
-    def extend(self, messages: Sequence[Message], *, after: int | None = None) -> None:
+    def extend(self, messages: Iterable[Message | Mapping[str, Any]], *, after: int | None = None) -> None:
         """Add messages, all or none.
 
         Raises:
             ConversationError: There are others since `after`.
             StoreError: They could not be stored.
+            ValueError: A message has no known form.
+            TypeError: It is not a list of messages.
         """
-        texts = [dump_json(message_to_dict(message)) for message in messages]
+        texts = [dump_json(message_to_dict(message)) for message in parse_history(messages)]
         with self._database.transaction() as connection:
             ((count,),) = connection.execute(_COUNT, (self.name,))
             _refuse_changed(count, after)
