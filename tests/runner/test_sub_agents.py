@@ -133,6 +133,13 @@ def test_output_type() -> None:
     assert ('{"title":"Dune"}', Book(title="Dune")) == (result.text, result.value)
 
 
+@pytest.mark.parametrize("kind", [None, Shop])
+def test_wrong_output_type(kind: Any) -> None:
+    """A type that no JSON can fill is refused when the tool is made, not told to the model at each call."""
+    with pytest.raises(DefinitionError, match=r"output_type=.* is not a type that JSON can fill"):
+        clerk().as_tool("clerk", "books", output_type=kind)
+
+
 @BOTH_WAYS
 def test_deps(go: Callable[..., RunResult]) -> None:
     """The tools of a sub-agent get the deps of the run above."""

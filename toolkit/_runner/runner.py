@@ -444,8 +444,8 @@ class Runner(Controls):
                 the next messages of the user go to it. It returns the conversation with its tool `hand_back`.
 
         Raises:
-            DefinitionError: The name or the description is missing, or a name is invalid; or `handoff` is used with
-                `output_type`, or with a tool called `hand_back`.
+            DefinitionError: The name or the description is missing, or a name is invalid; no JSON can be of the
+                `output_type`; or `handoff` is used with `output_type`, or with a tool called `hand_back`.
             ValueError: `max_depth` is below 1.
 
         Examples:

@@ -26,6 +26,7 @@ from toolkit._execution.approval import WAITING_TEXT, Deferred, Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.conversation import NO_RESPONSE
 from toolkit._runner.options import RunRequest
+from toolkit._runner.output import build_output
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit._runner.state import PausedSubAgent, get_ids
@@ -81,8 +82,8 @@ class SubAgent:
         handoff: Whether it takes over the conversation.
 
     Raises:
-        DefinitionError: `arg` cannot be the name of a parameter; or it is to take the conversation over, and has an
-            `output_type` other than text, or a tool `hand_back`.
+        DefinitionError: `arg` cannot be the name of a parameter, or no JSON can be of the `output_type`; or it is to
+            take the conversation over, and has an `output_type` other than text, or a tool `hand_back`.
         ValueError: `max_depth` is below 1.
     """
 
@@ -95,6 +96,8 @@ class SubAgent:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
         if handoff and output_type is not str:
             raise DefinitionError(f"{name}: with handoff=True the answer is a text: leave out output_type=.")
+        if output_type is not str:
+            build_output(output_type)  # refuses what is no type of an answer
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
             raise DefinitionError(f"{name}: handoff=True adds a tool {HAND_BACK!r}, and there is one: rename it.")
         self.runner = runner
