@@ -41,7 +41,7 @@ from toolkit._tools.addable import (
     is_source,
     list_tools,
 )
-from toolkit._tools.bindings import AnyTool, Bindings, table_lock
+from toolkit._tools.bindings import AnyTool, Bindings, check_activity, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool_methods
 from toolkit._tools.options import ToolOptions
@@ -253,10 +253,11 @@ class Toolbox:
             function: Sync or async.
 
         Raises:
-            DefinitionError: The function cannot be called.
+            DefinitionError: The function cannot be called, or the name is not a text.
         """
         if function is not Parameter.empty:
             return self.bindings._bind(name, function)
+        check_activity(name)  # `@box.bind` without a name would bind nothing
 
         def decorate(function: F) -> F:
             self.bindings._bind(name, function)

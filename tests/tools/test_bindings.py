@@ -258,6 +258,15 @@ def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("put", ["bind", "bindings.module"])
+def test_decorator_without_a_name(put: str) -> None:
+    """A decorator without a name is refused: it would bind nothing, and replace the function."""
+    decorator = attrgetter(put)(Toolbox([weather]))
+
+    with pytest.raises(DefinitionError, match=r"is not a name to bind .*, also in a decorator: @box\.bind"):
+        decorator(real)
+
+
+@pytest.mark.parametrize("put", ["bind", "bindings.module"])
 def test_none_is_nothing_to_bind(put: str) -> None:
     """None is refused: it is not taken for a missing function."""
     with pytest.raises(DefinitionError, match="not None|is None"):

@@ -56,7 +56,7 @@ class Bindings:
 
     def _bind(self, activity: str, function: Callable[..., Any]) -> None:
         """Do what `Toolbox.bind` does."""
-        bound = {_check_name(activity): take_function(function)}
+        bound = {check_activity(activity): take_function(function)}
         with table_lock:
             self.functions = {**self.functions, **bound}
 
@@ -72,7 +72,7 @@ class Bindings:
         mentioned = (*(tool.activity for tool in self._tools.values()), *self.choices.values())
         activities = [each for each in mentioned if isinstance(each, str) and each]
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
-        if _check_name(name) not in known:
+        if check_activity(name) not in known:
             raise ToolNotFoundError(f"There is nothing to override as {name!r}{suggest(name, known)}")
         return self._apply((name, None if function is None else take_function(function)))
 
@@ -110,8 +110,9 @@ class Bindings:
                 the tool and the imported values.
 
         Raises:
-            DefinitionError: The delegate is neither a runner nor a function.
+            DefinitionError: The delegate is neither a runner nor a function, or the name is not a text.
         """
+        check_activity(name)
         if delegate is Parameter.empty:
             return lambda function: self.module(name, function) or function
         parsed = parse_delegate(delegate)
@@ -262,10 +263,18 @@ def get_activity(composed: AnyTool) -> str:
     return composed.name if activity is None else activity
 
 
-def _check_name(given: Any) -> str:
+def check_activity(given: Any) -> str:
+    """Check the name under which a function is bound, and return it.
+
+    Raises:
+        DefinitionError: It is no text, such as the function itself.
+    """
     if isinstance(given, str) and given:
         return given
-    raise DefinitionError(f"{given!r} is not a name to bind a function under. Write a text: the tool's own name.")
+    raise DefinitionError(
+        f"{given!r:.100} is not a name to bind a function under. Write a text, such as the tool's own name, also in a "
+        "decorator: @box.bind('weather')."
+    )
 
 
 def _check_choice(tool: str, choice: Any) -> str | None:
