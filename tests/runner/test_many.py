@@ -45,6 +45,15 @@ WAYS = pytest.mark.parametrize("go", [run_many, arun_many])
 
 
 @WAYS
+def test_any_number_at_the_same_time(go: Callable[..., list[Any]]) -> None:
+    """A number far above that of the prompts means all of them, and costs nothing."""
+    outcomes = go(Runner(model=ScriptedModel(answer)), ["0", "1"], max_parallel=10**20)
+
+    assert ["0", "2"] == [each.output for each in outcomes]
+    assert [] == go(Runner(model=ScriptedModel(answer)), [], max_parallel=10**20)
+
+
+@WAYS
 @pytest.mark.parametrize("max_parallel", [1, 3, 50])
 def test_order(go: Callable[..., list[Any]], max_parallel: int) -> None:
     """Results come in the order of the prompts, with the error of each run that failed in its place."""

@@ -74,7 +74,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
 
     try:
         while True:
-            for number, prompt in islice(waiting, min(batch.max_parallel, sys.maxsize) - len(active)):
+            for number, prompt in islice(waiting, batch.max_parallel - len(active)):
                 start(number, prompt)
             if not active and ended.empty():
                 break
@@ -133,9 +133,10 @@ class PromptBatch:
             raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
         given = {**MAP_DEFAULTS, **read_iterators(options)}
         self.prompts = prompts
-        self.max_parallel: int = given.pop("max_parallel")
-        if not is_whole(self.max_parallel, 1):
-            raise ValueError(f"max_parallel={self.max_parallel!r} is not a whole number of runs, 1 or more.")
+        max_parallel: int = given.pop("max_parallel")
+        if not is_whole(max_parallel, 1):
+            raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
+        self.max_parallel: int = min(max_parallel, len(prompts) if isinstance(prompts, Sized) else sys.maxsize)
         limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
         if save is not None and not isinstance(save, (str, os.PathLike)):
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
