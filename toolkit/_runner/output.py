@@ -40,7 +40,7 @@ NAME = "final_result"
 TYPES = "Pass a type, such as a pydantic model, a dataclass or list[str]."
 DESCRIPTION = "The final answer. Give it when you have it."
 # Finish reasons of a run whose last text is not of its output type.
-UNTYPED_REASONS: frozenset[FinishReason] = REASONS_WITHOUT_ANSWER | {"halted"}
+UNTYPED_REASONS: frozenset[FinishReason] = frozenset({*REASONS_WITHOUT_ANSWER, "halted"})
 
 
 @dataclass(frozen=True, kw_only=True)
