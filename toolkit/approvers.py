@@ -26,7 +26,7 @@ from toolkit._messages import Effect
 from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
-from toolkit.display.cards import render_pending
+from toolkit.display.cards import render_decided, render_pending
 from toolkit.display.notebook import is_in_kernel
 from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
@@ -276,23 +276,23 @@ class Notebook(Console):
             question = Question(render_pending(pending, sys.maxsize))  # in full: a person must see all that is approved
             question.display()
             if question.wait_until_ready(READY_SECONDS):
-                return _wait_for_button(question, request)
-            question.remove()
+                return _wait_for_button(question, request, partial(render_decided, pending))
+            question.close("")
             self._without_buttons |= {is_main}
         return super()._ask_user(request)
 
 
-def _wait_for_button(question: Question, request: ApprovalRequest) -> Verdict:
+def _wait_for_button(question: Question, request: ApprovalRequest, render: Callable[[str, str], str]) -> Verdict:
     try:
         while (answer := question.wait(PAUSE)) is None:
             if request.context.cancelled:
-                question.close("This came too late: the call was cancelled.")
+                question.close(render("cancelled", ""))
                 return False
     except BaseException:
-        question.close("Nobody has answered.")
+        question.close(render("not answered", ""))
         raise
     is_approved, reason = answer
-    question.close("Approved" if is_approved else f"Rejected {reason}".rstrip())
+    question.close(render("approved" if is_approved else "rejected", reason))
     return True if is_approved else Decision.reject(reason)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from toolkit._messages import Image, ToolResult, make_plain
@@ -84,6 +84,11 @@ def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[...
 def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
     """Render a call that waits for approval, with texts of at most `size` characters."""
     return render_card(render_row(make_waiting_row(approval), size))
+
+
+def render_decided(approval: PendingApproval, decision: str, reason: str) -> str:
+    """Render a call that no longer waits for approval: the decision, and the reason for it."""
+    return render_card(render_row(replace(make_waiting_row(approval), state=decision, text=reason)))
 
 
 def render_picture(image: Image) -> str:

@@ -27,8 +27,8 @@ WIDTH = 40  # characters of JSON in one line
 MAX_ROWS = 50  # of a table
 MAX_COLUMNS = 20
 _COLOURS: Mapping[str, str] = {
-    **dict.fromkeys(("completed", "read"), "good"),
-    **dict.fromkeys(("failed", "error", "destructive"), "bad"),
+    **dict.fromkeys(("completed", "approved", "read"), "good"),
+    **dict.fromkeys(("failed", "error", "rejected", "destructive"), "bad"),
     **dict.fromkeys(("paused", "waits for approval", "write"), "wait"),
 }
 _PICTURE = re.compile(r"image/[a-z0-9.+-]+")

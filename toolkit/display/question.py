@@ -1,7 +1,8 @@
 """A question with buttons, as a widget of a notebook: may a call run?
 
 The card above the buttons is HTML whose texts are escaped; the script sets no other HTML. It sends `ready` once the
-buttons are displayed, and then the answer.
+buttons are displayed, and then the answer. Plain HTML takes the place of the widget, since a widget is not displayed in
+a notebook that was saved and opened again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ function render({model, el}) {
     return element;
   };
   const approve = make("button", "Approve"), reject = make("button", "Reject");
-  const reason = make("input", ""), state = make("span", "");
+  const reason = make("input", "");
   reason.placeholder = "Reason for rejecting";
   reason.setAttribute("aria-label", reason.placeholder);
-  state.setAttribute("role", "status");
   const answer = approved => {
     approve.disabled = reject.disabled = reason.disabled = true;
     model.send({type: "answer", approved, reason: approved ? "" : reason.value});
@@ -34,12 +34,6 @@ function render({model, el}) {
   approve.onclick = () => answer(true);
   reject.onclick = () => answer(false);
   reason.onkeydown = event => event.stopPropagation();  // a notebook has shortcuts of one letter
-  const update = () => {
-    state.textContent = model.get("state");
-    approve.hidden = reject.hidden = reason.hidden = state.textContent !== "";
-  };
-  model.on("change:state", update);
-  update();
   model.send({type: "ready"});
 }
 export default {render};
@@ -50,7 +44,7 @@ STYLE = """
 border-radius:3px;padding:.25em 1em}
 .tk-question input{flex:1 1 12em;min-width:0;max-width:30em;padding:.25em .5em}
 .tk-question button{cursor:pointer}.tk-question button:hover{background:rgba(128,128,128,.2)}
-.tk-question [hidden]{display:none}.tk-question ::placeholder{color:inherit;opacity:.75}
+.tk-question ::placeholder{color:inherit;opacity:.75}
 """
 
 
@@ -66,6 +60,7 @@ class Question:
         self._changed = threading.Condition()
         self._is_ready = False
         self._answer: tuple[bool, str] | None = None
+        self._view: Any = None
         self.widget: Any = _make_widget(card) if widget is None else widget
         self.widget.on_msg(self._receive)
 
@@ -73,7 +68,7 @@ class Question:
         """Display the question in the cell that is running."""
         from IPython.display import display  # only a notebook asks
 
-        display(self.widget)  # type: ignore[no-untyped-call]
+        self._view = display(self.widget, display_id=True)  # type: ignore[no-untyped-call]
 
     def wait_until_ready(self, seconds: float) -> bool:
         """Wait until the buttons are displayed, and return whether they are."""
@@ -86,12 +81,9 @@ class Question:
             self._changed.wait_for(lambda: self._answer is not None, seconds)
             return self._answer
 
-    def close(self, text: str) -> None:
-        """Replace the buttons by a text."""
-        self.widget.state = text
-
-    def remove(self) -> None:
-        """Remove the question from the notebook."""
+    def close(self, card: str) -> None:
+        """Replace the question by HTML; "" removes it."""
+        self._view.update({"text/html": card, "text/plain": ""}, raw=True)
         self.widget.close()
 
     def _receive(self, _: object, content: object, __: object) -> None:
@@ -125,9 +117,8 @@ def _make_widget_class() -> Any:
         _esm = SCRIPT
         _css = STYLE
         card = traitlets.Unicode("").tag(sync=True)
-        state = traitlets.Unicode("").tag(sync=True)
 
         def __repr__(self) -> str:
-            return f"<Question, {self.state or 'waits for a button'}>"
+            return "<Question>"
 
     return QuestionWidget
