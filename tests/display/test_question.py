@@ -153,6 +153,7 @@ class Kernel:
         self.plain = ""  # the widget where there is no HTML
         self.subshell: dict[str, str] = {}  # in the header of what the widget sends
         self.texts = list[str]()
+        self.streams = set[str]()  # names of those that were written to
         self.answers = list[str]()  # to input()
         self.pages = list[tuple[str, str]]()  # kind and HTML of what is displayed
 
@@ -176,6 +177,7 @@ class Kernel:
             elif kind == "comm_close" and content["comm_id"] == self.comm:
                 self.comm = ""
             elif kind == "stream":
+                self.streams.add(content["name"])
                 self.texts.append(content["text"])
             elif kind == "error":
                 self.texts.append("\n".join(content["traceback"]))
@@ -298,6 +300,14 @@ def test_show_in_a_kernel(kernel: Kernel) -> None:
     assert "Is it &lt;warm&gt;?" in kernel.pages[0][1]
     assert "<strong>Warm.</strong>" in kernel.pages[-1][1]
     assert "Answer    **Warm.**\n" == kernel.run(f"import sys\n{code}_ = show(stream, out=sys.stdout)", None)
+
+
+def test_progress_in_a_kernel(kernel: Kernel) -> None:
+    """The bar of `map` is on standard output: a notebook displays standard error as a failure."""
+    code = 'results = Runner(model=ScriptedModel(["3", "4"])).map(["x", "y"], progress=True)'
+
+    assert "2/2 done" in kernel.run(code, None)
+    assert {"stdout"} == kernel.streams
 
 
 def test_busy_kernel(kernel: Kernel) -> None:

@@ -140,9 +140,9 @@ class PromptBatch:
         limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
         if save is not None and not isinstance(save, (str, os.PathLike)):
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
-        self._has_bar = given.pop("progress") and (
-            sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
-        )
+        is_notebook = type(sys.stdout).__module__.startswith("ipykernel")  # it displays standard error as a failure
+        out = sys.stdout if is_notebook else sys.stderr
+        self._bar = out if given.pop("progress") and (is_notebook or out.isatty()) else None
         self.request = RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given)
         output = TEXT if output_type is str else build_output(output_type)
         self._answers = None if save is None else Answers(save, output, limits)
@@ -181,11 +181,11 @@ class PromptBatch:
 
     def end(self) -> None:
         """End the line of the progress bar."""
-        if self._has_bar:
-            sys.stderr.write("\n")
+        if self._bar:
+            self._bar.write("\n")
 
     def _report_progress(self) -> None:
-        if not self._has_bar:
+        if not self._bar:
             return
         done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
         parts = [f"{done}/{total} done" if total else f"{done} done", f"{self._failed} failed" if self._failed else ""]
@@ -193,8 +193,8 @@ class PromptBatch:
             seconds = (time.monotonic() - self._start) / (done - self._skipped) * (total - done)
             parts.append(f"{int(seconds) // 60}:{int(seconds) % 60:02} left")
         bar = f"[{'#' * (WIDTH * done // total):.<{WIDTH}}] " if total else ""
-        sys.stderr.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # covers a longer line
-        sys.stderr.flush()
+        self._bar.write("\r" + (bar + ", ".join(filter(None, parts))).ljust(LINE))  # covers a longer line
+        self._bar.flush()
 
 
 def _get_outcome(handle: RunHandle[Any]) -> PromptOutcome:

@@ -259,7 +259,7 @@ class Runner(Controls):
             tpm: The tokens per minute after which a request waits, as in RateLimitedModel.
             save: A file for the answers, in JSON Lines. Each answer is added as soon as it arrives. A prompt that has
                 an answer in the file is not run again; only the prompt is compared.
-            progress: Whether to show a bar on standard error, in a terminal or a notebook.
+            progress: Whether to show a bar, in a terminal (on standard error) or a notebook.
             output_type: As for `run`.
             **given: Further options of `run`, except `session`.
 
