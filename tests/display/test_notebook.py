@@ -373,14 +373,14 @@ def get_weather(
 def test_tool() -> None:
     """A tool has its signature, description, parameters, effect, trust and source."""
     card = displayed(get_weather)
-    head = 'get_weather(city, days=3, unit="celsius") -> list[float]|Weather'
+    head = "get_weather(city, days=3, unit='celsius') -> list[float]|Weather"
     marks = "read| |trust: foreign| |timeout 2.5 s| |1 retry"
 
     assert card.text.startswith(f"{head}|{marks}|Forecast the weather.|"), card.text
     assert card.cells == [
         *("city", "str", "Name of a city."),
         *("days", "int = 3maximum 14, minimum 1", "Number of days."),
-        *("unit", "Literal['celsius', 'kelvin'] = \"celsius\"", ""),
+        *("unit", "Literal['celsius', 'kelvin'] = 'celsius'", ""),
     ]
     assert re.search(r"Source: .*get_weather", card.text)
 

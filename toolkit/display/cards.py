@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -99,7 +98,7 @@ def render_picture(image: Image) -> str:
 def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
     """Write name, parameters and return type; the types of the parameters are in the table."""
     names = (
-        f"{each}={json.dumps(part['default'], default=str)}" if "default" in as_mapping(part) else each
+        f"{each}={part['default']!r}" if "default" in as_mapping(part) else each
         for each, part in schema["properties"].items()
     )
     returns = "" if output is None else f" -> {_format_type(output, output, 'Result')}"
@@ -156,7 +155,7 @@ def _render_parameters(schema: Mapping[str, Any]) -> str:
 
 def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     kind = _format_type(part, schema, name.title())
-    default = f" = {format_value(part['default'])}" if "default" in part else ""
+    default = f" = {part['default']!r}" if "default" in part else ""
     limits = ", ".join(f"{word} {value}" for word, value in part.items() if word in _LIMITS)
     is_optional = not default and name not in schema.get("required", ())
     yield render_code(name, MAX_NAME) + render_dim("optional" if is_optional else "", tag="div")
