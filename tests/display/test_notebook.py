@@ -286,6 +286,11 @@ def test_font_of_code() -> None:
     assert re.search(r"\.tk pre\{font-family:[^;}]*monospace", rendered(run("Hello.")))
 
 
+def test_direction_of_text() -> None:
+    """The direction of a text is that of its first word, so the full stop of a Hebrew sentence is on its left."""
+    assert re.search(r"\.tk \.t,\.tk p,\.tk li,\.tk td\{unicode-bidi:plaintext\}", rendered(run("Hello.")))
+
+
 def test_story() -> None:
     """Events make a card that grows: calls run, report progress, wait, and have results; the answer comes last."""
     story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])

@@ -44,6 +44,7 @@ STYLE = """<style>
 --w:color-mix(in srgb,var(--jp-warn-color1,#ff9800) 60%,currentColor);
 line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .t{white-space:pre-wrap;margin:.3em 0}
+.tk .t,.tk p,.tk li,.tk td{unicode-bidi:plaintext}
 .tk .d{opacity:.75;font-size:.9em;font-weight:normal}
 .tk .h{display:flex;flex-wrap:wrap;gap:.2em .6em;align-items:baseline}
 .tk .p{border:1px solid;border-radius:1em;padding:0 .6em;font-size:.8em;white-space:nowrap}
