@@ -126,6 +126,21 @@ def test_slow_call(pages: list[str]) -> None:
     assert "running" in pages[-2]
 
 
+def test_interrupted_run(pages: list[str]) -> None:
+    """After the stop button no call is displayed as running."""
+
+    @tool
+    def wait() -> None:
+        """Wait."""
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        show(Runner([wait], model=ScriptedModel([call("wait")])).stream("x"))
+
+    assert "running" in pages[-2]
+    assert "cancelled" in pages[-1] and "running" not in pages[-1]
+
+
 def test_large_images(pages: list[str]) -> None:
     """A large image is sent again with an update or two, not with all that follow."""
     calls = [ToolCall(name="draw", arguments="{}", id=str(number)) for number in range(10)]

@@ -25,7 +25,7 @@ HEAD = "<thead><tr><th>a</th><th>b</th></tr></thead>"
 def rendered(answer: str) -> str:
     """The HTML of an answer, without the card around it, and without attributes that only change how it looks."""
     html = Runner(model=ScriptedModel([answer])).run("x")._repr_html_()
-    inner = html.partition("</style>")[2].rpartition('<span class="d">0 calls')[0]
+    inner = html.partition("</style>")[2].rpartition('<div class="d">0 calls')[0]
     return re.sub(r' (?:class|tabindex|style)="[\w:-]+"', "", inner)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -348,6 +349,31 @@ def test_stream_and_handle() -> None:
     assert before.text.startswith("not ended|")
     assert displayed(stream).text.startswith("Three.|1 call · scripted|Turn 1|add|")
     assert displayed(handle).text.startswith("completed|Three.|1 call · scripted|Turn 1|add|")
+
+
+def test_handle_without_calls() -> None:
+    """The counts of a run stand below its status."""
+    is_asked = threading.Event()
+    handle = Runner(model=ScriptedModel(lambda _: "Hi." if is_asked.wait(30) else "")).start("x")
+    html = rendered(handle)
+    is_asked.set()
+    handle.result()
+
+    assert '</span><div class="d">0 calls' in html
+
+
+def test_interrupted_call() -> None:
+    """A call that was interrupted has no duration, since nobody knows it."""
+
+    @tool
+    def wait() -> None:
+        """Wait."""
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Runner([wait], model=ScriptedModel([call("wait")])).run("x")
+
+    assert "Turn 1|wait|error|Cancelled" in displayed(caught.value.result).text  # type: ignore[attr-defined]
 
 
 def test_failed_handle() -> None:

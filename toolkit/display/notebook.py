@@ -208,7 +208,7 @@ class Story:
                 self._answer, self._end = event.output, event.finish_reason
                 self._about = [format_tokens(event.usage), *self._about]
                 if event.finish_reason == "paused":
-                    self._pause()
+                    self._end_calls("paused")
 
     def _add_to_calls(self, event: Event) -> None:
         match event:
@@ -222,10 +222,10 @@ class Story:
             case ToolCallFinished():
                 self._find_rows(event.call)[event.call.id] = make_row(event)
 
-    def _pause(self) -> None:
+    def _end_calls(self, state: str) -> None:
         for turn in self._turns:
             open_rows = {call_id: row for call_id, row in turn.rows.items() if row.state == "running"}
-            turn.rows |= {call_id: replace(row, state="paused") for call_id, row in open_rows.items()}
+            turn.rows |= {call_id: replace(row, state=state) for call_id, row in open_rows.items()}
 
     @property
     def _last_turn(self) -> Turn:
@@ -279,7 +279,9 @@ class LiveStory(Story):
 
     def end_line(self) -> None:
         """Update the display after the last event or an exception."""
-        self._end = self._end or "not ended"
+        if not self._end:
+            self._end = "not ended"
+            self._end_calls("cancelled")
         self._update(self)
 
 
@@ -327,7 +329,7 @@ def make_row(event: ToolCallFinished) -> Row:
         reasoning=event.call.reasoning,
         text=event.result.text or "",
         state="error" if event.result.is_error else "done",
-        seconds=event.seconds,
+        seconds=event.seconds or None,  # 0 if it is not known how long it ran
         images=event.result.images,
         files=event.result.files,
         value=None if event.result.is_error else event.result.value,
@@ -370,7 +372,7 @@ def _render_run(
     rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)
     counts = [format_count(len(rows), "call"), *([format_count(errors, "error")] if errors else [])]
-    summary = render_dim(" · ".join(filter(None, [*counts, *about])))
+    summary = " · ".join(filter(None, [*counts, *about]))
     waiting = [row for row in rows if row.state == "waiting"]
     approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # visible outside the folded timeline
     mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
@@ -379,7 +381,8 @@ def _render_run(
     left = len(rows) - sum(len(turn.rows) for turn in shown)
     timeline += render_dim(f"… {format_count(left, 'more call')}" if left else "", tag="div")
     opened = " open" if is_unfolded or errors else ""
-    table = f"<details{opened}><summary>{summary}</summary>{timeline}</details>" if timeline else summary
+    unfolded = f"<details{opened}><summary>{render_dim(summary)}</summary>{timeline}</details>"
+    table = unfolded if timeline else render_dim(summary, tag="div")
     return f"{mark}{render_markdown(answer, MAX_ANSWER)}{approvals}{table}"
 
 
