@@ -287,6 +287,14 @@ def test_font_of_code() -> None:
     assert re.search(r"\.tk pre\{font-family:[^;}]*monospace", rendered(run("Hello.")))
 
 
+def test_prices() -> None:
+    """MathJax, which would make a formula of what is between two dollar signs, is told to leave the card alone."""
+    card = displayed(run("One costs $5, the other $10."))
+
+    assert card.attributes[0] == ("class", "tk tex2jax_ignore mathjax_ignore")
+    assert card.text.startswith("One costs $5, the other $10.")
+
+
 def test_direction_of_text() -> None:
     """The direction of a text is that of its first word, so the full stop of a Hebrew sentence is on its left."""
     assert re.search(r"\.tk \.t,\.tk p,\.tk li,\.tk td\{unicode-bidi:plaintext\}", rendered(run("Hello.")))

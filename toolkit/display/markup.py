@@ -98,8 +98,8 @@ def render_head(title: str, style: str, more: str) -> str:
 
 
 def render_card(*parts: str) -> str:
-    """Put parts into one card."""
-    return f'<div class="tk">{STYLE}{"".join(parts)}</div>'
+    """Put parts into one card, in which MathJax leaves prices such as $5 and $10 alone."""
+    return f'<div class="tk tex2jax_ignore mathjax_ignore">{STYLE}{"".join(parts)}</div>'
 
 
 def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
