@@ -1,8 +1,9 @@
 """Decorators of public functions: signatures with each option, errors for wrong options, and short tracebacks.
 
 An error that this package raises on purpose says what to do, so its traceback has no frames of this package and ends
-with the caller's line. Any other error keeps the frame in which it arose. Frames of the application are never removed,
-such as those of a tool that failed. The logger `toolkit` logs the whole traceback, at level DEBUG.
+with the caller's line. So does that of an interrupt, which may come anywhere. Any other error keeps the frame in which
+it arose. Frames of the application are never removed, such as those of a tool that failed. The logger `toolkit` logs
+the whole traceback of an error, at level DEBUG.
 """
 
 from __future__ import annotations
@@ -191,8 +192,10 @@ def find_cutoff(seconds: float) -> float:
 
 # Packages whose frames are left out of tracebacks.
 OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", "threading"})
-# Packages whose exceptions are repeated in our messages, so that they need not be printed.
+# Packages whose exceptions are repeated in our messages, so that they need not be printed. An interrupt in them is not
+# their own either.
 REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
+REPEATED |= {"httpcore", "httpcore2", "h11", "anyio", "socket", "ssl"}
 
 
 def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[str, str] = NO_HINTS) -> F:
@@ -239,7 +242,8 @@ def shorten_traceback(error: BaseException) -> None:
     if isinstance(error, (StopIteration, StopAsyncIteration)):  # the end of a stream
         return
     frames = _list_frames(error.__traceback__)[1:]
-    kept = [frame for frame in frames if _find_package(frame) not in OWN]
+    hidden = OWN if isinstance(error, Exception) else REPEATED
+    kept = [frame for frame in frames if _find_package(frame) not in hidden]
     if len(kept) < len(frames) and isinstance(error, Exception):
         logger.debug("The whole traceback of %s:", type(error).__name__, exc_info=error)
         if isinstance(error, ToolkitError) and not kept:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
+import signal
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,9 +32,10 @@ from toolkit import (
     tool,
 )
 from toolkit.builtin import shell_tool
+from toolkit.display import show
 from toolkit.errors import ToolkitError
 from toolkit.sources.openapi import openapi_tools
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import FakeServer, Reply, ScriptedModel, call
 
 PACKAGE = Path(toolkit.__file__).parent
 WAYS = [ways.run, ways.arun, ways.stream, ways.astream, ways.start]
@@ -156,6 +161,23 @@ def test_frames_of_a_tool(way: Callable[..., Any], broken: Any, name: str) -> No
         way(runner)
 
     assert (name, 1) == (traceback.extract_tb(caught.value.__traceback__)[-1].name, len(list_own_files(caught.value)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal wakes a thread there")
+@pytest.mark.parametrize("way", [ways.run, ways.stream, lambda runner: show(runner.stream("x"))])
+def test_interrupt_while_the_model_answers(way: Callable[..., Any]) -> None:
+    """The traceback of Ctrl-C has the caller's lines, without what waits for the network."""
+
+    def interrupt(_: object) -> Reply:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return Reply.hang()
+
+    with FakeServer(interrupt) as server, pytest.raises(KeyboardInterrupt) as caught:
+        way(Runner(base_url=server.base_url, model="m", api_key="x"))
+
+    files = " ".join(frame.filename for frame in traceback.extract_tb(caught.value.__traceback__))
+    assert not re.search("openai|httpx|httpcore", files)
+    assert {"_options.py"} == set(list_own_files(caught.value))
 
 
 def test_frame_of_a_fault() -> None:

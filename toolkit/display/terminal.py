@@ -9,6 +9,7 @@ from typing import Any, Protocol, TextIO
 from typing_extensions import TypeVar
 
 from toolkit._messages import ModelResponse, ToolCall
+from toolkit._options import hide_frames
 from toolkit._schema.error_messages import shorten
 from toolkit.display.formatting import MAX_TEXT, LineWriter, get_progress_text
 from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel, is_in_marimo
@@ -54,6 +55,7 @@ class AsyncEventStream(Protocol[R_co]):
     def result(self) -> R_co: ...  # noqa: D102
 
 
+@hide_frames
 def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = None) -> R_co:
     """Print a run while it happens, and return its result.
 
@@ -85,6 +87,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
         return _note_cell(stream.result)
 
 
+@hide_frames
 async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO | None = None) -> R_co:
     """Print a run while it happens in the caller's event loop, and return its result.
 
