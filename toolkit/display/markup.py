@@ -44,7 +44,7 @@ STYLE = """<style>
 --w:color-mix(in srgb,var(--jp-warn-color1,#ff9800) 60%,currentColor);
 line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .t{white-space:pre-wrap;margin:.3em 0}
-.tk .t,.tk p,.tk li,.tk td{unicode-bidi:plaintext}
+.tk .t,.tk p,.tk li,.tk td{unicode-bidi:plaintext;text-align:left}
 .tk .d{opacity:.75;font-size:.9em;font-weight:normal}
 .tk .h{display:flex;flex-wrap:wrap;gap:.2em .6em;align-items:baseline}
 .tk .p{border:1px solid;border-radius:1em;padding:0 .6em;font-size:.8em;white-space:nowrap}
@@ -56,7 +56,8 @@ line-height:1.45;max-width:72em;overflow-wrap:anywhere;color:inherit}
 .tk .o{overflow-x:auto}
 .tk p{margin:.3em 0}.tk ul,.tk ol{margin:.3em 0;padding-left:1.8em}.tk li{margin:.1em 0}
 .tk pre{font-family:var(--jp-code-font-family,monospace);
-background:var(--s);color:inherit;padding:.5em .8em;margin:.4em 0;border-radius:3px;overflow-x:auto}
+background:var(--s)!important;color:inherit;padding:.5em .8em!important;margin:.4em 0!important;
+border-radius:3px;overflow-x:auto}
 .tk blockquote{border-left:3px solid var(--l);padding-left:.8em;margin:.4em 0}
 .tk table{border-collapse:collapse;margin:.4em 0;font-size:.95em}
 .tk th,.tk td{text-align:left!important;vertical-align:top;padding:.25em .6em;border-bottom:1px solid var(--l);
