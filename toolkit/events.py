@@ -314,6 +314,9 @@ class ToolCallFinished:
     def _repr_html_(self) -> str:
         return render(self, "notebook.render_call")
 
+    def _repr_pretty_(self, printer: Any, *_: object) -> None:
+        printer.text(str(self))
+
     @property
     def name(self) -> str:
         """Name of the tool that ran. If the call did not run, as the model wrote it."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 import polars as pl
 import pytest
+from IPython.lib.pretty import pretty
 from pydantic import Field
 
 from toolkit import (
@@ -256,6 +257,12 @@ def test_pictures() -> None:
         html = rendered(value)
         assert ["data:image/png;base64,AA=="] == [value for name, value in Reader(html).attributes if name == "src"]
         assert "onload" not in html
+
+
+def test_calls_of_a_result() -> None:
+    """IPython displays the calls of a result as lines, in a terminal and in a notebook."""
+    done = ToolCallFinished(QUICK, ToolResult(42, "42"), 0.1)
+    assert "(load(rows=3) -> 42, load(rows=3) -> 42)" == pretty((done, done))  # type: ignore[no-untyped-call]
 
 
 def test_long_texts() -> None:
