@@ -1,5 +1,6 @@
 """A run: who is asked, what is executed, what is reported, and what leaves."""
 
+import _thread
 import asyncio
 import contextvars
 import hashlib
@@ -411,6 +412,24 @@ def test_keyboard_interrupt_of_the_user() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         one_turn(work, calls=[call("work")], go=through_run)
+
+
+def test_keyboard_interrupt_during_a_timeout() -> None:
+    """Where Ctrl-C wakes no waiting thread, as on Windows, it does not wait for a call's timeout either."""
+    release, ended = threading.Event(), threading.Event()
+
+    @tool(timeout=30)
+    def wait() -> None:
+        """Wait."""
+        release.wait(0.1)
+        _thread.interrupt_main()
+        release.wait(10)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        one_turn(wait, calls=[call("wait")], go=through_run)
+    assert not ended.is_set()
+    release.set()
 
 
 def test_keyboard_interrupt_while_waiting() -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import cache, partial
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -19,7 +20,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit.errors import Cancelled, TimedOut
 
-# Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it.
+# Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it, and on
+# Windows none does.
 LONGEST_WAIT = 1.0
 
 Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
@@ -266,13 +268,13 @@ def get_unless_cancelled(
 
 def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
     """Wait on this thread for an item of a queue; None when the time is up."""
-    if seconds is not None:
-        with suppress(Empty):
-            return queue.get(timeout=seconds)
-        return None
+    ends = inf if seconds is None else time.monotonic() + seconds
     while True:
+        left = ends - time.monotonic()
         with suppress(Empty):
-            return queue.get(timeout=LONGEST_WAIT)
+            return queue.get(timeout=max(0, min(left, LONGEST_WAIT)))
+        if left <= LONGEST_WAIT:
+            return None
 
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
