@@ -136,9 +136,9 @@ def measure(text: str) -> int:
 
 
 @tool(isolate="process")
-def prints() -> str:
+def prints(text: str = "said") -> str:
     """Print, and read."""
-    print("said")
+    print(text)
     return sys.stdin.read()
 
 

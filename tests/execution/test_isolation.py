@@ -104,6 +104,16 @@ def test_standard_streams(capfd: pytest.CaptureFixture[str]) -> None:
     assert ("", "said\n") == capfd.readouterr()
 
 
+def test_prints_what_a_pipe_cannot_encode(
+    environment: Callable[[str, str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What standard output cannot encode, as that of a process without a terminal on Windows, is printed escaped."""
+    environment("PYTHONIOENCODING", "cp1252")
+
+    assert "" == ways.call(prints, text="\u2713").value
+    assert ("", "\\u2713\n") == capfd.readouterr()
+
+
 # -- failures
 
 HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."

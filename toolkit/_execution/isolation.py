@@ -373,6 +373,7 @@ def serve() -> None:
     os.dup2(empty, 0)
     os.close(empty)
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # it prints what a terminal can show; on Windows a pipe takes fewer characters
     lock = threading.Lock()
 
     def send(item: object) -> None:
