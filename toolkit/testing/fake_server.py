@@ -289,6 +289,8 @@ class FakeServer:
         for thread, connection in self._serving.items():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+                if sys.platform == "win32":  # where a thread that reads notices only that it is closed
+                    socket.close(connection.detach())
             thread.join()
 
     def _accept(self) -> None:
