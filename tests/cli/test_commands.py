@@ -413,6 +413,23 @@ def test_pipe_without_utf_8(files: Path) -> None:
     assert (0, "\u00fc\n".encode()) == (done.returncode, done.stdout)
 
 
+ECHO = """
+from toolkit import Runner
+from toolkit.testing import ScriptedModel
+
+runner = Runner(model=ScriptedModel(lambda request: request.messages[-1].text))
+"""
+
+
+def test_prompt_in_utf_8(files: Path) -> None:
+    """A prompt from a pipe is UTF-8, too, and other bytes are escaped."""
+    (files / "echo.py").write_text(ECHO, encoding="utf-8")
+    (files / "prompt.txt").write_bytes("Zo\u00eb ".encode() + b"\xff")
+    done = run_apart("run --quiet echo.py < prompt.txt")
+
+    assert (0, "Zo\u00eb \\xff\n".encode(), b"") == (done.returncode, done.stdout, done.stderr)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk without space")
 def test_full_disk(files: Path) -> None:
     """An answer that cannot be written is one line on standard error."""
@@ -571,6 +588,7 @@ def test_attachment_from_a_pipe(
         assert 0 == main(["run", "tools.py", "Review.", "-a", "-", "--base-url", server.base_url, "-m", "m"])
     assert "Review.\n[file stdin]\n+ green" == server.requests[0].body["messages"][-1]["content"]
 
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # a new process
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     assert 2 == main(["run", "tools.py", "Review.", "-a", "-", "-m", "m"])
     assert "pipe a file in, or name one" in capsys.readouterr().err
