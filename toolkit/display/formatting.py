@@ -26,6 +26,8 @@ MAX_RESULT = 200  # characters, of a result on one line
 # C0 except tab and newline, C1, characters that change the direction of text, and surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
+# The console of Windows writes escape sequences out unless it is told that they are colours and movements.
+_STDOUT, _WITH_ESCAPES = -11, 7
 _COLOURS: Mapping[str, str] = {
     "Question": "1",
     "Call": "36",
@@ -45,6 +47,13 @@ class LineWriter:
     out: TextIO
     _open_label: str = field(default="", init=False)  # of a text that is written in parts; "" if none is
     _has_status: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if sys.platform == "win32" and self.out.isatty():
+            import ctypes
+
+            kernel32 = ctypes.windll.kernel32
+            kernel32.SetConsoleMode(kernel32.GetStdHandle(_STDOUT), _WITH_ESCAPES)
 
     def write(self, label: str, text: str, note: str = "") -> None:
         """Write one labelled text, its lines aligned, and a note after the last line."""
