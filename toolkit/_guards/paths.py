@@ -64,7 +64,10 @@ class Root:
 
     def __init__(self, path: str | os.PathLike[str], lookup: Lookup | None = None) -> None:
         if os.open not in os.supports_dir_fd:
-            raise DefinitionError("File tools need a system that opens files beneath a directory: Linux, macOS, BSD.")
+            raise DefinitionError(
+                "File and shell tools need a system that opens files beneath a directory: Linux, macOS, BSD. On "
+                "Windows, run Python in WSL."
+            )
         if not isinstance(path, (str, os.PathLike)):
             raise DefinitionError(f"{path!r:.100} is not a usable directory: give its path, as str or Path.")
         try:
