@@ -302,6 +302,14 @@ def test_name(server: Any, name: str) -> None:
     assert "key" not in repr(made) and "token" not in repr(made)
 
 
+def test_command_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a backslash in a command is part of a path."""
+    monkeypatch.setattr(sys, "platform", "win32")
+
+    assert r": C:\birds\server.exe>" in repr(MCP(r"C:\birds\server.exe --port 5", name="birds"))
+    assert r": C:\My birds\server.exe>" in repr(MCP(r'"C:\My birds\server.exe"', name="birds"))
+
+
 @pytest.mark.parametrize(
     "server",
     [

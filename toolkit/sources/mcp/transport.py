@@ -6,6 +6,7 @@ import codecs
 import os
 import re
 import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class Address:
         """
         is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
         if isinstance(server, str) and not is_url:
-            server = shlex.split(server)
+            server = shlex.split(server.replace("\\", r"\\") if sys.platform == "win32" else server)
         if isinstance(server, Sequence) and not is_url:
             server = [os.fspath(word) for word in server]
         if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
