@@ -369,7 +369,7 @@ class MCP(RemoteSource):
     def _describe(self, error: BaseException) -> str:
         """Describe an error of a transport: by its message if that has no address, else by its class."""
         if isinstance(error, FileNotFoundError):
-            return f"there is no {str(error.filename)!r}."  # the program, or cwd=
+            return f"there is no {str(error.filename or self._address)!r}."  # the program, or cwd=; Windows names none
         if isinstance(error, MCPError):
             return escape_hidden(shorten(f"{error.message}", MAX_ERROR))
         return super()._describe(error)
