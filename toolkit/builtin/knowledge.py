@@ -24,7 +24,6 @@ from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_number, check_sync_function, check_whole
-from toolkit._guards.paths import Root
 from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, UserMessage
 from toolkit._options import check_options
 from toolkit._runner.runner import Runner
@@ -32,7 +31,7 @@ from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool, with_origin
 from toolkit.builtin.files.text import decode_file, escape_name
-from toolkit.builtin.files.workspace import Workspace
+from toolkit.builtin.files.writing import open_regular
 from toolkit.errors import DefinitionError, Failed
 from toolkit.sources.retrievers import Prefetch
 from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
@@ -341,7 +340,7 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
     """
     real = Path(path).resolve()
     try:
-        with Workspace(Root(real.parent)).open_file(real.name) as file:
+        with open_regular(os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))) as file:  # a FIFO does not wait
             text = decode_file(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
     except OSError as error:
         raise Failed(f"cannot ingest {escape_name(real.name)}: {error.strerror or error}") from error
