@@ -38,7 +38,7 @@ from toolkit import (
     tool,
 )
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._execution.invoke import BUSY, MAX_ABANDONED
+from toolkit._execution.attempts import BUSY, MAX_ABANDONED
 from toolkit._tools.options import ToolOptions
 from toolkit.errors import TimedOut
 from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated

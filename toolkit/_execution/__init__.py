@@ -9,7 +9,7 @@ Files, each importing only those below it:
     dispatcher        one call: its pipeline, and the middleware around it
     undo              undo the calls of a run, by its ledger
     references        calls that refer to the results of others
-    invoke            timeout, retries, and where a tool's function runs
+    attempts          timeout, retries, and where a tool's function runs
     isolation         calls in a process of their own, or in an executor
     gates             authorizers and approvers: who is asked about a call, and what each answer means
     approval          decisions on calls, and those on a paused run

@@ -22,8 +22,8 @@ from toolkit._concurrency.backend import Backend, await_value, contain
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import STOPPED_TEXT, WAITING_TEXT, Deferred, Stopped
 from toolkit._execution.approval_request import ApprovalRequest, digest_call
+from toolkit._execution.attempts import Attempts, Emit
 from toolkit._execution.gates import Gates, Unanswered
-from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger, Recording
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore, truncate

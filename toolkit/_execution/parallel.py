@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation, note_effects
 from toolkit._context import ToolContext, discard
+from toolkit._execution.attempts import Emit
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.invoke import Emit
 from toolkit._execution.references import Dependencies
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import is_whole

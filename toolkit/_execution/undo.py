@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
-from toolkit._execution.invoke import Attempts
+from toolkit._execution.attempts import Attempts
 from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.decorator import tool as make_tool

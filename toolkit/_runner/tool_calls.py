@@ -22,8 +22,8 @@ from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_ca
 from toolkit._context import ToolContext, discard
 from toolkit._dialects.tool_choice import allowed_names
 from toolkit._execution.approval import Deferred, Stopped
+from toolkit._execution.attempts import Emit
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend, may_refer
 from toolkit._messages import (

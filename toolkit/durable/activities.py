@@ -22,8 +22,8 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import discard
 from toolkit._execution.approval import Decision
+from toolkit._execution.attempts import LONGEST_PAUSE
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.invoke import LONGEST_PAUSE
 from toolkit._execution.parallel import Batched
 from toolkit._messages import ToolCall, message_from_dict, message_to_dict, refuse_call
 from toolkit._runner.hooks import notify
