@@ -11,7 +11,6 @@ import io
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +18,9 @@ import rich.console
 from rich.text import Text
 from typing_extensions import override
 
-from toolkit import Runner, Usage, tool
+from toolkit import Runner, tool
 from toolkit.approvers import Console, ask_when
 from toolkit.display import show
-from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parent.parent
@@ -74,11 +72,8 @@ Below each one is what it prints, without ids and times, and the source. Long ou
 The notebook `examples/tour.ipynb` shows tools and runs in Jupyter.
 In `examples/durable` you kill a worker and watch the [run](durable.md) finish.
 
-![A run in a notebook: its answer, two calls with arguments and results, and the tokens](images/run.png)
+![A run in a notebook: its answer, and two calls with arguments and results](images/run.png)
 """
-
-
-CALLS = ModelResponse(usage=Usage(420, 38, 1))
 
 
 @tool(effect="read")
@@ -159,24 +154,18 @@ def draw_terminal() -> None:
 
 
 def draw_pictures() -> None:
-    """Draw a run as a notebook displays it."""
-    runner = Runner(
-        [get_weather, list_books],
-        model=ScriptedModel(
-            [
-                replace(CALLS, calls=(call("get_weather", city="Jakarta"), call("list_books", author="Frank Herbert"))),
-                replace(CALLS, text="It is 21 degrees in Jakarta, and there are two books by Frank Herbert."),
-            ]
-        ),
-    )
-    shown = runner.run("How is the weather in Jakarta, and what is there by Frank Herbert?")._repr_html_()
+    """Draw the run of docs/notebook.md as a notebook displays it."""
+    calls = [call("get_weather", city="Jakarta"), call("list_books", author="Frank Herbert")]
+    model = ScriptedModel([calls, "It is 21 degrees in Jakarta, and there are two books by Frank Herbert."])
+    runner = Runner([get_weather, list_books], model=model)
+    shown = runner.run("The weather in Jakarta, and Herbert's books?")._repr_html_()
     style = "margin:16px;font:14px system-ui,sans-serif;background:white"
     with TemporaryDirectory() as folder:
         page = Path(folder) / "run.html"
         page.write_text(
             f"<!doctype html><meta charset=utf-8><body style='{style}'>{shown}".replace("<details", "<details open")
         )
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=800,410"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=800,330"]
         command = ["chromium", *options, f"--screenshot={PAGE.parent / 'images' / 'run.png'}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603
 
