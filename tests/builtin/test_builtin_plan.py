@@ -28,8 +28,7 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._execution.approval import Approver
-from toolkit.approvers import allow, approve_all, ask_when, defer
+from toolkit.approvers import Approver, allow, approve_all, ask_when, defer
 from toolkit.builtin import ask_user_tool, plan_tool
 from toolkit.middleware import Next
 from toolkit.testing import ModelReply, ScriptedModel, call

@@ -8,8 +8,8 @@ from openai.types.chat import ChatCompletionMessage
 
 from toolkit import Image, ToolCall
 from toolkit._dialects.chat import Chat, parse_history, render_message
-from toolkit._messages import Message, ToolSpec
-from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit._messages import ToolSpec
+from toolkit.models import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="

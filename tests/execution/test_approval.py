@@ -53,9 +53,19 @@ from toolkit import (
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.approval import Approver, Deferred, RecordedDecisions, Stopped, check_decisions
+from toolkit._execution.approval import Deferred, RecordedDecisions, Stopped, check_decisions
 from toolkit._execution.gates import NO_APPROVER, Gates
-from toolkit.approvers import ApprovalQueue, Console, Notebook, after_foreign, allow, approve_all, ask_when, defer
+from toolkit.approvers import (
+    ApprovalQueue,
+    Approver,
+    Console,
+    Notebook,
+    after_foreign,
+    allow,
+    approve_all,
+    ask_when,
+    defer,
+)
 from toolkit.errors import ApprovalError, DefinitionError, Failed
 from toolkit.events import ApprovalNeeded, PendingApproval
 from toolkit.middleware import Next

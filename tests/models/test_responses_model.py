@@ -17,10 +17,10 @@ from tests.servers import FakeServer
 from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
 from toolkit._dialects.base import CUT_TEXT
 from toolkit._dialects.catalog import APIS, DIALECTS
-from toolkit._messages import Message, collect_attachments
+from toolkit._messages import collect_attachments
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.models import CallReady, ModelRequest, ModelResponse, ToolMessage, UserMessage
+from toolkit.models import CallReady, Message, ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.models.default import ModelChoice
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import Reply, reply

@@ -16,9 +16,20 @@ import pytest
 
 from tests.servers import FakeServer
 from tests.ways import arun, astream, run, start, stream
-from toolkit import Decision, FatalError, Halt, Limits, ModelError, RunHandle, Runner, RunResult, ToolContext, tool
-from toolkit._messages import Message
-from toolkit._runner.stream import AsyncRunStream, RunStream
+from toolkit import (
+    AsyncRunStream,
+    Decision,
+    FatalError,
+    Halt,
+    Limits,
+    ModelError,
+    RunHandle,
+    Runner,
+    RunResult,
+    RunStream,
+    ToolContext,
+    tool,
+)
 from toolkit.events import (
     Event,
     RunFinished,
@@ -28,7 +39,7 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
 )
-from toolkit.models import ModelRequest, ModelResponse, ToolMessage
+from toolkit.models import Message, ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import Reply, ScriptedModel, call, reply
 
 Stream = RunStream | AsyncRunStream | RunHandle

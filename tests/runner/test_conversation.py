@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from toolkit import Image, LimitError, Limits, RunError, RunState, ToolCall, Usage
 from toolkit._dialects.base import CUT_TEXT
-from toolkit._messages import Message
 from toolkit._runner.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.errors import ConversationError
 from toolkit.events import PendingApproval
-from toolkit.models import ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.models import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 HELLO = UserMessage("hello")
 LAST_WISH = UserMessage("You have used all available tool calls. Summarize what you found and respond to the user.")

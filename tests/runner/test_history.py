@@ -16,9 +16,8 @@ from tests.properties import examples
 from tests.servers import FakeServer
 from toolkit import ToolCall, repair_history
 from toolkit._dialects.chat import parse_history, render_message
-from toolkit._messages import Message
 from toolkit._runner.history import LOST_TEXT
-from toolkit.models import ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.models import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.testing import reply
 
 USER = UserMessage("Go on.")

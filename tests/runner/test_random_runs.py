@@ -16,11 +16,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.servers import FakeServer
-from toolkit import Decision, FatalError, RunHandle, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
-from toolkit._messages import Message
-from toolkit._runner.stream import AsyncRunStream, RunStream
+from toolkit import (
+    AsyncRunStream,
+    Decision,
+    FatalError,
+    RunHandle,
+    Runner,
+    RunResult,
+    RunState,
+    RunStream,
+    ToolContext,
+    ToolError,
+    batched,
+    tool,
+)
 from toolkit.errors import RunError
-from toolkit.models import ModelResponse, ToolMessage
+from toolkit.models import Message, ModelResponse, ToolMessage
 from toolkit.testing import ScriptedModel, call, reply
 
 RUNS = int(os.environ.get("TOOLKIT_RUNS", "20"))

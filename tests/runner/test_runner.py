@@ -38,8 +38,8 @@ from toolkit import (
     tool,
 )
 from toolkit._execution.parallel import MAX_PARALLEL
-from toolkit._messages import Message, message_from_dict, message_to_dict
-from toolkit.models import ModelRequest, ModelResponse, Piece, SystemMessage, ToolMessage, UserMessage
+from toolkit._messages import message_from_dict, message_to_dict
+from toolkit.models import Message, ModelRequest, ModelResponse, Piece, SystemMessage, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 SUMMARY = "You have used all available tool calls. Summarize what you found and respond to the user."

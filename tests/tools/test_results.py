@@ -21,11 +21,11 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr
 from toolkit import File, Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.chat import parse_history, render_message
-from toolkit._messages import Message, message_from_dict, message_to_dict
+from toolkit._messages import message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
 from toolkit._tools.functions import MAX_ITEMS
 from toolkit.errors import Denied, NotFound, TimedOut
-from toolkit.models import ToolMessage, UserMessage
+from toolkit.models import Message, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 

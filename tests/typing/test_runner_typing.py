@@ -10,8 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict, assert_type
 
-from toolkit import DefinitionError, FinishReason, Runner, RunResult, ToolContext, tool
-from toolkit._runner.stream import AsyncRunStream, RunStream
+from toolkit import AsyncRunStream, DefinitionError, FinishReason, Runner, RunResult, RunStream, ToolContext, tool
 from toolkit.events import Event
 from toolkit.testing import ScriptedModel
 
