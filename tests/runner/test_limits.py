@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -228,7 +229,7 @@ def test_every_limit_that_ends_a_run() -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_limit_is_described(name: str) -> None:
     """Each limit is in the docstring and on the page about limits."""
-    assert f"        {name}: " in f"{Limits.__doc__}"
+    assert f"\n    {name}: " in f"{inspect.getdoc(Limits)}"
     assert re.search(rf"\b{name}\b", PAGE.read_text(encoding="utf-8"))
 
 
