@@ -310,6 +310,13 @@ def test_equal_keys() -> None:
         assert Place(x=2) == Runner(model=model).run("x", output_type=Place).output
 
 
+def test_refusal_of_the_model() -> None:
+    """Where a model refuses to answer, the error that ends the run quotes it."""
+    refused = {"choices": [{"message": {"role": "assistant", "refusal": "I cannot help."}, "finish_reason": "stop"}]}
+    with pytest.raises(RunError, match=r"after 3 answers.*Invalid output: .* The last one: 'I cannot help\.'$"):
+        served(*[reply.body(refused)] * 3)
+
+
 @pytest.mark.parametrize("retries", [0, 1, 4])
 def test_own_budget(retries: int) -> None:
     """How often an answer goes back is `Limits.max_output_retries`."""

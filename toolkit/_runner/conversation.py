@@ -434,7 +434,10 @@ class Conversation:
         state, limits = self._state, self._limits
         is_over = limits.on_limit == "stop" and (self.limit or self.find_reached_limit(0.0))
         if is_over or state.output_retries >= limits.max_output_retries:
-            raise RunError(f"The run has no answer of its output_type after {state.turns} answers of the model. {why}")
+            last = f" The last one: {self.text!r:.200}" if self.text else ""
+            raise RunError(
+                f"The run has no answer of its output_type after {state.turns} answers of the model. {why}{last}"
+            )
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
         reason = state.finish_reason if state.is_last_turn else ""
         retries = state.output_retries + 1
