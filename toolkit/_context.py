@@ -62,8 +62,15 @@ class ToolContext(Generic[Deps]):
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             make_hints(
-                ("config context invocation_state runtime state store", "context.deps"),
-                ("info log report_progress stream_writer", "context.progress(text)"),
+                (
+                    "config context get_state invocation_state lifespan_context runtime set_state state store",
+                    "context.deps",
+                ),
+                ("debug error info log report_progress stream_writer warning", "context.progress(text)"),
+                ("emit_output_delta", "context.update(value)"),
+                ("cancel_signal", "context.cancelled"),
+                ("remaining_time", "context.deadline"),
+                ("run_step", "context.iteration"),
                 ("elicit interrupt", "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
                 ("retry", "context.attempt"),
                 ("tool_call_id", "context.call_id"),

@@ -12,9 +12,9 @@ NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
 OTHER_NAMES = MappingProxyType(
     {
         **dict.fromkeys(("Agent", "ToolCallingAgent", "create_agent", "create_react_agent"), "Runner"),
-        **dict.fromkeys(("FunctionTool", "StructuredTool"), "Tool"),
+        "FunctionTool": "Tool",
         **dict.fromkeys(("FunctionToolset", "ToolRegistry", "Toolset"), "Toolbox"),
-        **dict.fromkeys(("beta_tool", "function_tool"), "tool"),
+        **dict.fromkeys(("StructuredTool", "beta_tool", "function_tool"), "tool"),
         **dict.fromkeys(("Context", "RunContext", "RunContextWrapper", "ToolRuntime"), "ToolContext"),
         **dict.fromkeys(("ModelRetry", "ToolException", "ToolFailed"), "ToolError"),
         **dict.fromkeys(("CancelToolCall", "ToolRejectError"), "Denied"),
@@ -22,6 +22,8 @@ OTHER_NAMES = MappingProxyType(
         **dict.fromkeys(("BinaryContent", "BinaryImage", "ToolOutputImage"), "Image"),
         **dict.fromkeys(("MaxTurnsExceeded", "UsageLimitExceeded"), "LimitError"),
         "ModelHTTPError": "ModelError",
+        **dict.fromkeys(("AgentResult", "AgentRunResult"), "RunResult"),
+        "Conversation": "Session",
         "RunUsage": "Usage",
         "UsageLimits": "Limits",
         "AIMessage": "ModelResponse",
@@ -30,7 +32,8 @@ OTHER_NAMES = MappingProxyType(
         "FastMCP": "make_server",
         **dict.fromkeys(("MCPClient", "MCPServerStdio", "MCPServerStreamableHttp", "MCPToolset"), "MCP"),
         **dict.fromkeys(("MCPServerHTTP", "MultiServerMCPClient"), "MCP"),
-        "PythonInterpreterTool": "code_tool",
+        **dict.fromkeys(("CodeAgent", "ProgrammaticToolCallingTool", "PythonInterpreterTool"), "code_tool"),
+        "ToolSearchTool": "ToolSearch",
         "VisitWebpageTool": "http_tool",
         **dict.fromkeys(("DuckDuckGoSearchTool", "WebSearchTool"), "web_search_tool"),
     }

@@ -527,11 +527,15 @@ class Toolbox:
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             make_hints(
-                ("tool", "@tool of toolkit, and pass the function: Toolbox([f])"),
+                ("tool tool_plain", "@tool of toolkit, and pass the function: Toolbox([f])"),
                 ("add_function add_tool append register register_tool", "box.add(f)"),
                 ("call_tool execute invoke run", "box.call(name, arguments)"),
-                ("combine merge mount", "box | other"),
-                ("definitions get_schemas to_openai", 'box.schemas("chat")'),
+                ("combine import_server merge mount", "box | other"),
+                ("definitions get_schemas to_openai tool_definitions", 'box.schemas("chat")'),
+                ("to_anthropic", 'box.schemas("anthropic")'),
+                ("approval_required", "Toolbox([...], defaults={'approve': True})"),
+                ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
+                ("disable", "box.filtered(function)"),
                 ("functions get_tools list_tools tools", "[*box]"),
                 ("get_tool", "box[name]"),
                 ("remove_tool", "box.remove(name)"),

@@ -130,6 +130,9 @@ TURNS: dict[str, tuple[str, str]] = {
         "ToolContext(deps=None).context",
         r"ToolContext has no attribute 'context': write context\.deps",
     ),
+    "another library's tool": ("tool(add).run", r"Tool has no attribute 'run': write tool\.invoke\(arguments\)"),
+    "function of a tool": ("tool(add).func", r"write inspect\.unwrap\(tool\)"),
+    "another library's command line": ("runner.to_cli_sync()", "write toolkit chat FILE or toolkit inspect FILE"),
     "image of a path": ("Image(path='photo.png')", r"Write data=Path\(...\).read_bytes\(\)"),
     "session by id": ("SQLiteSession(session_id='anna')", r"Write SQLiteSession\('chats\.db', 'name'\)"),
     "name of a waiting call": (

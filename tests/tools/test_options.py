@@ -265,6 +265,12 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "calls of a tool": (tool, "max_calls", r"Limits\(max_calls_per_tool="),
     "tools of a server": (partial(MCP, "birds"), "tool_filter", r"Write allow=\[\.\.\.\]"),
     "skills of an agent": (partial(A2A, "http://birds"), "allowed_tools", "The options are: url, "),
+    "keys of a provider": (tool, "extras", r"add keys of a provider to box\.schemas\("),
+    "model of the arguments": (tool, "model", r"Tool\.from_schema\(\) takes one"),
+    "key of Responses": (Runner, "truncation", r"request_options=\{'truncation'"),
+    "tools of a provider": (Runner, "native_tools", r"Runner\(\[provider_tool\(\.\.\.\)\], api='responses'\)"),
+    "tokens of an outer run": (RUNNING.run, "usage", "Leave it out: a run inside a tool counts in the outer run"),
+    "turns of a chain": (Limits, "chain_limit", "Write max_turns="),
     "limits of a run": (RUNNING.run, "usage_limits", r"Write Runner\(\.\.\., limits=Limits\("),
 }
 

@@ -24,12 +24,14 @@ T = TypeVar("T", default=str)
 
 # Attributes of a result, by the names that other libraries use.
 OTHER_NAMES: Mapping[str, str] = make_hints(
-    ("answer content data final_output final_output_as get_output response structured_output text value", "output"),
+    ("answer content data final_output final_output_as get_output output_text parsed", "output"),
+    ("response structured_output text value", "output"),
     ("all_messages history to_input_list", "messages"),
     ("new_items new_messages", "messages, the earlier ones included"),
     ("interruptions interrupts", "pending"),
     ("metrics token_usage tokens", "usage"),
     *((name, f"usage.{name}") for name in ("input_tokens", "output_tokens", "total_tokens")),
+    ("raw_responses", "responses"),
     ("run_id", "state.run_id"),
     ("stop_reason", "finish_reason"),
     ("to_state", "state"),

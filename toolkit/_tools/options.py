@@ -357,10 +357,13 @@ HINTS: Mapping[str, str] = make_hints(
         "Write approve=True, or approve= a function of an ApprovalRequest.",
     ),
     (
-        "args_schema input_schema parameters schema parse_docstring docstring_style infer_schema",
+        "args_schema infer_schema input_schema inputs model parameters params_json_schema schema",
         "Signature and docstring are the schema; Tool.from_schema() takes one written by hand.",
     ),
-    ("output_schema output_type", "The return annotation is the schema of the result."),
+    (
+        "include_return_schema output_json_schema output_schema output_type",
+        "The return annotation is the schema of the result.",
+    ),
     ("context exclude_args takes_ctx takes_context", "Annotate a parameter with ToolContext."),
     ("sequential", "Write exclusive=True."),
     ("stop_after_tool_call result_as_answer", "Write return_direct=True."),
@@ -379,13 +382,24 @@ HINTS: Mapping[str, str] = make_hints(
     ),
     ("tool_output_guardrails", "Write a hook with after_call: Runner(..., hooks=[...])."),
     ("call_limit max_calls max_usage_count usage_limit", "Write limits=Limits(max_calls_per_tool={...}) of a Runner."),
-    ("meta metadata", "ToolResult(..., details=...) has what your program reads beside a result."),
-    ("examples", "Write them into the docstring, below a line `Examples:`."),
-    ("docstring_format require_parameter_descriptions", "Docstrings are parsed. Toolbox.check() reports gaps."),
-    ("func fn", "Write tool(function), or function=..."),
+    (
+        "custom_data_extractor meta metadata response_format",
+        "ToolResult(..., details=...) has what your program reads beside a result.",
+    ),
+    ("examples input_examples", "Write them into the docstring, below a line `Examples:`."),
+    (
+        "docstring_format docstring_style parse_docstring require_parameter_descriptions use_docstring_info",
+        "Docstrings are parsed. Toolbox.check() reports gaps.",
+    ),
+    ("coroutine fn func", "Write tool(function), or function=..."),
     ("tags", "Write namespace=..., the group of the tool."),
-    ("strict_mode", "Write strict=..."),
+    ("strict_json_schema strict_mode", "Write strict=..."),
     ("compensate compensation rollback", "Write undo= a function that undoes a call."),
+    (
+        "handle_validation_error timeout_error_function",
+        "Write Runner(..., format_error=...): a function of a result that is an error.",
+    ),
+    ("allowed_callers cache_control extras", "In your own loop, add keys of a provider to box.schemas(...)."),
     ("cache cache_results", "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results."),
 )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, cast, get_origin, o
 from typing_extensions import ParamSpec, Self, TypeVar, Unpack, is_protocol, is_typeddict
 
 from toolkit._lazy import render
-from toolkit._options import hide_frames, refuse_unknown_options, spell_options
+from toolkit._options import explain_missing, hide_frames, make_hints, refuse_unknown_options, spell_options
 from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
@@ -401,6 +401,17 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}{self._signature}>"
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("call execute forward on_invoke_tool run", "tool.invoke(arguments)"),
+                ("arun", "await tool.ainvoke(arguments)"),
+                ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
+                ("fn func implementation original_function", "inspect.unwrap(tool)"),
+                ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
+            )
+        )
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_tool")
