@@ -54,6 +54,21 @@ def test_any_number_at_the_same_time(go: Callable[..., list[Any]]) -> None:
 
 
 @WAYS
+@pytest.mark.parametrize("count", [None, 0, 1])
+def test_unreliable_length(go: Callable[..., list[Any]], count: int | None) -> None:
+    """All prompts are run, even if their number is not known or wrong, as that of a progress bar around them."""
+
+    class Bar:
+        def __iter__(self) -> Iterator[str]:
+            return iter(["0", "1"])
+
+        def __len__(self) -> Any:
+            return count
+
+    assert ["0", "2"] == [each.output for each in go(Runner(model=ScriptedModel(answer)), Bar())]
+
+
+@WAYS
 @pytest.mark.parametrize("max_parallel", [1, 3, 50])
 def test_order(go: Callable[..., list[Any]], max_parallel: int) -> None:
     """Results come in the order of the prompts, with the error of each run that failed in its place."""

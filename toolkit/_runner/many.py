@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import islice
+from operator import length_hint
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeAlias
@@ -136,7 +137,7 @@ class PromptBatch:
         max_parallel: int = given.pop("max_parallel")
         if not is_whole(max_parallel, 1):
             raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
-        self.max_parallel: int = min(max_parallel, len(prompts) if isinstance(prompts, Sized) else sys.maxsize)
+        self.max_parallel: int = min(max_parallel, max(1, length_hint(prompts, sys.maxsize)))
         limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
         if save is not None and not isinstance(save, (str, os.PathLike)):
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
