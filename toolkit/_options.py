@@ -192,10 +192,10 @@ def find_cutoff(seconds: float) -> float:
 
 # Packages whose frames are left out of tracebacks.
 OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", "threading"})
-# Packages whose exceptions are repeated in our messages, so that they need not be printed. An interrupt in them is not
-# their own either.
+# Packages whose exceptions are repeated in our messages, so that they need not be printed.
 REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
-REPEATED |= {"httpcore", "httpcore2", "h11", "anyio", "socket", "ssl"}
+# Packages whose frames are left out of the traceback of an interrupt.
+INTERRUPTED = REPEATED | {"httpcore", "httpcore2", "h11", "anyio", "socket", "ssl"}
 
 
 def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[str, str] = NO_HINTS) -> F:
@@ -242,7 +242,7 @@ def shorten_traceback(error: BaseException) -> None:
     if isinstance(error, (StopIteration, StopAsyncIteration)):  # the end of a stream
         return
     frames = _list_frames(error.__traceback__)[1:]
-    hidden = OWN if isinstance(error, Exception) else REPEATED
+    hidden = OWN if isinstance(error, Exception) else INTERRUPTED
     kept = [frame for frame in frames if _find_package(frame) not in hidden]
     if len(kept) < len(frames) and isinstance(error, Exception):
         logger.debug("The whole traceback of %s:", type(error).__name__, exc_info=error)

@@ -6,16 +6,17 @@ import logging
 import pickle
 import re
 import signal
+import socket
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, field_validator
 
 import toolkit
 from tests import ways
@@ -149,6 +150,22 @@ def test_cause_of_the_application() -> None:
         Runner([take])
 
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_failed_connection_of_the_application() -> None:
+    """What the application's own code cannot connect to is in the traceback, with its line."""
+
+    def look_up(city: str) -> str:
+        socket.create_connection(("127.0.0.1", 9))
+        return city
+
+    class City(BaseModel):
+        name: Annotated[str, AfterValidator(look_up)]
+
+    with pytest.raises(RunError) as caught:
+        Runner(model=ScriptedModel(['{"name": "Oslo"}'] * 3)).run("go", output_type=City)
+
+    assert "in look_up" in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("way", WAYS)
