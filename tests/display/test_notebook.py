@@ -260,7 +260,7 @@ def test_pictures() -> None:
 
 
 def test_calls_of_a_result() -> None:
-    """IPython displays the calls of a result as lines, in a terminal and in a notebook."""
+    """IPython displays each call of a list in a short form, in a terminal and in a notebook."""
     done = ToolCallFinished(QUICK, ToolResult(42, "42"), 0.1)
     assert "(load(rows=3) -> 42, load(rows=3) -> 42)" == pretty((done, done))  # type: ignore[no-untyped-call]
 
