@@ -430,6 +430,22 @@ def test_prompt_in_utf_8(files: Path) -> None:
     assert (0, "Zo\u00eb \\xff\n".encode(), b"") == (done.returncode, done.stdout, done.stderr)
 
 
+READS = """
+import sys
+from toolkit.cli import main
+
+sys.stdin.readline()
+main(["call", "def greet(): return 'hi'", "greet"])
+"""
+
+
+def test_program_that_has_read_its_input(files: Path) -> None:
+    """A program that has read from a pipe can run the command."""
+    done = subprocess.run([sys.executable, "-c", READS], input=b"x\ny\n", capture_output=True, check=False)  # noqa: S603
+
+    assert (0, b"hi\n", b"") == (done.returncode, done.stdout, done.stderr)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk without space")
 def test_full_disk(files: Path) -> None:
     """An answer that cannot be written is one line on standard error."""

@@ -238,7 +238,7 @@ def test_approved_in_a_kernel(kernel: Kernel) -> None:
 
 
 def test_long_arguments_in_a_kernel(kernel: Kernel) -> None:
-    """Arguments are shown whole, however long: nothing runs that nobody has seen."""
+    """Arguments are shown whole, however long: nothing runs that nobody has seen. So is what was decided on."""
     kernel.run(
         'model = ScriptedModel([call("delete", path=10_000 * "x" + "END"), "Done."])\n'
         'await Runner([delete], model=model, approve=Notebook()).arun("Go")',
@@ -246,6 +246,7 @@ def test_long_arguments_in_a_kernel(kernel: Kernel) -> None:
     )
 
     assert 10_000 * "x" + "END" in kernel.card
+    assert any(10_000 * "x" + "END" in card for _, card in kernel.pages)
 
 
 def test_answered_in_a_kernel(kernel: Kernel) -> None:

@@ -143,7 +143,7 @@ class PromptBatch:
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
         is_notebook = type(sys.stdout).__module__.startswith("ipykernel")  # it displays standard error as a failure
         out = sys.stdout if is_notebook else sys.stderr
-        self._bar = out if given.pop("progress") and (is_notebook or out.isatty()) else None
+        self._bar = out if given.pop("progress") and out and (is_notebook or out.isatty()) else None
         self.request = RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given)
         output = TEXT if output_type is str else build_output(output_type)
         self._answers = None if save is None else Answers(save, output, limits)

@@ -96,10 +96,10 @@ def _print_messages(messages: Iterable[Message]) -> None:
 def _find_file() -> Path | None:
     """Return the path of the file, or None if no conversation is saved; make the default folder if possible."""
     path = os.environ.get(VARIABLE)
-    if path is not None:
-        return Path(path).expanduser() if path.strip() else None
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
     try:
+        if path is not None:
+            return Path(path).expanduser() if path.strip() else None
         folder = (Path(base) if base else Path.home() / ".local" / "share") / "function-toolkit"
     except RuntimeError:  # the user has no home directory
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -87,7 +88,8 @@ def render_pending(approval: PendingApproval, size: int = MAX_CELL) -> str:
 
 def render_decided(approval: PendingApproval, decision: str, reason: str) -> str:
     """Render a call that no longer waits for approval: the decision, and the reason for it."""
-    return render_card(render_row(replace(make_waiting_row(approval), state=decision, text=reason)))
+    row = replace(make_waiting_row(approval), state=decision, text=reason)
+    return render_card(render_row(row, sys.maxsize))  # in full: it is the record of what was decided on
 
 
 def render_picture(image: Image) -> str:

@@ -50,7 +50,7 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
-    if "CERTIFICATE_VERIFY_FAILED" in public:
+    if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
         advice += " SSL_CERT_FILE can name a file of certificates to trust."
     printed = "".join(traceback.format_exception(error)) + _read_error(error)
     cause = error if printed == _without_key(printed, key) else None
