@@ -426,15 +426,16 @@ def test_limit_reached(tmp_path: Path) -> None:
         pytest.param(bash_tool, {"deny": None}, "deny=None is not a list of texts", id="None as deny"),
         pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
         pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is not of type bool", id="error_on_exit"),
-        pytest.param(shell_tool, {"env": ["A"]}, "env=['A'] is not a mapping", id="env as list"),
+        pytest.param(shell_tool, {"env": "KEY=s3cr3t"}, "env= maps names to texts: env={'CI': '1'}.", id="env as text"),
+        pytest.param(shell_tool, {"env": ["A"]}, "env= maps names to texts: env={'CI': '1'}.", id="env as list"),
         pytest.param(
             bash_tool, {"limits": {"memory": 1}}, "limits={'memory': 1} is not of type CommandLimits", id="limits"
         ),
         pytest.param(bash_tool, {"sandbox": "yes"}, "sandbox='yes' is not of type bool or Sandbox", id="sandbox"),
         pytest.param(shell_tool, {"deny": "mkfs"}, "deny='mkfs' is not a list of texts", id="deny"),
         pytest.param(shell_tool, {"deny": [""]}, "deny=[''] is not a list of texts", id="empty text"),
-        pytest.param(bash_tool, {"env": {"A=B": "c"}}, "it has 'A=B'.", id="env"),
-        pytest.param(bash_tool, {"env": {"A": "\0"}}, "it has 'A'.", id="NUL in env"),
+        pytest.param(bash_tool, {"env": {"A=B": "c"}}, "env['A=B'] cannot be set", id="env"),
+        pytest.param(bash_tool, {"env": {"A": "\0"}}, "env['A'] cannot be set", id="NUL in env"),
     ],
 )
 def test_mistakes(

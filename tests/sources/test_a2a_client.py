@@ -281,6 +281,7 @@ def test_close() -> None:
         (lambda: A2A("http://x", token=f"a\n{TOKEN}"), "token= must be visible ASCII"),
         (lambda: A2A("http://x", token=TOKEN, headers={"authorization": "b"}), "either token= or the header"),
         (lambda: A2A("http://x", headers=cast("Any", "k")), "^headers= maps names to texts"),
+        (lambda: A2A("http://x", headers={"X": f"{TOKEN}\n"}), r"^headers\['X'\] cannot be sent"),
         (lambda: A2A("http://x", allow="add"), "allow='add' is not a list of texts"),
         (lambda: A2A("http://x", timeout=None), "timeout=None"),
         (lambda: A2A("http://x", timeout=-1), "timeout=-1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,10 @@ from toolkit.errors import DefinitionError
 if TYPE_CHECKING:
     from toolkit._guards.paths import Root
 
+# The name and the value of a header: visible ASCII, in a value with blanks inside, so it cannot hold a second header
+# (RFC 9110, sections 5.1 and 5.5).
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,11 +74,30 @@ def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def check_named_texts(name: str, value: Mapping[str, str]) -> Mapping[str, str]:
-    """Check that a value maps names to texts, which the message does not repeat, since they may be secret."""
-    if not isinstance(value, Mapping) or not all(map(is_text, (*value.keys(), *value.values()))):
-        raise DefinitionError(f"{name}= maps names to texts: {name}={{'NAME': 'value'}}.")
-    return value
+def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Check headers, and return a copy. The message repeats no value, which may be secret."""
+    if not isinstance(headers, (Mapping, type(None))):
+        raise DefinitionError("headers= maps names to texts: headers={'X-Key': key}.")
+    for name, value in (headers or {}).items():
+        parts = ((TOKEN, name), (HEADER_VALUE, value))
+        if not all(isinstance(text, str) and form.fullmatch(text) for form, text in parts):
+            raise DefinitionError(
+                f"headers[{name!r:.100}] cannot be sent: a name has letters, digits and '-', and a value visible ASCII "
+                "characters. Where it was read from a file, use strip()."
+            )
+    return dict(headers or {})
+
+
+def check_env(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Check variables of an environment, and return a copy. The message repeats no value, which may be secret."""
+    if not isinstance(env, (Mapping, type(None))):
+        raise DefinitionError("env= maps names to texts: env={'CI': '1'}.")
+    for name, value in (env or {}).items():
+        if not is_text(name) or not name or "=" in name or not is_text(value):
+            raise DefinitionError(
+                f"env[{name!r:.100}] cannot be set: name and value are texts without NUL, and the name has no '='."
+            )
+    return dict(env or {})
 
 
 def is_text(value: object) -> bool:

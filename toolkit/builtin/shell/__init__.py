@@ -21,7 +21,7 @@ from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
-from toolkit._guards.options import check_seconds, check_texts, check_type, check_whole, is_text, open_root
+from toolkit._guards.options import check_env, check_seconds, check_texts, check_type, check_whole, open_root
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
@@ -151,7 +151,7 @@ def _make_tool(
         root=root,
         interpreter=(interpreter, "-c", "--"),
         max_output=check_whole("max_output", max_output),
-        variables=_check_env(options.get("env")),
+        variables=check_env(options.get("env")),
         limits=CommandLimits() if limits is None else check_type("limits", limits, CommandLimits),
         make_prefix=sandbox.prepare(root) if sandbox else None,
     )
@@ -161,21 +161,6 @@ def _make_tool(
     isolation = sandbox.description if sandbox and runner.make_prefix else "There is no sandbox."
     description = f"{command_tool.description}\n\nA command may take {seconds:g} seconds. {isolation}"
     return tool(command_tool, description=description, approve=options.get("approve", False))
-
-
-def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy of variables that are added to an environment.
-
-    Raises:
-        DefinitionError: A name or value is invalid.
-    """
-    if not isinstance(env, (Mapping, type(None))):
-        raise DefinitionError(f"env={env!r:.100} is not a mapping, such as env={{'CI': '1'}}.")
-    variables = dict(env or {})
-    for name, value in variables.items():
-        if not is_text(name) or not name or "=" in name or not is_text(value):
-            raise DefinitionError(f"env= needs texts by name, without NUL, and without '=' in a name; it has {name!r}.")
-    return variables
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from a2a.types import AgentCard
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from toolkit._guards.http_client import check_base_url
-from toolkit._guards.options import check_named_texts
+from toolkit._guards.options import check_headers
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream, find_reason
 
@@ -53,7 +53,7 @@ class Address:
         Raises:
             DefinitionError: `url` is not an HTTP address, the token is invalid, or `headers` has one, too.
         """
-        all_headers = dict(check_named_texts("headers", headers or {}))
+        all_headers = check_headers(headers)
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
                 raise DefinitionError("token= must be visible ASCII characters.")

@@ -19,7 +19,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from toolkit._guards.options import check_named_texts
+from toolkit._guards.options import check_env, check_headers
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream
 
@@ -84,8 +84,8 @@ class Address:
         if other:
             kind = "a URL" if address.is_url else "a command" if address.is_command else "a server object"
             raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
-        for name in ("headers", "env"):
-            check_named_texts(name, options.get(name) or {})
+        check_headers(address.headers)
+        check_env(address.env)
         if not isinstance(address.auth, (httpx2.Auth, type(None))):
             raise DefinitionError("auth= is not an httpx2.Auth. A key is sent by headers={'Authorization': key}.")
         return address

@@ -24,7 +24,7 @@ import httpx2
 from typing_extensions import Unpack
 
 from toolkit._guards.http_client import check_base_url
-from toolkit._guards.options import check_type, check_whole
+from toolkit._guards.options import check_headers, check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import hide_frames, list_own_options
 from toolkit._schema.error_messages import shorten
@@ -42,10 +42,9 @@ from toolkit.sources.openapi.document import (
     load_document,
     select_operations,
 )
-from toolkit.sources.openapi.exchange import MAX_BYTES, TOKEN, RequestBuilder, Sender
+from toolkit.sources.openapi.exchange import MAX_BYTES, RequestBuilder, Sender
 from toolkit.sources.openapi.inputs import make_inputs
 from toolkit.sources.openapi.schema import Root, Source
-from toolkit.sources.openapi.styles import HEADER_VALUE
 from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE, check_options
 
 __all__ = ["openapi_tools"]
@@ -105,7 +104,7 @@ def openapi_tools(
     root = source.parse(Root, source.document.root, "the document")
     sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
     base = None if base_url is None else check_base_url("base_url", base_url)
-    service = _Service(source, root, base, _check_headers({} if headers is None else headers), sender)
+    service = _Service(source, root, base, check_headers(headers), sender)
     operations = list_operations(source, root, check_type("prefix", prefix, str))
     return service.make_tools(
         select_operations(operations, include, exclude, methods, deprecated=deprecated), dict(options)
@@ -113,19 +112,6 @@ def openapi_tools(
 
 
 OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
-
-
-def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(headers, Mapping):
-        raise DefinitionError("headers= maps names to values: headers={'X-Key': key}.")
-    for name, value in headers.items():  # the value may be a secret, so it is not repeated
-        parts = ((TOKEN, name), (HEADER_VALUE, value))
-        if not all(isinstance(text, str) and form.fullmatch(text) for form, text in parts):
-            raise DefinitionError(
-                f"headers[{name!r}] cannot be sent: a name has letters, digits and '-', and a value visible ASCII "
-                "characters. Where it was read from a file, use strip()."
-            )
-    return dict(headers)
 
 
 @dataclass(frozen=True)

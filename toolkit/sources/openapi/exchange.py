@@ -18,14 +18,14 @@ from pydantic_core import from_json
 
 from toolkit._guards.http_client import HttpClient
 from toolkit._guards.media import detect_image
+from toolkit._guards.options import HEADER_VALUE, TOKEN
 from toolkit._messages import Image, ToolResult
 from toolkit.errors import DefinitionError, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.sources.openapi.inputs import Body, Parameter
-from toolkit.sources.openapi.styles import HEADER_VALUE, is_json
+from toolkit.sources.openapi.styles import is_json
 
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
 # The name of a header: RFC 9110, section 5.6.2.
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 # A path outside of its templates: no query, no fragment, and nothing that could be read as a slash.
 LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")

@@ -8,17 +8,15 @@ are refused: `label`, `matrix` and those with other delimiters than a comma.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from pydantic_core import to_json
 
+from toolkit._guards.options import HEADER_VALUE
 from toolkit.errors import InvalidArguments
 
-# The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
-HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 # Delimiters of exploded parts; that of all others is a comma.
 _DELIMITERS: Mapping[str, str] = {"simple": ",", "form": "&"}
 Encode = Callable[[str], str]
