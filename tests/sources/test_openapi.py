@@ -281,6 +281,8 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"include": ["y"]}, r"'y' is not an operation.*'/'\. Available: x"),
         (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
         (GET, {"methods": ["POST"]}, "1 operations is left"),
+        ({**GET, "paths": {}}, {}, r"^The document's paths have no operations\.$"),
+        ({"paths": {}}, {}, "is an object with the keys 'openapi'"),
         (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
         (GET, {"client": httpx2.Client}, "is not an httpx2.AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
@@ -324,13 +326,21 @@ def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
 
 def test_fault_of_several_operations() -> None:
     """A fault that several operations have is described once; each of them can be left out."""
-    document = {**PETSTORE, "servers": []}
+    operations = {method: {"operationId": f"{method}Pet"} for method in ("get", "delete")}
 
     with pytest.raises(DefinitionError) as refused:
-        openapi_tools(document)
-    assert 1 == str(refused.value).count("Pass base_url=")
-    assert str(refused.value).startswith("GET /pets and 5 more: The server '/' of the document is not a whole URL.")
-    assert "exclude=['listPets', 'createPet', " in str(refused.value)
+        openapi_tools({**PETSTORE, "paths": {"/pets/{id}": operations}})
+    assert 1 == str(refused.value).count("Declare it there.")
+    assert str(refused.value).startswith(
+        "GET /pets/{id} and 1 more: the path has {id}, and no parameter has that name."
+    )
+    assert "exclude=['getPet', 'deletePet']." in str(refused.value)
+
+
+def test_document_without_a_server() -> None:
+    """A document without a server needs an address; no operation has to be changed or left out for that."""
+    with pytest.raises(DefinitionError, match=r"^The document has no server\. Pass base_url='https://\.\.\.'\.$"):
+        openapi_tools({**PETSTORE, "servers": []})
 
 
 def test_misspelt_selector() -> None:
@@ -374,7 +384,7 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("/v1", "is not a whole URL. Pass base_url="),
+        ("/v1", "^The server '/v1' of the document is not a whole URL. Pass base_url="),
         ("https://{r}.example", "is not a whole URL. Pass base_url="),
         ("ftp://a.example", "servers='ftp://a.example' is not an address"),
         ("https://a.example:x", "is not an address"),

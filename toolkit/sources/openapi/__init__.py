@@ -97,7 +97,7 @@ def openapi_tools(
     check_options("openapi_tools", OWN_OPTIONS, options)
     check_type("deprecated", deprecated, bool)
     if not isinstance(client, (httpx2.AsyncClient, type(None))):
-        raise DefinitionError(f"client={client!r} is not an httpx2.AsyncClient; sync calls take that, too.")
+        raise DefinitionError(f"client={client!r:.100} is not an httpx2.AsyncClient; sync calls take that, too.")
     if client is not None and client.params:
         raise DefinitionError("client= has params, which would replace each query. Make it without them.")
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
@@ -128,13 +128,14 @@ class _Service:
         """Make the tools.
 
         Raises:
-            DefinitionError: Some operations cannot be tools.
+            DefinitionError: Some operations cannot be tools, or a server names no host.
         """
         tools, faults = list[Tool[..., Any]](), dict[str, list[Operation]]()
         for each in operations:
+            base = self.base_url or find_server_url(each.spec.servers or each.path_item.servers or self.root.servers)
             try:
-                tools.append(self._make_tool(each, options))
-            except DefinitionError as error:  # noqa: PERF203  all of them are named
+                tools.append(self._make_tool(each, base, options))
+            except DefinitionError as error:
                 faults.setdefault(str(error), []).append(each)
         if faults:
             lines = [f"{_list_labels(unfit)}: {fault}" for fault, unfit in faults.items()][:MAX_FAULTS]
@@ -143,11 +144,10 @@ class _Service:
             raise DefinitionError("\n".join([*lines, f"{remedy} exclude={names}."]))
         return tools
 
-    def _make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any]:
+    def _make_tool(self, operation: Operation, base: str, options: dict[str, Any]) -> Tool[..., Any]:
         if operation.fault:
             raise DefinitionError(operation.fault)
-        servers = operation.spec.servers or operation.path_item.servers or self.root.servers
-        base, sender = self.base_url or find_server_url(servers), self.sender
+        sender = self.sender
         client_headers = () if sender.client is None else sender.client.headers
         header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}
         schema, parameters, body = make_inputs(self.source, operation, header_names)

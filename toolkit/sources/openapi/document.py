@@ -55,7 +55,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
     except (PydanticSerializationError, ValueError, TypeError) as error:
         remedy = "For YAML, pass the data: openapi_tools(yaml.safe_load(text))."
         raise DefinitionError(f"The OpenAPI document is not JSON: {error}. {remedy}") from error
-    if not isinstance(root, dict):
+    if not isinstance(root, dict) or root.keys().isdisjoint(("openapi", "swagger")):
         raise DefinitionError("An OpenAPI document is an object with the keys 'openapi', 'info' and 'paths'.")
     _check_version(root)
     return root
@@ -70,7 +70,7 @@ def _read_text(document: str | os.PathLike[str]) -> str:
             return document
         if "://" in document:
             raise DefinitionError(
-                f"{document!r} is an address, and nothing is fetched here. Pass its text: httpx2.get(...).text."
+                f"{document!r:.100} is an address, and nothing is fetched here. Pass its text: httpx2.get(...).text."
             )
     return Path(document).read_text(encoding="utf-8-sig")
 
@@ -81,9 +81,9 @@ def _check_version(root: Mapping[str, Any]) -> None:
             f"This is Swagger {root['swagger']}, and only OpenAPI 3.0 and later are supported. Convert it once, with "
             f"`npx swagger2openapi` or at https://converter.swagger.io."
         )
-    version = str(root.get("openapi", ""))
+    version = str(root["openapi"])
     if not version.startswith(VERSIONS):
-        raise DefinitionError(f"openapi={version!r}: the supported versions are {', '.join(VERSIONS)}.")
+        raise DefinitionError(f"openapi={version!r:.100}: the supported versions are {', '.join(VERSIONS)}.")
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,8 @@ def select_operations(
         and (include is None or any(map(operation.matches, include)))
         and not any(map(operation.matches, exclude))
     ]
+    if not operations:
+        raise DefinitionError("The document's paths have no operations.")
     if not chosen:
         raise DefinitionError(
             f"None of the document's {len(operations)} operations is left: check include=, exclude=, methods= and "
@@ -206,5 +208,8 @@ def find_server_url(servers: Sequence[Server]) -> str:
     """
     url = servers[0].url if servers else "/"
     if "://" not in url or "{" in url:
-        raise DefinitionError(f"The server {url!r} of the document is not a whole URL. Pass base_url='https://...'.")
+        fault = (
+            f"The server {url!r:.100} of the document is not a whole URL" if servers else "The document has no server"
+        )
+        raise DefinitionError(f"{fault}. Pass base_url='https://...'.")
     return check_base_url("servers", url)
