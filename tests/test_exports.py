@@ -241,6 +241,14 @@ def test_unknown() -> None:
         exec("from toolkit import Tolbox")  # noqa: S102
 
 
+def test_import_that_fails() -> None:
+    """If a file of the user hides a module, the message about a public name has the reason."""
+    code = "import sys, types\nsys.modules['json'] = types.ModuleType('json')\nfrom toolkit import Toolbox"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert "ImportError: Toolbox cannot be imported: module 'json' has no attribute" in done.stderr
+
+
 DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): return a"
 LOADED = {
     "nothing": (

@@ -63,6 +63,8 @@ def lazy_names(
             if extra is None:
                 raise
             raise ImportError(f'{name} needs an extra: pip install "function-toolkit[{extra}]".') from error
+        except AttributeError as error:  # `from package import name` would hide it
+            raise ImportError(f"{name} cannot be imported: {error}") from error
         scope[name] = getattr(module, name)  # the next access bypasses `__getattr__`
         return scope[name]
 
