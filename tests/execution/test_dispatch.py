@@ -416,7 +416,7 @@ def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG", "toolkit"):
         execute_call(tool(name="pay", relay=(RuntimeError,))(raising(Again("again"))), "sync", "{}")
 
-    hint, line = "Tool pay raised (relay= lets the model read the message)", "Tool pay raised Again: again"
+    hint, line = "Tool pay raised RuntimeError (relay= lets the model read the message)", "Tool pay raised Again: again"
     expected = [
         (text, logging.WARNING, has_traceback) for text, has_traceback in ((hint, True), (line, False), (line, True))
     ]

@@ -434,7 +434,7 @@ def test_exception_of_a_tool_without_a_run(is_async: bool, caplog: pytest.LogCap
         asyncio.run(read.ainvoke({"name": name})) if is_async else read.invoke({"name": name})
 
     (record,) = caplog.records
-    assert ("Tool read raised (relay= lets the model read the message)", logging.WARNING) == (
+    assert ("Tool read raised KeyError (relay= lets the model read the message)", logging.WARNING) == (
         record.getMessage(),
         record.levelno,
     )

@@ -269,7 +269,7 @@ def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     Runner([tool(fail, approve=refuse)], model=ScriptedModel([call("fail"), "x"])).run("go")
 
     assert [
-        "Tool fail raised (relay= lets the model read the message)",
+        "Tool fail raised RuntimeError (relay= lets the model read the message)",
         f"The gate {refuse!r} raised; the call is refused.",
         f"The gate {refuse!r} raised; the call needs approval.",
     ] == caplog.messages

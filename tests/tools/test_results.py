@@ -509,7 +509,8 @@ def nested(error: Exception, depth: int) -> Exception:
 
 ExceptionGroup: Any = getattr(builtins, "ExceptionGroup", None)
 needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no groups of exceptions before 3.11")
-REMEDY = "not shown here. Try other arguments or another tool, or report that this did not work."
+NEXT = "Try other arguments or another tool, or report that this did not work."
+REMEDY = f"not shown here. {NEXT}"
 
 
 @needs_groups
@@ -558,8 +559,10 @@ class EvilToolError(ToolError):
 Endless = type("BaseExceptionGroup", (Exception,), {"exceptions": property(lambda self: (self, self))})
 FAILURES: dict[str, tuple[BaseException, str]] = {
     "evil": (EvilError(), f"go failed: EvilError. Its message is {REMEDY}"),
-    "evil and relayed": (EvilRelayed(), "go failed: EvilRelayed: "),
-    "evil ToolError": (EvilToolError("why"), f"go failed: EvilToolError. Its message is {REMEDY}"),
+    "evil and relayed": (EvilRelayed(), f"go failed: EvilRelayed. {NEXT}"),
+    "evil ToolError": (EvilToolError("why"), f"go failed: EvilToolError. {NEXT}"),
+    "relayed, empty": (OSError(), f"go failed: OSError. {NEXT}"),
+    "ToolError, empty": (ToolError(), f"go failed: ToolError. {NEXT}"),
     "relayed, 10 MB": (OSError("x" * 10**7), "go failed: OSError: " + "x" * 379 + "…"),
     "ToolError, 10 MB": (ToolError("x" * 10**7), "x" * 10**7),
     "long name of a class": (type("E" * 1_000, (Exception,), {})(), f"go failed: {'E' * 99}…. Its message is {REMEDY}"),

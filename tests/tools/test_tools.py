@@ -48,7 +48,8 @@ from toolkit import (
 )
 from toolkit._tools.functions import MAX_ITEMS
 
-HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+NEXT = ". Try other arguments or another tool, or report that this did not work."
+HIDDEN = f". Its message is not shown here{NEXT}"
 
 
 @tool
@@ -706,7 +707,7 @@ TOOL_ERRORS = {
     "Cancelled, with a reason": (Cancelled("x"), "Cancelled: x", "cancelled"),
     "Denied": (Denied("x"), "x", "denied"),
     "TimedOut": (TimedOut("x"), "x", "timed_out"),
-    "without a text": (Failed(), f"fail failed: Failed{HIDDEN}", "failed"),
+    "without a text": (Failed(), f"fail failed: Failed{NEXT}", "failed"),
     "half a character": (Failed("\ud800!"), "\ufffd!", "failed"),
 }
 
@@ -737,11 +738,6 @@ class EvilText(Exception):
     __repr__ = __str__
 
 
-class EvilToolError(ToolError):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
 UNEXPECTED = {
     "ordinary": ValueError("dsn=secret"),
     "SystemExit": SystemExit(3),
@@ -752,7 +748,6 @@ UNEXPECTED = {
     "RecursionError": RecursionError("secret"),
     "evil text": EvilText(),
     "huge text": ValueError("x" * 10_000_000),
-    "evil ToolError": EvilToolError("x"),
 }
 
 
@@ -861,7 +856,7 @@ RELAYED = {
     "relayed in a list": (OSError("why"), {"relay": [OSError]}, "OSError: why"),
     "child of a relayed one": (Rare("why"), {"relay": (KeyError,)}, "Rare: 'why'"),
     "nested and relayed": (Outer.Broken("why"), {"relay": (Outer.Broken,)}, "Broken: why"),
-    "evil": (EvilText(), {"relay": (EvilText,)}, "EvilText: "),
+    "evil": (EvilText(), {"relay": (EvilText,)}, f"EvilText{NEXT}"),
     "huge": (OSError("x" * 20_000), {"relay": (OSError,)}, "OSError: " + "x" * 379 + "…"),
     "neither": (OSError("why"), {"relay": (KeyError,)}, f"OSError{HIDDEN}"),
 }

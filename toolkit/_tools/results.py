@@ -86,7 +86,7 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
         if is_debug:
             logger.debug("Tool %s refused", name, exc_info=error)
     elif (text or "").endswith(_HIDDEN):
-        shown = "(relay= lets the model read the message)"
+        shown = f"{type(error).__name__} (relay= lets the model read the message)"
         logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error))
     else:
         shown = " ".join(write_safely(repr, error, MAX_ERROR).split())
@@ -118,12 +118,13 @@ def _describe_exception(
     error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]
 ) -> tuple[str, bool]:
     """Return an exception's description for the model, and whether that includes its message."""
-    if isinstance(error, ToolError) and (text := write_safely(_get_text, error, maxsize)):
-        return text, True
     title = shorten(type(error).__name__, MAX_NAME)
+    if isinstance(error, ToolError):
+        return write_safely(_get_text, error, maxsize) or f"{title}. {REMEDY}", True
     names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
     if isinstance(error, tuple(relay)) or any(_matches_name(name, known) for name in names for known in announced):
-        return f"{title}: {_strip_secrets(write_safely(str, error))}", True
+        message = _strip_secrets(write_safely(str, error))
+        return f"{title}: {message}" if message else f"{title}. {REMEDY}", True
     return title, False
 
 
