@@ -1741,8 +1741,8 @@ def test_items_of_a_named_tuple() -> None:
     assert "description" not in echo(Pair).parameters["$defs"]["Pair"]  # Python's own docstring says nothing
 
 
-def test_validator_raises() -> None:
-    """A validator that fails for a reason of its own is an error for the model, and the body is not entered."""
+def test_validator_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """A validator that fails for a reason of its own is an error for the model, and in the log with its traceback."""
 
     def check(value: int) -> int:
         raise RuntimeError("secret")
@@ -1751,6 +1751,8 @@ def test_validator_raises() -> None:
 
     assert "Invalid arguments: they could not be checked (RuntimeError). Try other values." == result.text
     assert isinstance(getattr(result.exception, "__cause__", None), RuntimeError)
+    assert ["Arguments could not be checked; the call is refused."] == caplog.messages
+    assert 'raise RuntimeError("secret")' in caplog.text
 
 
 def test_validator_raises_for_the_model() -> None:

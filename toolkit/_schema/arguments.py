@@ -8,6 +8,7 @@ in every JSON parser.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
+from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import ErrorExplainer, format_path, locate, summarize_signature
 from toolkit._schema.function_schema import ArgumentSchema
 from toolkit._schema.json_text import to_json_text
@@ -22,6 +24,8 @@ from toolkit.errors import InvalidArguments, ToolError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+logger = logging.getLogger("toolkit")
 
 RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
 # Values, the repairs they needed, and the JSON text that they were read from; or the error.
@@ -157,6 +161,8 @@ def _explain_exception(error: Exception) -> InvalidArguments:
     unclear = f"they could not be checked ({type(error).__name__}). Try other values."
     refusal = InvalidArguments(error.text if isinstance(error, ToolError) else unclear)
     refusal.__cause__ = error
+    if not isinstance(error, ToolError):
+        logger.warning("Arguments could not be checked; the call is refused.", exc_info=get_short_traceback(error))
     return refusal
 
 
