@@ -583,6 +583,13 @@ def test_server_without_proxy(environment: Callable[[str, str], None]) -> None:
         Runner(model="fake", base_url=server.base_url, api_key="test").run("Go on.")
 
 
+def test_error_in_another_form() -> None:
+    """F16: an error that is not in OpenAI's form names the status once."""
+    other = reply.body({"detail": "Not Found"}, status=404)
+    with FakeServer([other]) as server, pytest.raises(ModelError, match=r"status 404: \{'detail': 'Not Found'\}\)$"):
+        Runner(model="fake", base_url=server.base_url, api_key="test").run("Go on.")
+
+
 def test_unknown_certificate() -> None:
     """A certificate that is not trusted is an error that says how to trust it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

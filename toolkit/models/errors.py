@@ -56,7 +56,7 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     cause = error if printed == _without_key(printed, key) else None
     what = f"status {status}" if status else type(error).__name__
     origin = ", ".join(filter(None, (_describe_place(client, model), _describe_proxy(client), what)))
-    return ModelError(f"{advice} ({origin}: {excerpt(public)})", status, cause)
+    return ModelError(f"{advice} ({': '.join(filter(None, (origin, excerpt(public))))})", status, cause)
 
 
 def _describe_place(client: Any, model: str) -> str:
@@ -135,10 +135,11 @@ def _read_message(error: Exception) -> str:
 
 def _read_error(error: BaseException) -> str:
     """Return an error's text, with the server's body if the text lacks it, and the address of a redirect."""
-    text, body = str(error), getattr(error, "body", None)
+    body = getattr(error, "body", None)
+    text = re.sub(r"^Error code: \d+( - )?", "", str(error))  # the status is shown beside it
     location = getattr(getattr(error, "response", None), "headers", {}).get("location")
-    full = text if not body or str(body) in text else f"{text} {body}"
-    return f"{full} It names another address: {location}" if location else full
+    full = text if not body or str(body) in text else f"{text} {body}".lstrip()
+    return f"{full} It names another address: {location}".lstrip() if location else full
 
 
 def _find_key(client: Any) -> str:
