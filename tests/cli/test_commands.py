@@ -327,8 +327,9 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["call", "tools.py", "collect", "--words", "a", "b"], 2, "repeat the option for each item of a list"),
         (["call", "tools.py", "collect", "--loud", "true"], 2, "(true). Quote a text with spaces, repeat"),
         (["call", "tools.py", "--city", "Rome", "get_weather"], 2, "put it before its options: get_weather or "),
-        (["call", "tools.py", "get_weather", "--city", "Rome", "--yes"], 2, "Leave it out: the tool runs without a"),
+        (["call", "tools.py", "get_weather", "--city", "Rome", "--yes"], 2, "Leave it out: only the call"),
         (["chat", "tools.py", "Is it warm?"], 2, "Type it into the chat, or write: toolkit run FILE PROMPT."),
+        (["resume", "tools.py", "--yes"], 2, "Leave it out: only the call"),
         (["serve", "tools.py", "--port", "8000"], 2, "No such option: --port. Write --http PORT."),
         (["run", "tools.py", "Hi", "--temperature", "0"], 2, "Write -o temperature=NUMBER."),
         (["help", "run"], 2, "Write: toolkit --help, or toolkit COMMAND --help."),
@@ -356,7 +357,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["chat", "tools.py", "--cid", "x"], 2, "No such option: --cid. Write --session NAME."),
         (["call", "tools.py", "get_weather", '{"city": "Rome"}'], 2, 'as an option: --arguments \'{"city": "Rome"}\''),
         (["run", "tools.py", ""], 2, "write it in quotes, or pipe it in"),
-        (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png is not a file"),
+        (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "'photo.png' is not a file"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
         (["schema", "tools.py", "--dialect", "chatt"], 2, "'chatt' is not one of 'chat', 'responses', "),
         (["check", "tools.py", "--dialect", "chatt"], 2, "'chatt' is not one of 'chat', 'responses', "),
@@ -376,7 +377,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         ),
         (["run", "tools.py", "Hi", "--schema", "[1]"], 2, "--schema: it is neither a JSON Schema, nor a file"),
         (["run", "tools.py", "Hi", "--schema", "no.json"], 2, "No such file or directory: 'no.json'"),
-        (["run", "tools.py", "Hi", "--schema", "name: strin"], 2, "(types: str, int, float, bool, lists): 'strin'"),
+        (["run", "tools.py", "Hi", "--schema", "name: strin"], 2, "lists): there is no type 'strin'"),
         (["run", "tools.py", "Hi", "--schema", "name: str, age"], 2, "(types: str, int, float, bool, lists): "),
         (
             ["run", "tools.py", "Hi", "--schema", '{"type": "strin"}'],
@@ -905,7 +906,7 @@ def test_tool_with_deps(files: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_undecorated_function(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who calls a function that is not decorated learns of --all."""
     assert 1 == main(["call", "tools.py", "double", "--x", "2"])
-    assert "With --all a file's undecorated functions are tools, too" in capsys.readouterr().err
+    assert "With --all a file's undecorated functions are tools, too." in capsys.readouterr().err
 
 
 AGENT = """

@@ -74,7 +74,7 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
         OSError: It cannot be read.
     """
     if stream is None and not path.is_file():
-        raise FileNotFoundError(f"The prompt's {path} is not a file; the current directory is {Path.cwd()}.")
+        raise FileNotFoundError(f"{str(path)!r} is not a file; the current directory is {Path.cwd()}.")
     with stream or path.open("rb") as file:
         data = file.read(MAX_MEDIA + 1)
     if len(data) > MAX_MEDIA:

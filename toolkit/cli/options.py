@@ -90,10 +90,10 @@ OPTIONS: Mapping[str, str] = {
     "--temperature": "Write -o temperature=NUMBER.",
     "--verbose": _PRINTED,
 }
-# For other commands; `call` has the option `--yes`, unless the tool has `approve=False`.
+# For other commands.
 OTHER_OPTIONS: Mapping[str, str] = {
     "--port": "Write --http PORT.",
-    "--yes": "Leave it out: the tool runs without a question.",
+    "--yes": "Leave it out: only the call of a tool that requires approval has it.",
 }
 CHAT_TAKES_NO_PROMPT = "Type it into the chat, or write: toolkit run FILE PROMPT."
 ONE_VALUE = "Quote a text with spaces, repeat the option for each item of a list, and give a boolean no value."

@@ -185,7 +185,7 @@ def _read_schema(text: str) -> dict[str, Any]:
             return {"type": "object", "properties": properties, "required": [*properties]}
         found: dict[str, Any] = json.loads(text if is_json else Path(text).read_text("utf-8"))
         build_output(found)
-    except (ValueError, LookupError, OSError, DefinitionError) as error:
+    except (ValueError, OSError, DefinitionError) as error:
         form = "'name: str, scores: list[int]' (types: str, int, float, bool, lists)"
         reason = f"it is neither a JSON Schema, nor a file with one, nor fields such as {form}: {error}"
         raise typer.BadParameter(reason, param_hint="--schema") from None
@@ -195,6 +195,8 @@ def _read_schema(text: str) -> dict[str, Any]:
 def _make_schema(kind: str) -> dict[str, Any]:
     """Make the JSON Schema of a type such as `str` or `list[int]`."""
     items = re.fullmatch(r"list\[(.+)\]", kind)
+    if not items and kind not in SCHEMA_TYPES:
+        raise ValueError(f"there is no type {kind!r}")
     return {"type": "array", "items": _make_schema(items[1])} if items else {"type": SCHEMA_TYPES[kind]}
 
 

@@ -130,7 +130,7 @@ def worker(
     try:
         from toolkit.durable.server import PORT, DevServer
     except ImportError:
-        fail('Durable runs need an extra. Install it with: pip install "function-toolkit[temporal]"')
+        fail('Durable runs need an extra: pip install "function-toolkit[temporal]"')
 
     async def work() -> None:
         async with DevServer(dev) if dev else nullcontext() as server:

@@ -150,7 +150,7 @@ def get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
     try:
         return toolbox[name]
     except ToolNotFoundError as error:
-        fail(f"{error}. With --all a file's undecorated functions are tools, too")
+        fail(f"{error}. With --all a file's undecorated functions are tools, too.")
 
 
 def _make_approver(approval: Approval) -> Approver:
