@@ -218,6 +218,8 @@ class Toolbox:
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep` returns True."""
+        if not callable(keep):
+            raise TypeError(f"filtered({keep!r:.100}) takes a function: filtered(lambda tool: tool.name in names).")
         tools, composed = self.bindings._tools, self.bindings._compose()
         kept = (tool for name, tool in tools.items() if name in composed and keep(composed[name]))
         return self._with(kept, self._copy_bindings())
@@ -596,7 +598,7 @@ class Toolbox:
 
     async def _call_many(self, calls: Iterable[ToolCall], wait: Wait, parallel: ParallelCalls) -> list[ToolResult]:
         if wait not in get_args(Wait):
-            raise ValueError(f'wait={wait!r} is not "all", "success" or "first".')
+            raise ValueError(f'wait={wait!r:.100} is not "all", "success" or "first".')
         if wait == "all":
             return await parallel.all(calls)
         return [await parallel.first(calls, needs_success=wait == "success")]
@@ -609,7 +611,7 @@ class Toolbox:
         """
         if approve is not None and not callable(approve):
             raise TypeError(
-                f"approve={approve!r} is not a function of an ApprovalRequest, such as Console() or approve_all."
+                f"approve={approve!r:.100} is not a function of an ApprovalRequest, such as Console() or approve_all."
             )
         return Dispatcher(
             tools=self.snapshot(),

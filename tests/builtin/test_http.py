@@ -138,7 +138,7 @@ def test_result_texts(answer: list[bytes], text: str) -> None:
         ("ftp://a.example/", "invalid URL: only http and https are fetched, not 'ftp'"),
         ("file:///etc/passwd", "invalid URL: only http and https are fetched, not 'file'"),
         ("http://", "invalid URL: '' is not a host name"),
-        ("http://me:secret@a.example/", "invalid URL: user and password do not belong into it"),
+        ("http://me:secret@a.example/", "invalid URL: user and password do not belong in it"),
         ("http://a.example\\@b.example/", "invalid URL: there is a backslash in it"),
         ("http://a.example:0/", "invalid URL: 0 is not a port"),
         ("http://a.ex\tample/", "invalid URL: Invalid non-printable ASCII character in URL, '\\t' at position 11."),

@@ -315,7 +315,10 @@ def declare(path: str) -> None:
 @pytest.mark.parametrize(
     ("undo", "message"),
     [
-        (lambda a, b: None, "takes 'a' and 'b', and one parameter gets the result. The others are named as .*: path"),
+        (
+            lambda a, b: None,
+            "takes 'a' and 'b', and only one parameter can get the result. Name its param.*: path",
+        ),
         (lambda pth: None, "takes 'pth', and the tool returns nothing"),
         ("cancel", "undo='cancel' is not a function, or a tool, that undoes a call"),
         (Tool.from_schema("x", {"type": "object", "properties": {}}), "has no function of its own"),

@@ -242,7 +242,7 @@ def test_redirects(status: int) -> None:
         ("file:///etc/passwd", INVALID + "only http and https are fetched, not 'file'"),
         ("gopher://public.example:80/_", INVALID + "only http and https are fetched, not 'gopher'"),
         ("data:text/plain,x", INVALID + "only http and https are fetched, not 'data'"),
-        ("http://u:p@public.example/", INVALID + "user and password do not belong into it"),
+        ("http://u:p@public.example/", INVALID + "user and password do not belong in it"),
         ("http:\\\\public.example", INVALID + "there is a backslash in it"),
         ("http://[", INVALID + "'%5b' is not a host name"),
     ],

@@ -111,7 +111,7 @@ class AsyncObserver:
 @pytest.mark.parametrize(
     ("hook", "error_text"),
     [
-        (Passive(), "is not a hook: that has one of the methods before_model, after_model, before_call, after_call"),
+        (Passive(), "is not a hook: a hook has one of the methods before_model, after_model, before_call, after_call"),
         (Hook(before_call=5), "is not a hook"),  # type: ignore[arg-type]
         (print, "is not a hook"),
         (Account, "give an instance, Account"),

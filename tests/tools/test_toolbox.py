@@ -357,6 +357,8 @@ def test_prefixed_too_long() -> None:
 def test_filtered() -> None:
     """A filter makes a new toolbox of the tools for which it returns True."""
     assert ("double",) == Toolbox([add, double]).filtered(lambda made: made.name != "add").names
+    with pytest.raises(TypeError, match=r"^filtered\(\['add'\]\) takes a function: "):
+        Toolbox([add, double]).filtered(["add"])  # type: ignore[arg-type]
 
 
 def test_merged() -> None:

@@ -118,7 +118,7 @@ def list_wire_calls(message: Any) -> list[Any]:
 @singledispatch
 def render_message(message: Message) -> dict[str, Any]:
     """Write a message in its wire form."""
-    raise TypeError(f"{message!r} is not a message.")
+    raise TypeError(f"{message!r:.100} is not a message.")
 
 
 @render_message.register
@@ -222,7 +222,7 @@ def _parse_message(message: Any) -> Message:
     if hasattr(message, "model_dump"):  # a message of the openai package
         message = message.model_dump()
     if not isinstance(message, Mapping):
-        raise TypeError(f"{message!r} is not a message: pass those of another result, or dicts in OpenAI's form.")
+        raise TypeError(f"{message!r:.100} is not a message: pass those of another result, or dicts in OpenAI's form.")
     role, content = message.get("role"), message.get("content")
     if role not in tuple(_PARSERS):
         raise ValueError(f"A message's role is one of {', '.join(_PARSERS)}; this one has {role!r}.")
@@ -288,7 +288,7 @@ def _get_text(message: Mapping[str, Any], key: str) -> str:
 
 def _require_text(parts: Sequence[_Part]) -> str:
     if not all(isinstance(part, str) for part in parts):
-        raise ValueError("Only user messages may have images and files; put them into one.")
+        raise ValueError("Only user messages may have images and files: put them into a user message.")
     return "".join(map(str, parts))
 
 
@@ -305,7 +305,7 @@ def _parse_call(call: Mapping[str, Any]) -> ToolCall:
     name = function.get("name") or custom.get("name")
     if not isinstance(name, str):
         raise ValueError(  # noqa: TRY004  it is a message with something missing
-            f"A tool call needs a function with a name; this is {call!r}."
+            f"A tool call needs a function with a name; this is {call!r:.100}."
         )
     arguments = {"input": custom.get("input")} if custom else function.get("arguments")
     call_id = _to_id(call.get("id"))

@@ -254,7 +254,7 @@ def check_url(url: httpx2.URL) -> None:
         reason = f", not {url.scheme[:MAX_SHOWN]!r}" if url.scheme else ": begin with https://"
         raise ValueError(f"only http and https are fetched{reason}")
     if url.userinfo:
-        raise ValueError("user and password do not belong into it")
+        raise ValueError("user and password do not belong in it")
     host = url.raw_host.decode("ascii")
     if not (HOST_NAME.fullmatch(host) or ":" in host) or len(host) > MAX_HOST_NAME:
         raise ValueError(f"{host[:MAX_SHOWN]!r} is not a host name")

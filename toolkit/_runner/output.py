@@ -19,6 +19,7 @@ from toolkit._options import is_number
 from toolkit._schema.core_schema import describe_object
 from toolkit._schema.declared_schema import DocumentSchema
 from toolkit._schema.error_messages import MAX_NAME, ErrorExplainer, shorten
+from toolkit._schema.function_schema import summarize_error
 from toolkit._schema.json_mode import build_json_validator
 from toolkit._schema.json_schema import inline_root, make_free_name, wrap_schema
 from toolkit._schema.json_text import strip_fence, strip_fence_start
@@ -130,8 +131,7 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     try:
         return _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
-        why, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
-        why = why.partition(". ")[0].rstrip(".")  # without pydantic's advice, which would not help
+        why, shown = summarize_error(error), shorten(repr(kind), MAX_NAME)
         raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {why}. {TYPES}") from error
 
 
@@ -175,7 +175,7 @@ def _reject_empty_object(schema: Mapping[str, Any]) -> None:
         TypeError: It has none.
     """
     if not (schema["properties"] or schema.get("additionalProperties")):
-        raise TypeError("it has no fields.")
+        raise TypeError("it has no fields")
 
 
 def _add_key(text: str) -> str:

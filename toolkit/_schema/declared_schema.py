@@ -13,7 +13,7 @@ from typing_extensions import get_type_hints, is_typeddict
 
 from toolkit._messages import OUTPUT
 from toolkit._schema.core_schema import describe_object
-from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
+from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema, summarize_error
 from toolkit._schema.json_mode import build_json_validator
 from toolkit._schema.json_schema import rename_definitions, wrap_schema
 from toolkit._schema.json_text import load_object
@@ -134,8 +134,8 @@ class TypeSchema(ArgumentSchema):
             adapter = TypeAdapter(self.kind)
             adapter.rebuild(raise_errors=True)
         except Exception as error:  # pydantic and user types raise what they like while a schema is built
-            why = str(error).partition("\n")[0]
-            raise DefinitionError(f"{self.kind!r} is not a type that JSON can fill: {why}") from error
+            why = summarize_error(error)
+            raise DefinitionError(f"{self.kind!r} is not a type that JSON can fill: {why}.") from error
         return adapter
 
 

@@ -448,7 +448,7 @@ def _explain(p: Parameter, error: Exception) -> str:
         return "it is marked to be left out (SkipJsonSchema)"
     if undefined := _find_undefined(p):
         return f"its annotation has {undefined!r}, which is not defined"
-    return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
+    return f"its type is {_write_type(p)} ({shorten(summarize_error(error), MAX_SHOWN_TYPE)})"
 
 
 def _find_undefined(p: Parameter) -> str:
@@ -495,12 +495,16 @@ def write_references(annotation: Any) -> str:
     return re.sub(r"(?<![\w.])typing\.", "", _REFERENCE.sub(r"\2", repr(annotation)))
 
 
-def _summarize(error: Exception) -> str:
+# The beginning of pydantic's message about a type that it does not know.
+_UNABLE = "Unable to generate pydantic-core schema for"
+
+
+def summarize_error(error: Exception) -> str:
     """Extract the reason from a message: pydantic's first sentence, or pydantic-core's last line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, SchemaError):
         return lines[-1].strip().removeprefix("error: ")
-    return re.split(r"\.(?:\s|$)", lines[0])[0]
+    return re.split(r"\.(?:\s|$)", lines[0])[0].replace(_UNABLE, "JSON has no form for")
 
 
 def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:

@@ -401,10 +401,10 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     named = [p for p in parameters if p.kind not in _REST]
     others = [p.name for p in named if p.name not in known and p.is_required]
     if len(others) > 1 or (others and returned in (None, NoneType, "None")):
-        what = "one parameter gets the result" if len(others) > 1 else "the tool returns nothing"
+        what = "only one parameter can get the result" if len(others) > 1 else "the tool returns nothing"
         raise DefinitionError(
-            f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. The "
-            f"others are named as the tool's: {', '.join(known) or 'it has none'}."
+            f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. "
+            f"Name its parameters as the tool's: {', '.join(known) or 'it has none'}."
         )
     rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
     return UndoPlan(handler, tuple(p.name for p in named if p.name in known), "".join(others), rest)
