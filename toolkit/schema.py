@@ -151,8 +151,8 @@ def _list(names: Any) -> list[str]:
     if isinstance(names, (list, tuple)):
         return list(names)
     raise DefinitionError(
-        f"schema.object(): required={names!r} is not a list of names. A property that has that name is described by "
-        f'schema.object("", {{"required": ...}}).'
+        f"schema.object(): required={names!r:.100} is not a list of names. A property that has that name is described "
+        f'by schema.object("", {{"required": ...}}).'
     )
 
 

@@ -260,7 +260,7 @@ def test_no_signature(function: Any) -> None:
 @pytest.mark.parametrize("thing", [Methods.__dict__["partial"], property(len), 5], ids=type)
 def test_no_callable(thing: Any) -> None:
     """What cannot be called is refused where it is written."""
-    with pytest.raises(DefinitionError, match="@tool needs something that can be called; it got"):
+    with pytest.raises(DefinitionError, match="@tool needs something that can be called, not"):
         tool(thing)
 
 

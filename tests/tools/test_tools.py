@@ -653,7 +653,7 @@ def test_bad_option(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("thing", ["search", 5, None], ids=repr)
 def test_not_callable(thing: Any) -> None:
     """An object that cannot be called is refused, and the message says how to pass options."""
-    with pytest.raises(DefinitionError, match=r"something that can be called; it got .*@tool\(name=\.\.\.\)"):
+    with pytest.raises(DefinitionError, match=r"something that can be called, not .*@tool\(name=\.\.\.\)"):
         tool()(thing)
 
 

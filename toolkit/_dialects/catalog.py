@@ -38,7 +38,7 @@ class _Table(dict[str, T]):
         self._option = option
 
     def __missing__(self, name: object) -> NoReturn:
-        message = f"{self._option}={name!r} is not one of {', '.join(map(repr, self))}."
+        message = f"{self._option}={name!r:.100} is not one of {', '.join(map(repr, self))}."
         if name == "openai":
             raise ValueError(f'{message} OpenAI has two APIs: Chat Completions is "chat", Responses is "responses".')
         near = get_close_matches(str(name), self, n=1)

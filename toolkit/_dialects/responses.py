@@ -261,7 +261,7 @@ def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> 
 @singledispatch
 def render_items(message: Message) -> list[Item]:
     """Write a message of the system or the user."""
-    raise TypeError(f"{message!r} is not a message.")
+    raise TypeError(f"{message!r:.100} is not a message.")
 
 
 @render_items.register

@@ -38,19 +38,19 @@ def check_choice(
     if not (isinstance(choice, str) and choice in (*MODES, *names)):
         modes = ", ".join(map(repr, MODES))
         hint = suggest(str(choice), names)
-        raise ValueError(f"tool_choice={choice!r} is neither one of {modes} nor a tool here{hint}")
+        raise ValueError(f"tool_choice={choice!r:.100} is neither one of {modes} nor a tool here{hint}")
     if choice == "required" and not names:
         raise ValueError("tool_choice='required' needs a tool, and there is none.")
     if listed is not None and choice not in (*MODES, *listed):
-        raise ValueError(f"tool_choice={choice!r} is not among allowed_tools={list(listed)}.")
+        raise ValueError(f"tool_choice={choice!r:.100} is not among allowed_tools={list(listed)}.")
     return choice, listed
 
 
 def _check_allowed(allowed: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     if isinstance(allowed, str):
-        raise TypeError(f"allowed_tools={allowed!r} is one text: it takes a list of names.")
+        raise TypeError(f"allowed_tools={allowed!r:.100} is one text: it takes a list of names.")
     if not isinstance(allowed, Iterable):
-        raise TypeError(f"allowed_tools={allowed!r} is not a list of names.")
+        raise TypeError(f"allowed_tools={allowed!r:.100} is not a list of names.")
     listed = tuple(allowed)
     if not listed:
         raise ValueError("allowed_tools=[] allows no tool: pass tool_choice='none' instead.")

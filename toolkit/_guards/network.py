@@ -160,7 +160,7 @@ def parse_exemption(allowed: Allowed) -> Exemption:
         DefinitionError: It is not a network, address or host name.
     """
     if not isinstance(allowed, (str, IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
-        raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
+        raise DefinitionError(f"allow: {allowed!r:.100} is not a text, address or network.")
     with suppress(ValueError):
         return Exemption(ip_network(allowed))
     is_place = {*"/@?#"}.isdisjoint(str(allowed)) and not str(allowed).endswith(":")  # which httpx2 reads as any port
@@ -173,8 +173,8 @@ def parse_exemption(allowed: Allowed) -> Exemption:
         return Exemption(ip_network(host), port)
     if not HOST_NAME.fullmatch(host) or host.replace(".", "").isdigit():
         raise DefinitionError(
-            f"allow: {allowed!r} is not a network (such as 10.0.0.0/8), address or host name. Write the host alone, or "
-            f"with its port: 127.0.0.1:8080."
+            f"allow: {allowed!r:.100} is not a network (such as 10.0.0.0/8), address or host name. Write the host "
+            f"alone, or with its port: 127.0.0.1:8080."
         )
     return Exemption(host, port)
 
@@ -220,7 +220,7 @@ class GuardedNetwork:
     ) -> None:
         for name, value, example in ("allow", allow, "'10.0.0.0/8'"), ("ports", ports, "80, 443"):
             if isinstance(value, str) or not isinstance(value, Iterable):
-                raise DefinitionError(f"{name}={value!r} is not a list. Pass one, such as {name}=[{example}].")
+                raise DefinitionError(f"{name}={value!r:.100} is not a list. Pass one, such as {name}=[{example}].")
         self._exemptions, self._ports = tuple(map(parse_exemption, allow)), frozenset(map(_check_port, ports))
         self._resolve = resolve
         self._backend: httpcore2.AsyncNetworkBackend = backend or cast(Any, httpcore2.AnyIOBackend())

@@ -146,7 +146,7 @@ class Limits:
         self._check_prices()
         if not isinstance(self.max_calls_per_tool, Mapping):
             raise ValueError(  # noqa: TRY004  like every other wrong limit
-                f"max_calls_per_tool={self.max_calls_per_tool!r} must map names of tools to numbers of calls."
+                f"max_calls_per_tool={self.max_calls_per_tool!r:.100} must map names of tools to numbers of calls."
             )
         _check_counts({"max_calls_per_turn": self.max_calls_per_turn, "max_output_retries": self.max_output_retries})
         _check_counts(self.max_calls_per_tool)
@@ -163,7 +163,7 @@ class Limits:
         if self.prices is None and self.max_cost is not None:
             raise ValueError("max_cost= needs prices=Prices(input=..., output=...), per million tokens.")
         if self.prices is not None and not isinstance(self.prices, Prices):
-            raise ValueError(f"prices={self.prices!r} must be Prices(input=..., output=...), per million tokens.")
+            raise ValueError(f"prices={self.prices!r:.100} must be Prices(input=..., output=...), per million tokens.")
 
 
 def describe_stop(name: str, used: float, limit: float) -> str:

@@ -166,10 +166,11 @@ def check_values(options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         rule = _RULES.get(name, _NO_RULE)
+        shown = "..." if name == "api_key" else f"{value!r:.100}"
         if not rule.is_type(value):
-            raise TypeError(f"{name}={value!r} is not {rule.wanted}.")
+            raise TypeError(f"{name}={shown} is not {rule.wanted}.")
         if not rule.is_in_range(value):
-            raise ValueError(f"{name}={value!r} is not {rule.wanted}.")
+            raise ValueError(f"{name}={shown} is not {rule.wanted}.")
 
 
 def reject_reserved_keys(options: Mapping[str, Any]) -> None:

@@ -132,7 +132,9 @@ class Runner(Controls):
         **options: Unpack[RunnerOptions],
     ) -> None:
         if isinstance(model, type) or not isinstance(model, (str, Model, type(None))):
-            raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
+            raise TypeError(
+                f"model={model!r:.100} is neither a model's name nor a Model. A client goes in as client=..."
+            )
         box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self._factory = RunFactory(box, model, instructions, get_given_options(options))
 

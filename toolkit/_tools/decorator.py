@@ -189,7 +189,7 @@ def _convert(given: Mapping[str, Any], function: Any) -> Any:
     plain = bound if isinstance(function, (classmethod, staticmethod)) else function
     if not callable(plain):
         raise DefinitionError(
-            f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
+            f"@tool needs something that can be called, not {function!r:.100}. Give options by name: @tool(name=...)."
         )
     function_handler, name = make_function_handler(plain), name_of(plain)
     if _returns_tools(function_handler.signature):

@@ -64,7 +64,7 @@ def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, A
         raise DefinitionError(f'a tool is a JSON Schema {{"type": "object", "properties": ...}}, not {given!r:.100}.')
     properties = whole.get("properties", {})
     if not isinstance(properties, dict):
-        raise DefinitionError(f"properties={properties!r} is not an object of schemas by name.")
+        raise DefinitionError(f"properties={properties!r:.100} is not an object of schemas by name.")
     schemas = {_SYNONYMS.get(str(key), str(key)): _check_schema(key, value) for key, value in properties.items()}
     fields = {key: schemas[key] for key in META if key in schemas}
     return {key: schema for key, schema in schemas.items() if key not in META}, fields
@@ -75,7 +75,9 @@ def _check_schema(key: str, value: Any) -> Any:
         return {}
     if isinstance(value, dict) or key in (*_PLAIN_KEYS, *_SYNONYMS):
         return value
-    raise DefinitionError(f'properties.{key} is not a JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
+    raise DefinitionError(
+        f'properties.{key} is not a JSON Schema: {value!r:.100}. Write one, such as {{"type": "string"}}.'
+    )
 
 
 def _make_interface(
@@ -84,7 +86,7 @@ def _make_interface(
     """Make two documents of the schema: the parameters, and the output."""
     description, required = whole.pop("description", ""), whole.get("required")
     if not isinstance(description, str):
-        raise DefinitionError(f"description={description!r} is not text.")
+        raise DefinitionError(f"description={description!r:.100} is not text.")
     if isinstance(required, list):
         whole["required"] = [key for key in required if key not in (*META, *_SYNONYMS)]
     bare = _forbid_extra({key: value for key, value in whole.items() if key != "title"})
@@ -122,15 +124,15 @@ def _parse_activity(value: Any) -> str | None:
     if activity is None or isinstance(activity, str):
         return activity
     raise DefinitionError(
-        f'{ACTIVITY} is {value!r}. It names the function that executes the tool, {{"const": "name"}}; empty, it leaves '
-        f"that to the model. To choose one of several, see Toolbox.bindings.choose()."
+        f'{ACTIVITY} is {value!r:.100}. It names the function that executes the tool, {{"const": "name"}}; empty, it '
+        f"leaves that to the model. To choose one of several, see Toolbox.bindings.choose()."
     )
 
 
 def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check that a schema is one of a text."""
     if schema.get("type", "string") != "string":
-        raise DefinitionError(f'{key} is {schema!r}. It is a text, {{"type": "string"}}.')
+        raise DefinitionError(f'{key} is {schema!r:.100}. It is a text, {{"type": "string"}}.')
     return {**META_SCHEMAS.get(key, {}), "type": "string", **schema}
 
 
@@ -183,7 +185,7 @@ def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.keys() & APPLICATORS:
         return {**schema, "type": "object", "properties": properties}
     if not isinstance(required, list):
-        raise DefinitionError(f"required={required!r} is not a list of names.")
+        raise DefinitionError(f"required={required!r:.100} is not a list of names.")
     missing = next((name for name in required if name not in [*properties]), None)
     if missing is not None:
         raise DefinitionError(f"{missing!r} is required and not among the properties. Add it, or drop it.")

@@ -134,7 +134,7 @@ def make_function_handler(function: Any) -> FunctionHandler:
         DefinitionError: It cannot be called.
     """
     if not callable(function):
-        raise DefinitionError(f"A tool needs a callable, not {function!r}.")
+        raise DefinitionError(f"A tool needs a callable, not {function!r:.100}.")
     return FunctionHandler(Signature(function, collect_names(function)))
 
 

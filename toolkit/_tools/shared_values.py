@@ -59,7 +59,7 @@ class SharedValues:
         if isinstance(given, (Mapping, type(None))):
             return cls(given or {})
         if not isinstance(given, SharedValues):
-            raise TypeError(f"shared={given!r} is neither SharedValues nor a mapping of values by path.")
+            raise TypeError(f"shared={given!r:.100} is neither SharedValues nor a mapping of values by path.")
         return given
 
     def set(self, path: str, value: Any, instance: str = "") -> None:

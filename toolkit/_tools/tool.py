@@ -122,8 +122,8 @@ class Tool(Generic[P, R]):
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
             raise DefinitionError(
-                f"{self.origin}: {self.name!r} is not a valid tool name: providers accept 1 to 64 letters, digits, '_' "
-                f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
+                f"{self.origin}: {self.name!r:.100} is not a valid tool name: providers accept 1 to 64 letters, "
+                f"digits, '_' and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
         for option, text in (("title", self.title), ("description", self._description)):
             if text is not None and not isinstance(text, str):

@@ -79,7 +79,9 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., An
         DefinitionError: The handler cannot be called.
     """
     if not callable(handler):
-        raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
+        raise DefinitionError(
+            f"ask_user_tool: handler={handler!r:.100} is not a function of a Question, sync or async."
+        )
     return tool(UserPrompt(handler, agent).ask_user, max_parallel=1)
 
 

@@ -402,7 +402,9 @@ def validate_store(store: object, embed: Embed) -> None:
         DefinitionError: `store` is not a store, or `embed` cannot be called, or is asynchronous.
     """
     if not isinstance(store, KnowledgeStore):
-        raise DefinitionError(f"store={store!r} is not a store: pass a SQLiteKnowledge, or an object with its methods.")
+        raise DefinitionError(
+            f"store={store!r:.100} is not a store: pass a SQLiteKnowledge, or an object with its methods."
+        )
     check_sync_function("embed", embed)
 
 

@@ -112,7 +112,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     """
     _check_search(search)
     if embed is not None and not callable(embed):
-        raise DefinitionError(f"embed={embed!r} is not a function of a list of texts.")
+        raise DefinitionError(f"embed={embed!r:.100} is not a function of a list of texts.")
     page_options: WebOptions = {**PAGE_DEFAULTS, **options}
     searcher = _Searcher(search, embed, make_client(**page_options))
 
@@ -159,7 +159,9 @@ def search_tool(search: Search) -> Tool[..., Any]:
 
 def _check_search(search: object) -> None:
     if inspect.isclass(search) or not callable(search):
-        raise DefinitionError(f"search={search!r} is not a search engine. Give one, such as Brave(), or a function.")
+        raise DefinitionError(
+            f"search={search!r:.100} is not a search engine. Give one, such as Brave(), or a function."
+        )
 
 
 class _Web(TypedDict):

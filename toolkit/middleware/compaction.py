@@ -88,7 +88,7 @@ class Compaction:
             if not is_whole(value, least):
                 raise ValueError(f"{name}={value!r} must be a whole number, at least {least}.")
         if summarize is not None and not callable(summarize):
-            raise TypeError(f"summarize={summarize!r} is not a function of messages.")
+            raise TypeError(f"summarize={summarize!r:.100} is not a function of messages.")
         self._max_tokens = max_tokens
         self._keep_recent = keep_recent
         self._summarize = summarize

@@ -136,7 +136,7 @@ class RateLimitedModel:
     def __post_init__(self) -> None:
         rates = [rate for rate in (self.rpm, self.tpm) if rate is not None]
         if not isinstance(self.model, Model):
-            raise TypeError(f"model={self.model!r} is not a model, such as OpenAIModel(client, 'name').")
+            raise TypeError(f"model={self.model!r:.100} is not a model, such as OpenAIModel(client, 'name').")
         if not rates or not all(is_whole(rate, 1) for rate in rates):
             raise ValueError(f"rpm={self.rpm!r}, tpm={self.tpm!r}: give one or both, whole numbers of at least 1.")
 

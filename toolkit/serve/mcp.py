@@ -311,7 +311,7 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
         DefinitionError: The address has no scheme, or its parameters are not those of the function.
     """
     if not urlsplit(check_type("uri", uri, str)).scheme:
-        raise DefinitionError(f"uri={uri!r} is not an address: write it with a scheme, such as 'config://app'.")
+        raise DefinitionError(f"uri={uri!r:.100} is not an address: write it with a scheme, such as 'config://app'.")
 
     def decorate(function: Callable[..., Any]) -> Resource:
         new = Resource(uri, check_type("media_type", media_type, str), make_tool(function))

@@ -176,7 +176,7 @@ class SQLiteKnowledge(SQLiteStore):
             DefinitionError: The owner is not a text, or is empty.
         """
         if not isinstance(owner, str) or not owner:
-            raise DefinitionError(f"owner={owner!r} is not a text, or is empty.")
+            raise DefinitionError(f"owner={owner!r:.100} is not a text, or is empty.")
         other = copy(self)
         vars(other).update(_owner=owner, _close=lambda: None)  # the first store closes the file, which they share
         return other

@@ -102,7 +102,7 @@ class Scheduler:
         check_type("store", store, SQLiteSchedule)
         is_method = getattr(run, "__func__", None) in vars(Runner).values()
         if not isinstance(run, Runner) and (is_method or not callable(run)):
-            raise DefinitionError(f"run={run!r} is neither a Runner nor a function of a Firing.")
+            raise DefinitionError(f"run={run!r:.100} is neither a Runner nor a function of a Firing.")
         self._run, self._store, self._clock = run, store, check_sync_function("clock", clock)
         self._on_run = None if on_run is None else check_function("on_run", on_run)
         self._allow = None if allow is None else check_function("allow", allow)
@@ -178,7 +178,7 @@ class Scheduler:
     async def _resume(self, state: RunState | str, decisions: Decisions, backend: Backend) -> FiringOutcome:
         if not isinstance(self._run, Runner):
             raise TypeError(
-                f"run={self._run!r} is not a Runner. Pass one to a Scheduler of the same store, and resume with that."
+                f"run={self._run!r:.100} is not a Runner. Give one to a Scheduler of the same store, and resume there."
             )
         state = RunState.from_json(state) if isinstance(state, str) else state
         firing = await call_function(self._store.find_paused, (state.run_id,), backend)
