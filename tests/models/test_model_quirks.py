@@ -702,6 +702,13 @@ def test_answer_without_choices(line: Line, odd: dict[str, Any]) -> None:
         line.run(reply.body({"id": "x", "choices": None, **odd}), streamed=False)
 
 
+def test_error_in_the_place_of_an_answer(line: Line) -> None:
+    """A29: an error that comes with status 200, as by OpenRouter, is told, without advice about the address."""
+    body = {"error": {"message": "overloaded", "code": 502}}
+    with pytest.raises(ModelError, match=r"^The model's server reports an error: {.message.: .overloaded."):
+        line.run(reply.body(body), streamed=False)
+
+
 def test_null_delta(line: Line) -> None:
     """A30: a chunk whose delta is null is passed over."""
     odd: dict[str, Any] = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
@@ -878,7 +885,7 @@ def test_choices_that_take_turns(line: Line, order: tuple[int, int]) -> None:
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_no_completion(line: Line, body: bytes, content_type: str) -> None:
     """A31: whatever comes with status 200 and is not a completion is one kind of error."""
-    with pytest.raises(ModelError, match="is not a chat completion|cannot be read|malformed"):
+    with pytest.raises(ModelError, match="is not a chat completion|reports an error|cannot be read|malformed"):
         line.run(reply.raw(body, content_type=content_type), streamed=False)
 
 

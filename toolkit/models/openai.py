@@ -33,6 +33,8 @@ class _CompletionBuilder(ResponseBuilder):
         builder = cls()
         choices = read_objects(get_member(reply, "choices"), "the list of choices")
         if not choices:
+            if error := get_member(reply, "error"):
+                raise ModelError(f"The model's server reports an error: {excerpt(error)}")
             reason = excerpt(reply) or "it is empty"
             raise ModelError(f"The server's answer is not a chat completion; check base_url: {reason}")
         message = read_object(get_member(choices[0], "message"), "the message")
