@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import pickle
+import re
 import traceback
 import types
 from collections.abc import Callable
@@ -637,6 +638,14 @@ def test_request_that_cannot_be_made() -> None:
     """An option that no request can carry is a ModelError, not the client's own."""
     with FakeServer() as server, pytest.raises(ModelError, match="The request to the model failed"):
         through_sync(server, request_options={"seed": object()})
+
+
+@pytest.mark.parametrize("given", [("sk-key", "gpt-5-mini"), ("gpt-5-mini", openai.OpenAI(api_key="test"))])
+def test_arguments_in_the_wrong_place(given: tuple[Any, Any]) -> None:
+    """A model without a client or a name is refused when it is made; no key is repeated."""
+    text = "OpenAIModel() takes a client and the model's name, such as OpenAIModel(OpenAI(), 'gpt-5-mini')."
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        OpenAIModel(*given)
 
 
 @pytest.mark.parametrize("key", ["messages", "model", "stream", "tools"])

@@ -79,7 +79,8 @@ class ServerModel:
         options: Further keys of each request's body, such as `temperature`.
 
     Raises:
-        TypeError: An option belongs to the client, not to a request's body; or is a key that each request sets itself.
+        TypeError: There is no client or no name; or an option belongs to the client, not to a request's body, or is a
+            key that each request sets itself.
     """
 
     builder: ClassVar[type[ResponseBuilder]]
@@ -102,6 +103,9 @@ class ServerModel:
         dialect: RunDialect | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if isinstance(client, str) or not isinstance(name, str):  # neither is repeated: a text may be a key
+            made = type(self).__name__
+            raise TypeError(f"{made}() takes a client and the model's name, such as {made}(OpenAI(), 'gpt-5-mini').")
         self.client = client
         self.name = name
         self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
