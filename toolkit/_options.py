@@ -193,7 +193,7 @@ def find_cutoff(seconds: float) -> float:
 # Packages whose frames are left out of tracebacks.
 OWN = frozenset({"toolkit", "asyncio", "concurrent", "contextlib", "functools", "threading"})
 # Packages whose exceptions are repeated in our messages, so that they need not be printed.
-REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2"}
+REPEATED = OWN | {"json", "pydantic", "typing_extensions", "openai", "httpx", "httpx2", "typing", "annotationlib"}
 # Packages whose frames are left out of the traceback of an interrupt.
 INTERRUPTED = REPEATED | {"httpcore", "httpcore2", "h11", "anyio", "socket", "ssl"}
 
@@ -274,8 +274,11 @@ def _hide_cause(error: ToolkitError) -> None:
 
 
 def _is_from_application(error: BaseException) -> bool:
-    """Return whether an exception arose in the application."""
+    """Return whether an exception arose in the application; an annotation in quotes is evaluated by a library."""
     frames = _list_frames(error.__traceback__)
+    code = frames[-1].tb_frame.f_code if frames[1:] else None
+    if code and (code.co_filename, code.co_name) == ("<string>", "<module>"):
+        frames.pop()
     return bool(frames) and _find_package(frames[-1]) not in REPEATED
 
 

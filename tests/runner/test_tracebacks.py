@@ -240,6 +240,22 @@ def test_cause_of_a_cause() -> None:
     assert (KeyError, "ToolError") == (type(caught.value.__cause__), type(caught.value.cause).__name__)
 
 
+def test_annotation_that_cannot_be_evaluated() -> None:
+    """A name that is not defined, in a field of a model, is in the message; how it was looked up is not printed."""
+
+    class Book(BaseModel):
+        author: Author  # type: ignore[name-defined]  # noqa: F821
+
+    @tool
+    def lend(book: Book) -> str:
+        """Lend a book."""
+        return "lent"
+
+    with pytest.raises(DefinitionError, match="name 'Author' is not defined") as caught:
+        _ = lend.parameters
+    assert count_lines(caught.value) < 10
+
+
 def test_frozen_exception() -> None:
     """An exception that refuses to have an attribute set leaves as it is."""
 
