@@ -94,6 +94,9 @@ def test_error_of_a_run(way: Callable[..., Any]) -> None:
 
 
 MISTAKES: Sequence[tuple[str, Callable[[], object]]] = (
+    ("an option of a tool", lambda: tool(effect="del")(describe)),  # type: ignore[call-overload]
+    ("a name of a tool", lambda: tool(name="a b")(describe)),
+    ("an undo", lambda: tool(undo=lambda a, b, c: None)(describe)),
     ("a signature", lambda: Runner([describe])),
     ("a class", lambda: Runner([Shelf])),
     ("twice", lambda: Toolbox([fail, fail])),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, get_origin,
 
 from typing_extensions import Unpack
 
-from toolkit._options import refuse_unknown_options, spell_options
+from toolkit._options import refuse_unknown_options, shorten_traceback, spell_options
 from toolkit._schema.signature import Signature, read_annotations, resolve_annotation
 from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
@@ -170,8 +170,9 @@ def tool_methods(owner: type) -> list[str]:
 def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     try:
         return _convert(given, function)
-    except ToolkitError:
-        raise
+    except ToolkitError as error:
+        shorten_traceback(error)
+        raise error
     except Exception as error:  # an attribute of the object raised it, or is of another type than a function's
         raise DefinitionError(
             f"A {type(function).__qualname__} is not a function, and cannot be read like one: {type(error).__name__}: "
