@@ -526,8 +526,8 @@ def test_nothing_answers() -> None:
     """Without a delegate, a call is an error that says what to do, and `check` reports it."""
     box = look_up()
     text = (
-        "Tool not found: module not found: research. Toolbox.bindings.module('research', Runner(...)) gives one; "
-        "Toolbox.bind('look', function) does without."
+        "Nothing answers for the module 'research' of look. Add a runner by "
+        "Toolbox.bindings.module('research', Runner(...)), or a function by Toolbox.bind('look', function)."
     )
 
     assert (text, ["no-module"]) == (

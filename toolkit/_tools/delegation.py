@@ -21,7 +21,7 @@ from toolkit._schema.error_messages import ErrorExplainer
 from toolkit._tools.functions import Action, FunctionHandler, make_function_handler
 from toolkit._tools.handlers import DeclaredHandler
 from toolkit._tools.shared_values import Scope
-from toolkit.errors import DefinitionError, Failed, NotFound
+from toolkit.errors import DefinitionError, Failed
 from toolkit.events import REASONS_WITHOUT_ANSWER
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Delegated(DeclaredHandler):
     ) -> ToolResult | Awaitable[ToolResult]:
         """Ask the module, which sees the call, without anything of the run, and the imported values."""
         if self.delegate is None:
-            raise NotFound(
-                f"module not found: {self.scope.module}. "
-                f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)) gives one; "
-                f"Toolbox.bind({tool.name!r}, function) does without."
+            raise Failed(
+                f"Nothing answers for the module {self.scope.module!r} of {tool.name}. Add a runner by "
+                f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)), or a function by "
+                f"Toolbox.bind({tool.name!r}, function)."
             )
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
