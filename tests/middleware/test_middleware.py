@@ -566,6 +566,12 @@ def test_redacts_lists(options: dict[str, Any]) -> None:
         redact(**options)
 
 
+def test_redacts_texts() -> None:
+    """A secret that is not there, as that of a variable which is not set, is refused."""
+    with pytest.raises(TypeError, match=r"^secrets=: one is not a text, such as a variable of the environment"):
+        redact(secrets=[SECRET, None])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

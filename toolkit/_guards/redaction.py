@@ -49,6 +49,8 @@ def make_cleaner(
 
 
 def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
+    if not all(isinstance(secret, str) for secret in secrets):
+        raise TypeError("secrets=: one is not a text, such as a variable of the environment that is not set.")
     if any(len(secret) < MIN_SECRET for secret in secrets):
         raise ValueError(
             f"secrets=: a secret of fewer than {MIN_SECRET} characters occurs in ordinary texts: leave it out."
