@@ -393,7 +393,7 @@ def test_runner_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path.write_text("from toolkit import Runner\nrunner = Runner([])\n", encoding="utf-8")
 
     assert 1 == main(["serve", str(path)])
-    assert "has a Runner, whose gates would not apply" in capsys.readouterr().err
+    assert "whose gates would not apply to clients. Serve it by A2A: --a2a. Or " in capsys.readouterr().err
 
 
 def test_progress_without_a_run() -> None:

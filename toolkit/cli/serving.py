@@ -72,7 +72,8 @@ def serve(
     with redirect_stdout(sys.stderr):  # standard output is the client's
         runner, toolbox = load(file, all_functions=all_functions, instead=(Prompt, Resource))
     if runner is not None:
-        fail(f"{file} has a Runner, whose gates would not apply to clients. {suggest_toolbox(file)}")
+        remedy = f"Serve it by A2A: --a2a. {suggest_toolbox(file)}"
+        fail(f"{file} has a Runner, whose gates would not apply to clients. {remedy}")
     prompts, resources = find_values(file, Prompt).values(), find_values(file, Resource).values()
     deps = get_deps(file, (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)))
     if http is not None:
