@@ -385,6 +385,7 @@ def test_unknown_option() -> None:
     [
         (MCP("no-such-program-here", name="m"), "'m' cannot be reached: there is no 'no-such-program-here'"),
         (MCP([sys.executable, "server.py"], cwd=Path("/no/such"), name="m"), "there is no '/no/such'"),
+        (MCP([sys.executable, "server.py"], cwd=__file__, name="m"), r"reached: '.*test_mcp_client\.py': \w"),
         (MCP([sys.executable, "-c", "print(1)"], name="m"), "'m' cannot be reached: "),
         (MCP("http://127.0.0.1:9/mcp?key=x", name="m"), "Connection refused. Its URL is http://127.0.0.1:9/mcp.$"),
         (MCP("http://127.0.0.1:9/mcp", name="m", timeout=1.4), "Connection refused"),  # it ends before the third try

@@ -424,8 +424,9 @@ def find_reason(error: BaseException | None) -> str:
             break
         error = find_leaf(error)
         if isinstance(error, OSError) and error.errno:
-            is_own = type(error).__module__ == "builtins"  # messages of asyncio have the address in them
-            reason = os.strerror(error.errno) if is_own else str(error.strerror or reason)
+            # A message of asyncio has the address in it. One of Windows has not, and its errno is mostly EINVAL.
+            is_plain = type(error).__module__ != "builtins" or getattr(error, "winerror", None)
+            reason = str(error.strerror or reason) if is_plain else os.strerror(error.errno)
         error = error.__cause__ or error.__context__
     return f": {reason}" if reason else ""
 

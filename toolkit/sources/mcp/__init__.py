@@ -370,6 +370,8 @@ class MCP(RemoteSource):
         """Describe an error of a transport: by its message if that has no address, else by its class."""
         if isinstance(error, FileNotFoundError):
             return f"there is no {str(error.filename or self._address)!r}."  # the program, or cwd=; Windows names none
+        if isinstance(error, NotADirectoryError):
+            return f"{str(error.filename or self._address.cwd)!r}: {error.strerror}."
         if isinstance(error, MCPError):
             return escape_hidden(shorten(f"{error.message}", MAX_ERROR))
         return super()._describe(error)
