@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -20,6 +21,13 @@ from toolkit.testing import reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
 
+
+def quote(word: str) -> str:
+    """Quote a word for the shell of this system."""
+    return subprocess.list2cmdline([word]) if sys.platform == "win32" else shlex.quote(word)
+
+
+JSON = '{"city": "Rome"}'
 TOOLS = '''
 from typing import Literal
 
@@ -317,7 +325,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["call", "tools.py", "collect", "--arguments", "a"], 2, "it is not a JSON object"),
         (["call", "tools.py", "halve", "--value", "no"], 1, "halve raised TypeError: unsupported operand"),
         (["list", "tool.py"], 1, "There is no file 'tool.py'; did you mean 'tools.py'?"),
-        (["call", "tools.py", "get_weather", "San Jose"], 2, "write it as an option: --city 'San Jose'"),
+        (["call", "tools.py", "get_weather", "San Jose"], 2, f"write it as an option: --city {quote('San Jose')}"),
         (["call", "tools.py", "get_weather", "city=Jakarta"], 2, "write it as an option: --city Jakarta"),
         (
             ["call", "tools.py", "get_weather", "--city", "San", "Jose"],
@@ -333,7 +341,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["serve", "tools.py", "--port", "8000"], 2, "No such option: --port. Write --http PORT."),
         (["run", "tools.py", "Hi", "--temperature", "0"], 2, "Write -o temperature=NUMBER."),
         (["help", "run"], 2, "Write: toolkit --help, or toolkit COMMAND --help."),
-        (["tools.py", "Is it warm?"], 2, "put a command before the file: toolkit run tools.py 'Is it warm?'"),
+        (["tools.py", "Is it warm?"], 2, f"put a command before the file: toolkit run tools.py {quote('Is it warm?')}"),
         (["demo", "--base-url", "localhost"], 1, "takes the address of a server"),
         (["run", "tools.py", "Hi", "-a", "https://a.example/b.png"], 2, "download b.png, or pipe it in with -a -"),
         (["list", "nothing"], 1, "There is no file or module 'nothing'. Available: tools.py"),
@@ -351,11 +359,11 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
             "no/where.json cannot be used: No such file or directory",
         ),
         (["run", "Is it warm?"], 1, "'Is it warm?' is not a file. The first argument is one, such as tools.py."),
-        (["Is it warm?"], 2, "To ask a model: toolkit run FILE 'Is it warm?'."),
+        (["Is it warm?"], 2, f"To ask a model: toolkit run FILE {quote('Is it warm?')}."),
         (["models", "list"], 2, "No such command 'models'. Name a model with -m"),
         (["run", "tools.py", "Hi", "--system", "x"], 2, "No such option: --system. Write -i TEXT."),
         (["chat", "tools.py", "--cid", "x"], 2, "No such option: --cid. Write --session NAME."),
-        (["call", "tools.py", "get_weather", '{"city": "Rome"}'], 2, 'as an option: --arguments \'{"city": "Rome"}\''),
+        (["call", "tools.py", "get_weather", JSON], 2, f"as an option: --arguments {quote(JSON)}"),
         (["run", "tools.py", ""], 2, "write it in quotes, or pipe it in"),
         (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "'photo.png' is not a file"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),

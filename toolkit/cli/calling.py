@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,19 @@ from toolkit._schema.error_messages import summarize_signature
 from toolkit._tools.definitions import check_lock
 from toolkit.approvers import approve_all
 from toolkit.cli.arguments import WHOLE, make_command
-from toolkit.cli.options import HELP, AllFunctions, Called, Command, Dialect, LockFile, Name, Target, UpdateLock, fail
+from toolkit.cli.options import (
+    HELP,
+    AllFunctions,
+    Called,
+    Command,
+    Dialect,
+    LockFile,
+    Name,
+    Target,
+    UpdateLock,
+    fail,
+    quote_words,
+)
 from toolkit.cli.targets import ask_if_required, get_deps, get_tool, load
 
 LOCK = Path("tools.lock.json")
@@ -43,9 +54,9 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         name, _, rest = value.partition("=")
         name, rest = (name, rest) if name in names else (names[0] if names else "", value)
         name, rest = (WHOLE, value) if value.startswith("{") else (name, rest)
-        option = f"--{name.replace('_', '-')} {shlex.quote(rest)}"
+        option = f"--{name.replace('_', '-')} {quote_words(rest)}"
         text = f"write it as an option: {option}" if name else f"{chosen.name} takes no arguments"
-        raise typer.BadParameter(text, param_hint=shlex.quote(value))
+        raise typer.BadParameter(text, param_hint=quote_words(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
         approver = approve_all if is_approved else ask_if_required

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from toolkit import __version__
 from toolkit.cli.calling import call, check, list_tools, lock, schema
 from toolkit.cli.conversations import logs
 from toolkit.cli.demonstration import demo
-from toolkit.cli.options import HELP, Command, Group, report_errors
+from toolkit.cli.options import HELP, Command, Group, quote_words, report_errors
 from toolkit.cli.running import chat, resume, run
 from toolkit.cli.serving import inspect, serve, worker
 
@@ -53,7 +52,7 @@ for _name, _command in COMMANDS.items():
 def run_command(arguments: Sequence[str]) -> int:
     """Run a command line, and return its exit code."""
     if arguments and arguments[0].endswith(".py"):
-        print(f"toolkit: put a command before the file: toolkit run {shlex.join(arguments)}", file=sys.stderr)
+        print(f"toolkit: put a command before the file: toolkit run {quote_words(*arguments)}", file=sys.stderr)
         return 2
     try:
         app([*arguments], prog_name="toolkit")

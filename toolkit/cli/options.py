@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -131,7 +132,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in self.commands and (name in COMMANDS or not get_close_matches(name, self.commands)):
-            hint = COMMANDS.get(name, f"To ask a model: toolkit run FILE {shlex.quote(name)}.")
+            hint = COMMANDS.get(name, f"To ask a model: toolkit run FILE {quote_words(name)}.")
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -151,6 +152,11 @@ def report_errors(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(130) from None
 
     return run
+
+
+def quote_words(*words: str) -> str:
+    """Write words as a part of a command line; in the shells of Windows only double quotes quote."""
+    return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
 
 
 def fail(error: object) -> NoReturn:
