@@ -27,6 +27,7 @@ from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.display.cards import render_decided, render_pending
+from toolkit.display.formatting import print_text
 from toolkit.display.notebook import is_in_kernel
 from toolkit.display.question import Question, has_widgets
 from toolkit.errors import ApprovalError, DefinitionError
@@ -70,10 +71,12 @@ class Console:
     Args:
         read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
             notebook `input`.
-        write: A function that shows a text. By default `print`.
+        write: A function that shows a text. By default it prints, with escapes for what the output cannot show.
     """
 
-    def __init__(self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print) -> None:
+    def __init__(
+        self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print_text
+    ) -> None:
         self._read = read
         self._write = write
         self._lock = threading.Lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import io
 import json
@@ -964,6 +965,16 @@ def test_question_that_nobody_waits_for() -> None:
     request.context.cancellation.cancel()
 
     assert (False, []) == (terminal.console(request), terminal.shown)
+
+
+def test_output_that_cannot_show_a_call() -> None:
+    """What standard output cannot encode, as one that goes to a file on Windows, is shown escaped."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    request = replace(request_for(), call=replace(CALL, arguments='{"amount": 5, "to": "\u0141ukasz"}'))
+    with contextlib.redirect_stdout(out):
+        verdict = Console(read=lambda _: "y")(request)
+
+    assert (True, True) == (verdict, b"\\u0141ukasz" in out.buffer.getvalue())
 
 
 @pytest.mark.parametrize("answer", ["y", "a", "the next prompt"])

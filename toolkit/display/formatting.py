@@ -87,9 +87,7 @@ class LineWriter:
         self._open_label, self._has_status = "", False
 
     def _write(self, text: str) -> None:
-        encoding = self.out.encoding or "utf-8"
-        self.out.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        self.out.flush()
+        print_text(text, self.out, end="")
 
     def _format_label(self, label: str) -> str:
         padded = label.ljust(MARGIN)
@@ -105,6 +103,12 @@ class LineWriter:
 def escape_controls(text: str) -> str:
     """Escape control characters, by which a model could move the cursor or change the direction of text."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def print_text(text: str, out: TextIO | None = None, end: str = "\n") -> None:
+    """Print a text; what the stream, standard output by default, cannot encode is escaped."""
+    encoding = getattr(out or sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end, file=out, flush=True)
 
 
 def _escape_line_controls(text: str) -> str:
