@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias
 
@@ -261,12 +262,10 @@ class PartialOutput:
         self._text += "".join(self._new)
         self._new.clear()
         text = strip_fence_start(replace_surrogates(self._text))
-        try:
+        with suppress(ValueError):  # it is no JSON, or nested deeper than is read, or on Windows than is written
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
-        except ValueError:
-            return
-        if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
-            yield from (to_json(beginning).decode() for beginning in _shorten(document, text))
+            if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
+                yield from (to_json(beginning).decode() for beginning in _shorten(document, text))
 
 
 def _shorten(document: Any, text: str) -> Iterator[Any]:
