@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -68,6 +69,7 @@ class Inspector(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    allow_reuse_address = sys.platform != "win32"  # with it, two servers of Windows share a port
 
     def __init__(self, runner: Runner, *, title: str, deps: Any = None, port: int = 0) -> None:
         super().__init__((LOOPBACK[0], port), _Handler)
