@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolkit import Runner, Toolbox, tool
 from toolkit.builtin import default_tools
 from toolkit.testing import ScriptedModel, call
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs file tools")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "coding_agent.py"
 

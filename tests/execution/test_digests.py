@@ -216,6 +216,7 @@ def test_made_defaults() -> None:
     assert ("Done.", "Done.") == (resume('{"room": "a"}'), resume('{"room": "a", "key": "b"}'))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs file tools")
 def test_directories(tmp_path: Path) -> None:
     """The tools of one directory are not those of another one."""
     for name in ("a", "b"):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from toolkit._concurrency.event_loop import private_loop
 from toolkit.events import TextDelta, ToolCallFinished
 from toolkit.models import CallReady, ModelRequest, ModelResponse
 from toolkit.testing import Reply, Request, ScriptedModel, call, reply
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs /proc")
 
 
 @tool

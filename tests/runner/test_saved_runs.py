@@ -108,6 +108,7 @@ def test_prune(runs: SQLiteRuns) -> None:
         runs.prune(-1)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 def test_file_is_private(runs: SQLiteRuns, tmp_path: Path) -> None:
     """Only its owner may read the conversations; another kind of store is refused."""
     assert 0 == stat.S_IMODE((tmp_path / "runs.db").stat().st_mode) & 0o077

@@ -179,6 +179,7 @@ def test_silence_at_the_beginning(silent: str, way: str) -> None:
     assert time.monotonic() - begun < 15
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs ps")
 @pytest.mark.parametrize(
     "name",
     [

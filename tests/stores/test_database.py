@@ -229,6 +229,7 @@ def test_fork_in_memory() -> None:
     assert "[(1,), (3,)]\n[(1,), (2,)]\n" == text
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork here")
 def test_fork_while_another_thread_writes(path: Path) -> None:
     """A fork waits for the block of another thread, and the child can use the file."""
     script = """

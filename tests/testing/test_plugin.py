@@ -96,7 +96,7 @@ def test_names_of_files(tmp_path: Path) -> None:
 
     assert ("4 passed" in recorded, "2 passed" in replayed) == (True, True), recorded
     assert {"TestEvening-test_greeting.json", "TestNight-test_greeting.json"} == {
-        path.name for path in tmp_path.rglob("Test*.json")
+        path.name for path in tmp_path.rglob("Test[EN]*.json")
     }
 
 
