@@ -23,6 +23,8 @@ from toolkit.errors import Cancelled, TimedOut
 # Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it, and on
 # Windows none does.
 LONGEST_WAIT = 1.0
+# Seconds by which a wait of asyncio may end early: 0.016 on Windows before Python 3.13.
+TICK = time.get_clock_info("monotonic").resolution
 
 Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 
@@ -279,9 +281,9 @@ def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
     """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`; None for ever."""
-    times = (seconds, cancellation.remaining if cancellation is not None else None, threading.TIMEOUT_MAX)
+    times = (seconds, cancellation.remaining if cancellation is not None else None)
     known = [time for time in times if time is not None]
-    return min(known) if len(known) > 1 else None
+    return min(min(known) + TICK, threading.TIMEOUT_MAX) if known else None
 
 
 def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
