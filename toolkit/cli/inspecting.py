@@ -69,7 +69,7 @@ class Inspector(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    allow_reuse_address = sys.platform != "win32"  # with it, two servers of Windows share a port
+    allow_reuse_address: bool = sys.platform != "win32"  # with it, two servers of Windows share a port
 
     def __init__(self, runner: Runner, *, title: str, deps: Any = None, port: int = 0) -> None:
         super().__init__((LOOPBACK[0], port), _Handler)
