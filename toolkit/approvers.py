@@ -365,7 +365,8 @@ def ask_when(
 
     Args:
         approver: Approver for calls that meet a condition.
-        names: Names of tools, or patterns such as "delete_*".
+        names: Names of tools, or patterns such as "delete_*". A name that no tool has asks about nothing, without an
+            error: the runner that asks may lack the tool.
         effects: Effects of tools, such as "destructive"; a tool without an effect may have any of them.
         when: Condition on one call, a plain function; anything but False asks.
 
