@@ -301,6 +301,14 @@ def test_mock_of_a_function() -> None:
     assert "7" == made.invoke({"a": 1}).text
 
 
+def test_mock_of_a_tool() -> None:
+    """A tool can be replaced by a mock with its attributes, and all its attributes can be listed."""
+    spy = create_autospec(tool(plain), return_value=7)
+
+    assert (7, True, False) == (spy(1), hasattr(spy, "invoke"), hasattr(spy, "other"))
+    assert {"parameters", "invoke"} <= {name for name, _ in inspect.getmembers(tool(plain))}
+
+
 def test_callable_written_in_c() -> None:
     """A callable object without a function of Python behind it is a tool where it has a signature."""
     assert "itemgetter" in tool(operator.itemgetter(1)).origin

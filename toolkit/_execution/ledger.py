@@ -236,7 +236,7 @@ class CallNote:
         if result.is_error:
             is_unknown = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))  # interrupted
             return {"may_have_run": is_unknown}
-        if not self.tool._undo_plan.result:
+        if not self.tool._plan_undo().result:
             return {"value": "null"}
         returns = self.tool.handler.interface.returns
         try:

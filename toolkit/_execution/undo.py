@@ -136,7 +136,7 @@ class Undoer:
         tool = found[0]
         try:
             arguments, _ = tool._invocation.parser.parse(call.arguments)
-            plan, returns = tool._undo_plan, tool.handler.interface.returns
+            plan, returns = tool._plan_undo(), tool.handler.interface.returns
             values = plan.fit(arguments, returns.check(json.loads(result["value"])) if plan.result else None)
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"

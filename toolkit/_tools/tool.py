@@ -132,7 +132,7 @@ class Tool(Generic[P, R]):
         if function:
             self.__dict__.update(read_attributes(function.function))
         if self.settings.undo is not None and not self._is_unbound:
-            _ = self._undo_plan
+            self._plan_undo()
 
     def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Validate a model's arguments and call the function. Errors of the tool are returned as a result, not raised.
@@ -249,9 +249,8 @@ class Tool(Generic[P, R]):
 
         return Invocation(self)
 
-    @cached_property
-    def _undo_plan(self) -> UndoPlan:
-        """The values of a call that its `undo` takes.
+    def _plan_undo(self) -> UndoPlan:
+        """Decide which values of a call its `undo` takes.
 
         Raises:
             DefinitionError: It takes something else.
