@@ -111,14 +111,17 @@ class Command(TyperCommand):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except Exception as error:
-            if hint := _find_hint(ctx.info_name, error):
+            if hint := _find_hint(ctx, error):
                 vars(error).update(message=f"{error}. {hint}", possibilities=None)
             raise
 
 
-def _find_hint(command: str, error: Exception) -> str:
+def _find_hint(ctx: Any, error: Exception) -> str:
     """Return a hint for an unknown option or an extra argument, or ""."""
+    command = ctx.info_name
     if option := getattr(error, "option_name", ""):
+        if " call " in command and not getattr(error, "possibilities", ()):  # the options are the tool's parameters
+            return f"Available: {', '.join(each.opts[0] for each in ctx.command.params) or 'none'}."
         return (OPTIONS if command in ("run", "chat") else OTHER_OPTIONS).get(option, "")
     if "unexpected extra argument" not in str(error):
         return ""
