@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolkit import Runner, Toolbox, ToolCall, ToolResult, tool
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, ResultStore, truncate
+from toolkit._execution.truncation import MAX_BYTES, MAX_RESULT, PAGE, ResultStore, truncate
 from toolkit.builtin import plan_tool
 from toolkit.events import ToolCallFinished, event_to_dict
 from toolkit.testing import ScriptedModel, call
@@ -253,14 +253,6 @@ def test_oldest_go_first() -> None:
     handles = [overflow.store(f"{number}" * (MAX_BYTES // 4)) for number in range(5)]
 
     assert [True, False, False, False, False] == [read(overflow, handle=handle).is_error for handle in handles]
-
-
-def test_number_of_texts() -> None:
-    """There are never more than so many."""
-    overflow = ResultStore()
-    handles = [overflow.store(f"{number}") for number in range(MAX_ENTRIES + 1)]
-
-    assert (True, False) == tuple(read(overflow, handle=handle).is_error for handle in handles[:2])
 
 
 def test_too_long_to_be_kept() -> None:

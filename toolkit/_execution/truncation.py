@@ -29,7 +29,6 @@ MAX_RESULT = 100_000
 MAX_TABLE = 6_000
 # The most that one run stores of truncated results; the oldest are removed first.
 MAX_BYTES = 10 * 2**20
-MAX_ENTRIES = 10_000
 # The most characters that `result_read` returns at once, about 5,000 tokens.
 PAGE = 20_000
 # The most characters of the line with which it begins.
@@ -79,7 +78,7 @@ class ResultStore:
                 self._bytes += len(content)
             if table is not None:
                 self._tables[handle] = table
-            while self._bytes > MAX_BYTES or len(self._texts) > MAX_ENTRIES:
+            while self._bytes > MAX_BYTES:
                 oldest = next(iter(self._texts))
                 self._bytes -= len(self._texts.pop(oldest).encode("utf-8", "replace"))
                 self._tables.pop(oldest, None)
