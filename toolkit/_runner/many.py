@@ -286,12 +286,10 @@ class Answers:
     def _append(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
         try:
-            with os.fdopen(self._open_file(), "ab", buffering=0) as file:
-                written = file.write(data)
+            with os.fdopen(self._open_file(), "ab") as file:
+                file.write(data)  # at once, however long it is
         except OSError as error:
             raise StoreError(f"An answer cannot be written to {str(self._path)!r}: {error.strerror}.") from error
-        if written != len(data):
-            raise StoreError(f"An answer cannot be written to {str(self._path)!r}: the disk is full.")
 
     def _open_file(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
