@@ -71,7 +71,7 @@ SKIPPED_TEXT = "Skipped due to queued user message."
 NO_RESPONSE = "its model did not respond."
 
 # Finish reasons after which `undo_on_failure` undoes the calls.
-UNDONE_REASONS = frozenset({"cancelled", "stopped"})
+UNDONE_REASONS = frozenset({"cancelled", "stopped", "error"})
 
 # Identifies a response: responses and messages before it.
 ResponseKey: TypeAlias = tuple[int, int]

@@ -172,23 +172,16 @@ class Run(Generic[T]):
         output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
-    async def _undo(self, backend: Backend) -> None:
-        """Undo the calls of the ended run, if `undo_on_failure` is set, and add the outcomes to the result."""
-        if self.create_undoer is not None:
-            undos = await self.create_undoer(backend).undo()
-            self.result = replace(require_result(self.result), undos=undos)
-
     async def _save(self, backend: Backend) -> RunResult[T]:
-        """Save the ended run, and return its result; a cancelled or stopped run is undone first."""
+        """Save the ended run, and return its result; undo it first, if it failed and `undo_on_failure` is set."""
         if self.create_undoer or self.save_messages or self.settings.checkpoint:
-            is_undone = require_result(self.result).finish_reason in UNDONE_REASONS
-            await backend.complete(partial(self._save_end, backend, is_undone=is_undone))
+            await backend.complete(partial(self._save_end, backend))
         return require_result(self.result)
 
-    async def _save_end(self, backend: Backend, *, is_undone: bool) -> None:
-        if is_undone:
-            await self._undo(backend)
+    async def _save_end(self, backend: Backend) -> None:
         result = require_result(self.result)
+        if self.create_undoer is not None and result.finish_reason in UNDONE_REASONS:
+            result = self.result = replace(result, undos=await self.create_undoer(backend).undo())
         if self.save_messages is not None and not (result.is_paused or result.undos or result.finish_reason == "error"):
             await call_function(self.save_messages, (result.messages,), backend)
         await self._save_state(backend)
@@ -215,14 +208,11 @@ class Run(Generic[T]):
         if self.result is not None and not is_failure:
             return  # it had ended
         goes_on = not (isinstance(error, EXIT_ERRORS) or sys.is_finalizing())  # the program does
-        is_ours = self._model is not None and goes_on
-        is_undone = is_ours and is_failure and self.create_undoer is not None
-        if self.result is None or is_undone:
+        is_saved = self._model is not None and goes_on and (self.create_undoer is not None or not is_failure)
+        if self.result is None or is_saved:
             self._end_here("error" if is_failure else "cancelled")
         try:
-            if is_undone:
-                await backend.complete(partial(self._save_end, backend, is_undone=True))
-            elif is_ours and not is_failure:
+            if is_saved:
                 await self._save(backend)
         except Exception:  # the first exception is raised
             logger.exception("The run %s could not be undone, or not be saved.", self.conversation.run_id)
