@@ -328,11 +328,9 @@ def _sort_by_needs(needs: Needs) -> list[int]:
         sorter.prepare()
     order: list[int] = []
     ready: list[int] = []
-    while sorter.is_active() or ready:
+    while sorter.is_active():
         for position in sorter.get_ready():
             heappush(ready, position)
-        if not ready:
-            break
         order.append(heappop(ready))
         sorter.done(order[-1])
     return order
