@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any, Generic, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -206,9 +207,7 @@ class PartialOutput:
     """
 
     output: Output[Any]
-    _text: str = field(default="", init=False)
-    _new: list[str] = field(default_factory=list, init=False)
-    _size: int = field(default=0, init=False)
+    _text: StringIO = field(default_factory=StringIO, init=False)
     _due: int = field(default=1, init=False)
     _call: int | None = field(default=None, init=False)
     _last: tuple[Any, ...] = field(default=(), init=False)  # the last value, if there is one
@@ -232,12 +231,11 @@ class PartialOutput:
                 the piece before, the answer starts again.
         """
         if call != self._call:
-            self._call, self._text, self._size, self._due = call, "", 0, 1
-            self._new.clear()
-        self._new.append(text)
-        self._size += len(text)
-        if self._size >= self._due:
-            self._due = self._size + max(1, self._size // _SHARE)
+            self._call, self._text, self._due = call, StringIO(), 1
+        self._text.write(text)
+        size = self._text.tell()
+        if size >= self._due:
+            self._due = size + max(1, size // _SHARE)
             yield from self._emit_if_changed(self._complete_prefixes())
 
     def finish(self, text: str) -> Iterator[OutputDelta]:
@@ -259,9 +257,7 @@ class PartialOutput:
 
     def _complete_prefixes(self) -> Iterator[str]:
         """Yield the ways to complete the text so far to JSON, the longest first."""
-        self._text += "".join(self._new)
-        self._new.clear()
-        text = strip_fence_start(replace_surrogates(self._text))
+        text = strip_fence_start(replace_surrogates(self._text.getvalue()))
         with suppress(ValueError):  # it is no JSON, or nested deeper than is read, or on Windows than is written
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
             if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
