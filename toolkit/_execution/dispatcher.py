@@ -281,7 +281,7 @@ class _CallPipeline:
             run_id=runs[0],
             call_id=call.id,
             digest=self._digest(tool, call),
-            may_repeat=may_repeat or call.id in recording.paused,
+            may_repeat=may_repeat or call.id in self.dispatcher.gates.approved,
             backend=self.backend,
         )
         if (earlier := await record.recall()) is not None:

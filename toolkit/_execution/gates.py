@@ -71,7 +71,8 @@ class Gates:
         timeout: Seconds for an answer; None waits as long as the run takes.
         hold: Gets the request of each call that has passed the gates. The call then waits and does not run.
         passed: Digest of a call that has passed the gates already. They are not asked again unless it has changed.
-        approved: Digests of calls that were approved before the run paused, by id. Only authorizers are asked again.
+        approved: Digests of calls by id that were approved before the run paused: those of sub-agents that have waited.
+            They go on, although they have started, and only authorizers are asked again.
         resumed: Asked instead of `approvers` after a pause: the decisions, then the approvers of the runs above.
     """
 

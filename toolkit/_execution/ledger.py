@@ -199,14 +199,12 @@ class Recording:
         runs_above: Ids of the runs above, the outermost first, whose `undo` undoes these calls, too. The calls are
             recorded as those of the first.
         suspects: Ids of calls that may have started in a process that has ended, and that no ledger has recorded.
-        paused: Ids of calls whose sub-agents have waited for approval. They go on, although they have started.
     """
 
     ledger: Ledger | None = None
     undo_ledger: Ledger | None = None
     runs_above: tuple[str, ...] = ()
     suspects: Collection[str] = ()
-    paused: Collection[str] = ()
 
 
 UNRECORDED = "This call was not run: its steps cannot be written down now."

@@ -47,7 +47,7 @@ def record_decisions(
         gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
     if not gates.approvers and (pending or (state.sub_agents and not _has_approver(agents.values()))):
         gates = replace(gates, approvers=(defer_unasked,))
-    return replace(own, gates=gates, recording=replace(own.recording, paused=(*agents,)))
+    return replace(own, gates=gates)
 
 
 def record_calls(own: Dispatcher, state: RunState, ledger: Ledger, parent: ToolCaller | None) -> Dispatcher:
