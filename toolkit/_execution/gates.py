@@ -185,7 +185,7 @@ class Gates:
         rule = request.tool.settings.approve
         required = rule is True
         if callable(rule):
-            answer = await self._call(rule, request, backend, at_failure="needs approval")
+            answer = await self._call(rule, request, backend)
             if isinstance(answer, Denied) and not isinstance(answer, Late):
                 raise Denied(DENIED + _format_reason(str(answer))) from answer.__cause__
             required = answer is not False  # also if it failed, or did not answer in time
@@ -227,12 +227,11 @@ class Gates:
         request: ApprovalRequest,
         backend: Backend,
         list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
-        at_failure: str = "is refused",
     ) -> Any:
         """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
 
         Without a timeout a sync gate runs on the calling thread. `list_arguments` makes its arguments from the request,
-        whose context is cancelled as soon as the answer is no longer needed. `at_failure` is for the log.
+        whose context is cancelled as soon as the answer is no longer needed.
 
         Raises:
             TimedOut, Cancelled: The run ended first.
@@ -250,7 +249,7 @@ class Gates:
                 raise cancellation_error(cancellation)
         if isinstance(answer, Exception) and not isinstance(answer, Denied):
             trace = get_short_traceback(answer)
-            logger.error("The gate %r raised; the call %s.", gate, at_failure, exc_info=trace)
+            logger.error("The gate %r raised, so it does not allow the call.", gate, exc_info=trace)
         return answer
 
 
