@@ -143,6 +143,7 @@ def test_result_in_the_place_of_its_parts() -> None:
         ({"tool_choice": 5}, "tool_choice=5 is not a text"),
         ({"allowed_tools": "look"}, "allowed_tools='look' is not a list of names of tools"),
         ({"allowed_tools": 5}, "allowed_tools=5 is not a list of names of tools"),
+        ({"allowed_tools": iter(["look"])}, " is not a list of names of tools"),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
 )

@@ -54,18 +54,6 @@ def test_allowed_in_one_run(go: Go) -> None:
     assert [REFUSED.format("read", "write"), "written"] == texts(go(runner))
 
 
-def test_generated_names() -> None:
-    """Names hold for each run of a runner, and for each prompt of many, whatever iterable they are given as."""
-    model = ScriptedModel([BOTH, "Done."] * 4)
-    own = Runner([read, write], model=model, approve=approve, allowed_tools=iter(["write"]))  # type: ignore[arg-type]
-    other = Runner([read, write], model=model, approve=approve)
-    outcomes = other.map(["a", "b"], max_parallel=1, allowed_tools=iter(["write"]))  # type: ignore[call-overload]
-
-    for result in (own.run("a"), own.run("b"), *outcomes):
-        assert isinstance(result, RunResult)
-        assert [REFUSED.format("read", "write"), "written"] == texts(result)
-
-
 def test_unknown_in_one_run() -> None:
     """A name that is not a tool is refused before the model is called."""
     model = ScriptedModel([])

@@ -6,7 +6,7 @@ forces a call applies to the first answer of a run only: a run whose every turn 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ FREE_MODES = ("auto", "none")
 
 
 def check_choice(
-    choice: str | None, allowed: Iterable[str] | None, names: Collection[str]
+    choice: str | None, allowed: Collection[str] | None, names: Collection[str]
 ) -> tuple[str | None, tuple[str, ...] | None]:
     """Check `tool_choice` and `allowed_tools` of a run, and return them as `choice` and `allowed` of a request.
 
@@ -46,10 +46,10 @@ def check_choice(
     return choice, listed
 
 
-def _check_allowed(allowed: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+def _check_allowed(allowed: Collection[str], names: Collection[str]) -> tuple[str, ...]:
     if isinstance(allowed, str):
         raise TypeError(f"allowed_tools={allowed!r:.100} is one text: it takes a list of names.")
-    if not isinstance(allowed, Iterable):
+    if not isinstance(allowed, Collection):
         raise TypeError(f"allowed_tools={allowed!r:.100} is not a list of names.")
     listed = tuple(allowed)
     if not listed:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -25,7 +25,7 @@ from toolkit._messages import message_to_dict
 from toolkit._options import is_whole
 from toolkit._runner.conversation import Conversation, Finished
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import MAP_DEFAULTS, MapOptions, RunRequest, read_iterators
+from toolkit._runner.options import MAP_DEFAULTS, MapOptions, RunRequest
 from toolkit._runner.output import TEXT, Output, build_output
 from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit._runner.result import RunResult, restore_result
@@ -132,7 +132,9 @@ class PromptBatch:
             )
         if is_table(prompts) and hasattr(prompts, "columns"):
             raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
-        given = {**MAP_DEFAULTS, **read_iterators(options)}
+        given: dict[str, Any] = {**MAP_DEFAULTS, **options}
+        if isinstance(given["messages"], Iterator):  # each run reads them
+            given["messages"] = tuple(given["messages"])
         self.prompts = prompts
         max_parallel: int = given.pop("max_parallel")
         if not is_whole(max_parallel, 1):

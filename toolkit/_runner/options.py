@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isclass
 from os import PathLike
@@ -130,8 +130,6 @@ DEFAULTS: Mapping[str, Any] = {
     "queue": "one",
 }
 
-_LISTS = ("allowed_tools", "hooks", "middleware", "messages")
-
 # Hints for options of a run that belong to the Runner, or that other libraries have.
 ALL_RUN_HINTS: Mapping[str, str] = {
     **RUNNER_HINTS,
@@ -146,15 +144,7 @@ ALL_RUN_HINTS: Mapping[str, str] = {
 def get_given_options(options: RunnerOptions) -> RunnerOptions:
     """Return the options without those that are None by default and are given as None."""
     given = {name: value for name, value in options.items() if value is not None or name in DEFAULTS}
-    return cast("RunnerOptions", read_iterators(given))
-
-
-def read_iterators(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options whose iterators are tuples: more than one run reads them."""
-    return {
-        name: tuple(value) if name in _LISTS and isinstance(value, Iterator) else value
-        for name, value in options.items()
-    }
+    return cast("RunnerOptions", given)
 
 
 def check_values(options: Mapping[str, Any]) -> None:
@@ -221,7 +211,7 @@ _RULES: Mapping[str, _Rule] = {
     "tool_choice": _ANY_TEXT._replace(wanted="a text: 'auto', 'none', 'required' or a tool's name"),
     "allowed_tools": _Rule(
         "a list of names of tools",
-        lambda value: isinstance(value, Iterable) and not isinstance(value, str),
+        lambda value: isinstance(value, Collection) and not isinstance(value, str),
     ),
     "limits": _Rule("Limits(...)", lambda value: isinstance(value, Limits)),
     "strict": _TRUTH,
@@ -246,7 +236,7 @@ _RULES: Mapping[str, _Rule] = {
         "goes in as hooks=[...]",
         lambda value: isinstance(value, Sequence) and all(map(_is_function, value)),
     ),
-    "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Iterable)),
+    "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Sequence)),
     "early": _TRUTH,
     "max_runs": _Rule("a whole number of runs, at least 1", is_in_range=lambda value: is_whole(value, 1)),
     "order": _Rule(
