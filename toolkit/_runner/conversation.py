@@ -98,8 +98,6 @@ class RunCalls:
 class Paused:
     """Step: wait until the pending calls are decided on."""
 
-    pending: tuple[PendingApproval, ...]
-
 
 @dataclass(frozen=True)
 class Finished:
@@ -195,7 +193,7 @@ class Conversation:
         if state.phase == "calling":
             return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
         if state.phase == "paused":
-            return Paused(state.pending)
+            return Paused()
         return Finished(self.text if state.output is None else state.output, state.finish_reason or "stop")
 
     def find_reached_limit(self, seconds: float | None = None) -> tuple[LimitName, float, float] | None:
