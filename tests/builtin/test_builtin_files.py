@@ -774,14 +774,6 @@ SECRETS = [
 ]
 
 
-def test_matches_that_overlap(box: Toolbox, place: Path) -> None:
-    """Two occurrences that overlap are two, so nothing is replaced."""
-    (place / "a.txt").write_text("xaaay")
-
-    assert "old_text matches 2 locations in a.txt." in text(box, "edit_file", path="a.txt", old_text="aa", new_text="b")
-    assert "xaaay" == (place / "a.txt").read_text()
-
-
 @pytest.mark.parametrize("path", SECRETS)
 def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     """Private files are not read or searched, and are written only with approval."""

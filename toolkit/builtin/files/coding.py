@@ -257,16 +257,15 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     """
     if has_crlf:
         old, new = (each.replace("\r\n", "\n").replace("\n", "\r\n") for each in (old, new))
-    start = text.find(old)
-    if start < 0:
+    count = text.count(old)
+    if count == 0:
         differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
         raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
-    if text.find(old, start + 1) >= 0:  # also if two overlap, as `aa` in `aaa`
-        count = max(text.count(old), 2)
+    if count > 1:
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
         )
-    return text[:start] + new + text[start + len(old) :]
+    return text.replace(old, new)
 
 
 def _suggest_match(text: str, old: str) -> str:
