@@ -18,11 +18,8 @@ from typing import BinaryIO
 from toolkit._guards.paths import OutsideError
 from toolkit.errors import Failed
 
-# Those of UTF-32 come first, since they begin like those of UTF-16.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
