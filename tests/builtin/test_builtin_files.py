@@ -946,7 +946,7 @@ def test_many_files(box: Toolbox, place: Path) -> None:
 
 def test_entries_are_bounded(place: Path) -> None:
     """A walk fails after too many entries."""
-    workspace = Workspace(Root(place), max_entries=3)
+    workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
         list(workspace.walk_files(".", 9, bool))
@@ -957,10 +957,10 @@ def test_entries_of_one_directory(place: Path) -> None:
     for number in range(9):
         (place / f"link{number}").symlink_to("nowhere")
     visited: list[None] = []
-    walk = Workspace(Root(place), max_entries=3).walk_files(".", 9, lambda: visited.append(None))
+    workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(walk)
+        list(workspace.walk_files(".", 9, lambda: visited.append(None)))
     assert 4 == len(visited)
 
 

@@ -58,6 +58,3 @@ class Patterns:
 def _join_patterns(patterns: Iterable[str]) -> str:
     escaped = (re.escape(each).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") for each in patterns)
     return f"(?:{'|'.join(escaped) or '(?!)'})"  # (?!) matches nothing
-
-
-NO_PATTERNS = Patterns(())

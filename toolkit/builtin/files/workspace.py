@@ -21,7 +21,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.paths import OutsideError, Root
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.sensitive import NO_PATTERNS, Patterns
+from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.text import (
     NotText,
     TextFormat,
@@ -155,8 +155,8 @@ class Workspace:
     """
 
     root: Root
-    private: Patterns = NO_PATTERNS
-    guarded: Patterns = NO_PATTERNS
+    private: Patterns
+    guarded: Patterns
     max_entries: int = 200_000
     max_hashed: int = 64 * 1024 * 1024
 
