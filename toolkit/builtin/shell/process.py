@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -51,7 +50,6 @@ _CONTROLS = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-_Decoder = getincrementaldecoder("utf-8")
 
 
 @dataclass(frozen=True)
@@ -296,18 +294,12 @@ class Capture:
         Bytes that are not UTF-8 are replaced; control sequences of terminals are removed.
         """
         if self.size <= max_bytes:
-            return _strip_controls(self._head.decode(errors="replace"))
+            return _decode(self._head)
         note = f"\n... ({self.size} bytes, the middle left out)\n"
         half = max(0, max_bytes - len(note)) // 2
-        head = _Decoder("replace").decode(self._head[:half])  # an incomplete last character is left out
-        return f"{_strip_controls(head)}{note}{_strip_controls(_decode_end(self._head + self._tail, half))}"
+        stored = self._head + self._tail
+        return f"{_decode(stored[:half])}{note}{_decode(stored[len(stored) - half :])}"
 
 
-def _decode_end(data: bytearray, size: int) -> str:
-    end = data[len(data) - size :]
-    start = next((i for i, byte in enumerate(end[:4]) if byte & 0xC0 != 0x80), 0)  # skip an incomplete character
-    return end[start:].decode(errors="replace")
-
-
-def _strip_controls(text: str) -> str:
-    return _CONTROLS.sub("", text)
+def _decode(data: bytearray) -> str:
+    return _CONTROLS.sub("", data.decode(errors="replace"))
