@@ -111,31 +111,24 @@ class CommandRunner:
         Processes that resist delay the return by up to 10 seconds.
 
         Raises:
-            InvalidArguments: The command has a NUL or an unpaired surrogate.
+            InvalidArguments: The command has a NUL.
             Failed: It could not be run.
             KeyboardInterrupt: Like any other exception of a signal handler; all processes are ended first.
         """
-        text, mark = _encode_command(command), secrets.token_hex(8)
+        if "\0" in command:
+            raise InvalidArguments("command: it contains a NUL")
+        mark = secrets.token_hex(8)
         try:
             with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
                 # A sandbox finds the directory by its current path.
                 prefix = self.make_prefix(self.root.locate()) if self.make_prefix else []
-                arguments = [*map(os.fsencode, (*prefix, *self.interpreter)), text]
+                arguments = [*map(os.fsencode, (*prefix, *self.interpreter)), command.encode()]
                 variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((arguments, encoded, directory, self.limits.to_rlimits(), os.getpid()))
                 return guard.run(order, self.max_output, seconds, cancellation)
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
-
-
-def _encode_command(command: str) -> bytes:
-    if "\0" in command:
-        raise InvalidArguments("command: it contains a NUL")
-    try:
-        return command.encode()
-    except UnicodeEncodeError:
-        raise InvalidArguments("command: it contains an unpaired surrogate") from None
 
 
 @contextmanager
