@@ -36,7 +36,7 @@ def call_tool(tool: Tool[..., Any], **arguments: Any) -> str | None:
         ("divide", 6, 3, "2"),
         ("divide", 1, 0, "division by zero"),
         ("power", 2, 3, "unknown operation: power"),
-        ("add", 1, int(HUGE), "invalid numbers: a=1, b=too large"),
+        ("add", 1, int(HUGE), f"invalid numbers: a=1, b={HUGE}"),
         ("multiply", 10**599, 10**599, "1" + "0" * 1198),
         ("divide", 10**500, 3, "the result is too large"),
         ("multiply", 1e308, 10, "the result is too large"),
@@ -141,8 +141,8 @@ def test_example(
     [
         (3, 1, "min must be <= max"),
         (5, 5, "5"),
-        (0, 2**63, "invalid range: min=0, max=a number of 64 bits, max 63"),
-        (-(2**63) - 1, 0, "invalid range: min=a number of 64 bits, max 63, max=0"),
+        (0, 2**63, f"invalid range: min=0, max={2**63}"),
+        (-(2**63) - 1, 0, f"invalid range: min={-(2**63) - 1}, max=0"),
     ],
     ids=str,
 )

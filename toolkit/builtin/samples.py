@@ -42,7 +42,7 @@ def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
     if function is None:
         raise ToolError(f"unknown operation: {operation[:100]}")
     if max(abs(a), abs(b)) >= MAX_OPERAND:
-        raise ToolError(f"invalid numbers: a={_format_operand(a)}, b={_format_operand(b)}")
+        raise ToolError(f"invalid numbers: a={a}, b={b}")
     try:
         result = function(a, b)
     except ArithmeticError as error:
@@ -50,10 +50,6 @@ def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
     if not (isinstance(result, int) or math.isfinite(result)):
         raise ToolError(TOO_LARGE)
     return to_integer(result)
-
-
-def _format_operand(number: Number) -> str:
-    return "too large" if abs(number) >= MAX_OPERAND else str(number)
 
 
 @tool(title="Echo", effect="read")

@@ -54,13 +54,9 @@ def random_tool(source: Random | None = None) -> Tool[..., Any]:
             max: The largest possible number.
         """
         if not (-LIMIT <= min < LIMIT and -LIMIT <= max < LIMIT):
-            raise ToolError(f"invalid range: min={_format_bound(min)}, max={_format_bound(max)}")
+            raise ToolError(f"invalid range: min={min}, max={max}")
         if min > max:
             raise ToolError("min must be <= max")
         return generator.randint(min, max)
 
     return draw_number
-
-
-def _format_bound(number: int) -> str:
-    return str(number) if -LIMIT <= number < LIMIT else f"a number of {number.bit_length()} bits, max 63"
