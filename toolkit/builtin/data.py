@@ -159,7 +159,7 @@ def data_transform(
         records: Records, as data_parse returns them.
         select: Columns to select, by their old names; all by default.
         rename: New names by old ones.
-        sort_by: Column to sort by: numbers first, then texts, then records without a value.
+        sort_by: Column to sort by, by its old name: numbers first, then texts, then records without a value.
         sort_desc: Whether the largest comes first.
         limit: Maximum number of records.
     """
@@ -167,8 +167,6 @@ def data_transform(
     check_columns("rename", rename, records)
     rows: list[Row] = records
     if sort_by:
-        if not any(sort_by in row for row in rows):  # a new name is understood too
-            sort_by = next((old for old, new in rename.items() if new == sort_by), sort_by)
         check_columns("sort_by", [sort_by], rows)
         known = [row for row in rows if row.get(sort_by) is not None]
         known.sort(key=lambda row: make_sort_key(row[sort_by]), reverse=sort_desc)
