@@ -50,8 +50,7 @@ TEXT_TYPES = frozenset(
     )
 )
 SAMPLE = 1024  # bytes in which a zero byte is looked for
-# First bytes of binary formats that may have no zero byte in the sample. They count more than the media type.
-BINARY_SIGNATURES = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b")
+PDF = b"%PDF-"  # first bytes of the one usual binary format that may have no zero byte in the sample
 # A last character of several bytes in UTF-8, which may be incomplete.
 _LAST_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,3}\Z")
 
@@ -221,7 +220,7 @@ def _extract_text(body: bytes, media_type: str, charset: str | None, is_cut: boo
 
 def _is_binary(body: bytes, charset: str | None) -> bool:
     is_utf16 = body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (charset or "").startswith("utf-16")
-    return body.startswith(BINARY_SIGNATURES) or (b"\0" in body[:SAMPLE] and not is_utf16)
+    return body.startswith(PDF) or (b"\0" in body[:SAMPLE] and not is_utf16)
 
 
 def decode(data: bytes, charset: str | None) -> str:
