@@ -23,7 +23,6 @@ from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function, run_sync
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._guards.http_client import MAX_BYTES, MAX_SHOWN, TIMEOUT, USER_AGENT, HttpClient
 from toolkit._guards.network import PORTS, Allowed, GuardedNetwork
@@ -144,24 +143,21 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
 
 
 @spell_options(WebOptions, DEFAULTS, {})
-def fetch(url: str, *, cancellation: Cancellation | None = None, **options: Unpack[WebOptions]) -> Page:
+def fetch(url: str, **options: Unpack[WebOptions]) -> Page:
     """Fetch a page with all of its text, from the same addresses as `http_fetch`.
 
     In async code, call it with `asyncio.to_thread`.
 
     Args:
         url: The page's URL.
-        cancellation: Cancels the fetch.
         options: See `WebOptions`.
 
     Raises:
         Failed: There is no page, or it is not text; the message is the one that a model would get.
-        Cancelled: `cancellation` was cancelled.
-        TimedOut: The deadline of `cancellation` has passed.
         DefinitionError: An option is invalid, or the extra `http` is not installed.
     """
     page = partial(fetch_page, make_client(**options), url)
-    return run_sync(SyncBackend().call(page, is_async=True, cancellation=cancellation))
+    return run_sync(SyncBackend().call(page, is_async=True))
 
 
 async def fetch_page(client: HttpClient, url: str) -> Page:
