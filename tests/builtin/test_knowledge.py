@@ -495,15 +495,6 @@ def test_memories_of_a_conversation(store: SQLiteKnowledge) -> None:
     assert [("Cake!", "note")] == [(hit.content, hit.title) for hit in memories.load("cake")]
 
 
-def test_memories_by_a_function(store: SQLiteKnowledge) -> None:
-    """A function of the messages may return the memories instead."""
-    memories = Memories(store, embed)
-    conversation = Runner(model=ScriptedModel(["Hello."])).run("I have a cat.")
-    count = memories.save_conversation(conversation.messages, lambda messages: [(messages[0].text, "fact")])
-
-    assert (1, ["I have a cat."]) == (count, [hit.content for hit in memories.load("cat")])
-
-
 def test_same_memory(store: SQLiteKnowledge) -> None:
     """A memory replaces one with the same normalized text, and no other, however near."""
     memories = Memories(store, embed)

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -39,8 +39,6 @@ from toolkit.stores.embeddings import embed_texts, get_model_name
 from toolkit.stores.knowledge import KNOWLEDGE
 
 Kind: TypeAlias = Literal["fact", "preference", "instruction", "note", "decision"]
-# Returns the texts and kinds of the memories in a conversation.
-Extract: TypeAlias = Callable[[Sequence[Message]], Iterable[tuple[str, Kind]]]
 
 MEMORIES = "memories"
 # Seconds until a memory of a kind expires; other kinds do not.
@@ -231,19 +229,18 @@ class Memories:
         nearest = self._store.search(query_embedding, collection=MEMORIES, limit=self._most, model=model)
         return [hit for hit in nearest if hit.score >= self._min_score]
 
-    def save_conversation(self, messages: Sequence[Message], extract: Runner | Extract) -> int:
+    def save_conversation(self, messages: Sequence[Message], runner: Runner) -> int:
         """Save memories of a conversation, and return their number.
 
         Args:
             messages: The messages, such as `result.messages` of a run.
-            extract: A Runner without tools, whose model lists the memories; or a function of the messages that returns
-                pairs of a text and its kind.
+            runner: A Runner without tools, whose model lists the memories.
 
         Raises:
             Failed: As for `save`. Memories that were saved before it remain.
             RunError: The run of the Runner failed.
         """
-        memories = _ask_for_memories(messages, extract) if isinstance(extract, Runner) else list(extract(messages))
+        memories = _ask_for_memories(messages, runner)
         for text, kind in memories:
             self.save(text, kind)
         return len(memories)
