@@ -24,7 +24,7 @@ from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.shared_values import SharedValues
-from toolkit._tools.tool import Tool, find_instance, find_wrapped_tool
+from toolkit._tools.tool import Tool, find_instance
 from toolkit.builtin.ask_user import UserPrompt
 from toolkit.errors import DefinitionError, FatalError, ToolError
 
@@ -178,6 +178,5 @@ class InnerCalls:
 def _is_excluded(tool: Tool[..., Any]) -> bool:
     if tool._spec.provider_form is not None:  # only a provider can run it
         return True
-    function = tool.handler.function_handler
-    owner = find_instance((function and find_wrapped_tool(function.function)) or tool)
+    owner = find_instance(tool)
     return isinstance(owner, UserPrompt) or isinstance(getattr(owner, "calls", None), InnerCalls)
