@@ -130,6 +130,7 @@ class _Interpreter:
             "max_memory": self.max_memory,
             "max_suspensions": 4 * MAX_CALLS,
         }
+        value: Any = None
         checks: dict[str, Any] = {"type_check": True, "type_check_stubs": self.stubs, "type_check_format": "concise"}
         try:
             async with (
@@ -139,11 +140,12 @@ class _Interpreter:
             ):
                 value = await session.feed_run(code, external_lookup=program.functions, print_callback=printed)
         except monty.MontyError as error:
-            if (end := program.find_end()) is not None:
-                return end
-            raise _explain_failure(error, printed.output) from error
-        if (end := program.find_end()) is not None:
-            return end
+            if program.stopped is None:
+                raise _explain_failure(error, printed.output) from error
+        if isinstance(program.stopped, FatalError):
+            raise program.stopped
+        if program.stopped is not None:
+            return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
         done = {**shown, "value": to_jsonable_python(value, fallback=repr, inf_nan_mode="strings")}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
@@ -176,16 +178,6 @@ class _Program:
             await asyncio.wait(self._tasks)
         for task in self._tasks:  # the program was cancelled
             task.cancel()
-
-    def find_end(self) -> ToolResult | None:
-        """Return the result of the call at which an approver ended the run; None if none did.
-
-        Raises:
-            FatalError: A tool ended the run by it.
-        """
-        if isinstance(self.stopped, FatalError):
-            raise self.stopped
-        return self.stopped
 
     @property
     def functions(self) -> dict[str, Callable[..., Awaitable[Any]]]:
