@@ -34,7 +34,6 @@ from toolkit.errors import DefinitionError, ToolError
 MOST = 100
 # Characters of an action's calls as JSON and its synthesis_prompt together.
 MAX_CALLS = 16 * 1024
-UNREADABLE = "invalid schedule format"
 
 
 def _join_lines(text: str) -> str:
@@ -130,13 +129,13 @@ class _Schedule:
             synthesis_prompt: Instructions for the results of the calls.
         """
         planned = self._serialize_calls(tools, synthesis_prompt)
-        schedule = validate_rule(compose_rule(time, recurrence, day), UNREADABLE)
+        schedule = validate_rule(compose_rule(time, recurrence, day), "invalid schedule format")
         self._refuse_scheduled_run(context)
         action = Action(
             description=description,
             schedule=schedule,
             zone=self.zone,
-            next_run=self._find_next_run(schedule, self.zone, UNREADABLE),
+            next_run=next_run(schedule, self.clock(), self.zone),
             tools=planned,
             synthesis_prompt=synthesis_prompt,
             created_at=self.clock(),
@@ -233,20 +232,13 @@ class _Schedule:
         if not changes:
             return "No changes specified."
         new = replace(old, enabled=old.enabled if enabled is None else enabled)
-        fault = "invalid schedule"
         if schedule is not None:
-            new = replace(new, schedule=validate_rule(schedule, fault))
+            new = replace(new, schedule=validate_rule(schedule, "invalid schedule"))
         if schedule is not None or not old.enabled:  # a resumed action does not run for the times that it missed
-            new = replace(new, next_run=self._find_next_run(new.schedule, new.zone, fault))
+            new = replace(new, next_run=next_run(new.schedule, self.clock(), new.zone))
         if not self.store.change(old, new):
             raise ToolError(f'"{old.description}" was changed by another process at the same time. Try again.')
         return f'Updated "{old.description}": {", ".join(changes)}'
-
-    def _find_next_run(self, schedule: str, zone: str, fault: str) -> float:
-        try:
-            return next_run(schedule, self.clock(), zone)
-        except ValueError:
-            raise ToolError(f"{fault}: {schedule}") from None
 
 
 def _format_action(action: Action) -> str:
