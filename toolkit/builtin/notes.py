@@ -19,7 +19,6 @@ from toolkit.errors import Failed, InvalidArguments
 
 MAX_ITEMS = 50
 MAX_BYTES = 10 * 1024 * 1024
-MAX_KEYS = 10_000
 MAX_LISTED = 200
 
 Status = Literal["pending", "in_progress", "completed"]
@@ -119,10 +118,10 @@ class SharedState:
         with self._lock:
             size, old = _count_bytes(value), self._texts.get(key)
             total = self._total + size + (_count_bytes(key) if old is None else -_count_bytes(old))
-            if total > self._max_bytes or len(self._texts) + (old is None) > MAX_KEYS:
+            if total > self._max_bytes:
                 raise Failed(
                     f"SharedState capacity exceeded: storing '{key}' ({size} bytes) would bring total to "
-                    f"{total} / {self._max_bytes} bytes, {len(self._texts)} of {MAX_KEYS} keys. Remove some first."
+                    f"{total} / {self._max_bytes} bytes. Remove some first."
                 )
             self._texts[key], self._total = value, total
 
