@@ -60,15 +60,9 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
     recurrence, time_zone = parse_rule(rule), find_zone(zone)
-    due = None
-    with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, on some machines earlier
-        if recurrence is None:
-            due = find_next_cron_run(rule, now, time_zone)
-        else:
-            due = _find_next_run(recurrence, now, time_zone)
-    if due is None:
-        raise ValueError(f"this schedule is never due: {rule}")
-    return due
+    if recurrence is None:
+        return find_next_cron_run(rule, now, time_zone)
+    return _find_next_run(recurrence, now, time_zone)
 
 
 def _find_next_run(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
@@ -96,15 +90,15 @@ def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
 
 
-def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
-    """Return the next time of an expression in cron's form, strictly after now; None if there is none in 50 years.
+def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float:
+    """Return the next time of an expression in cron's form, strictly after now.
 
     When the clock is changed, the times are those of Debian's cron: a fixed time of the day is due once, even if the
     clock skips it; an expression with a wildcard for minute or hour follows the clock.
 
     Raises:
         ImportError: The extra `schedule` is not installed.
-        ValueError: The expression is invalid.
+        ValueError: The expression is invalid, or never due in 50 years.
     """
     if find_spec("cronsim") is None:
         raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
@@ -115,7 +109,10 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | Non
     except CronSimError as error:
         raise ValueError(f"invalid schedule format: {expression} ({error})") from None
     # CronSim counts in wall time, so after the clock was set back its first result can be in the past.
-    return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
+    for fire in fires:
+        if (moment := fire.timestamp()) > now:
+            return moment
+    raise ValueError(f"this schedule is never due: {expression}")
 
 
 def find_zone(zone: str | int | tzinfo) -> tzinfo:
@@ -161,8 +158,6 @@ def parse_rule(rule: str) -> Recurrence | None:
     Raises:
         ValueError: The rule is invalid.
     """
-    if not isinstance(rule, str):
-        raise _make_format_error(repr(rule))
     if ":" not in rule and len(rule) <= MAX_CRON and len(rule.split()) == CRON_FIELDS:
         return None
     match = _RULE.fullmatch(rule.strip().lower())
@@ -177,11 +172,7 @@ def parse_rule(rule: str) -> Recurrence | None:
             return Recurrence(at, month_day=int(days or ""))
     except (LookupError, ValueError):
         pass
-    raise _make_format_error(rule)
-
-
-def _make_format_error(rule: str) -> ValueError:
-    return ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
+    raise ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
 
 
 _RULE = re.compile(r"([0-9]{1,2}):([0-9]{2})\s+([a-z]+)(?:\(([^()]*)\))?")
