@@ -178,8 +178,8 @@ def test_edit_of_a_large_file(box: Toolbox, place: Path) -> None:
 
 def test_large_limits(place: Path) -> None:
     """The application sets the largest file that is edited."""
-    (place / "large").write_bytes(b"a" + b"x" * 65 * 1024 * 1024)
-    box = Toolbox(coding_tools(place, limits=CodingLimits(max_bytes=66 * 1024 * 1024)))
+    (place / "large").write_bytes(b"a" + b"x" * 1024 * 1024)
+    box = Toolbox(coding_tools(place, limits=CodingLimits(max_bytes=2 * 1024 * 1024)))
 
     assert "Replaced 1 line with 1 line in large" == text(box, "edit_file", path="large", old_text="a", new_text="b")
 

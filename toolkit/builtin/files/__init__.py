@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -84,7 +83,6 @@ def coding_tools(
     """
     chosen = CodingLimits() if limits is None else options.check_type("limits", limits, CodingLimits)
     workspace = _make_workspace(root, private, guarded)
-    workspace = replace(workspace, max_hashed=max(chosen.max_bytes, chosen.max_paged))
     tools = CodingTools(workspace, chosen, hashes=options.check_type("hashes", hashes, bool))
     write = _make_write_tool(workspace, tools.write_file, hashes=hashes)
     return [tools.read_file, write, _require_approval(workspace, tools.edit_file), tools.list_files, tools.search]

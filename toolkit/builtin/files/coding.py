@@ -58,7 +58,8 @@ class CodingLimits:
     """Limits of the tools of `coding_tools`; sizes in bytes.
 
     Attributes:
-        max_bytes: Size of a text file that is read without `offset` and `limit`, or edited.
+        max_bytes: Size of a text file that is read without `offset` and `limit`, or edited. No file above 64 MiB is
+            edited.
         max_paged: Size of a text file that is read in part, or searched.
         max_image: Size of a picture.
         list_seconds: Seconds for one listing.

@@ -32,7 +32,7 @@ from toolkit.builtin.files.text import (
     read_bytes,
     report_errors,
 )
-from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes, open_regular, replace_file
+from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes, open_regular, replace_file
 
 HEAD = 65_536  # bytes of a file that are read to detect its format
 SKIPPED_DIRECTORIES = ("target", ".git", "node_modules")
@@ -78,7 +78,7 @@ class WorkspaceTools(FileTools):
             text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
             with suppress(TooLarge):
                 if self._hashes:
-                    mark = f"[hash {hash_bytes(data + read_bytes(file, self._workspace.max_hashed))}]\n"
+                    mark = f"[hash {hash_bytes(data + read_bytes(file, MAX_HASHED))}]\n"
             return mark + text
 
     def file_write(  # noqa: D417  the type says what expect_hash is
@@ -151,14 +151,12 @@ class Workspace:
         private: Paths that are not read.
         guarded: Paths that are changed only with approval.
         max_entries: Entries of directories that a walk visits before it fails; the default takes about a second.
-        max_hashed: Bytes; a larger file has no hash.
     """
 
     root: Root
     private: Patterns
     guarded: Patterns
     max_entries: int = 200_000
-    max_hashed: int = 64 * 1024 * 1024
 
     def needs_approval(self, path: str) -> bool:
         """Return whether changing a path needs approval."""
@@ -192,7 +190,7 @@ class Workspace:
             cancellation: Prevents the write.
         """
         with self.root.open_parent(path) as (directory, name):
-            replace_file(directory, name, data, cancellation, expected=expected, max_hashed=self.max_hashed)
+            replace_file(directory, name, data, cancellation, expected=expected)
 
     def encode_text(self, path: str, text: str) -> bytes:
         """Encode a text in the format of the file that it replaces; in the default one if there is none."""

@@ -26,6 +26,7 @@ from toolkit.builtin.files.text import TooLarge, read_bytes
 
 # Hexadecimal digits of SHA-256: enough against accidents, and few enough for a model to copy.
 HASH_DIGITS = 16
+MAX_HASHED = 64 * 1024 * 1024  # bytes; a larger file has no hash
 # Pattern of the names of new files before they replace the old ones.
 TEMPORARY_NAME = f".{'?' * 16}.tmp"
 CHANGED = "it was changed since it was read; read it again"
@@ -41,9 +42,7 @@ ExpectHash = Annotated[str, "The hash that the file had when you read it; empty 
 _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def replace_file(
-    directory: int, name: str, data: bytes, cancellation: Cancellation, *, expected: str | None, max_hashed: int
-) -> None:
+def replace_file(directory: int, name: str, data: bytes, cancellation: Cancellation, *, expected: str | None) -> None:
     """Replace a file in an open directory, or make one with mode 0644.
 
     Args:
@@ -52,7 +51,6 @@ def replace_file(
         data: The file's new content.
         cancellation: Prevents the write.
         expected: Hash that the old file must have; empty if there must be none, None for any.
-        max_hashed: Bytes; a larger file never has the expected hash.
 
     Raises:
         OSError: The file cannot be replaced, does not have the expected hash, or its directory stays locked.
@@ -64,7 +62,7 @@ def replace_file(
             _write_new_file(directory, new, data, like=old)
         with _lock(directory, cancellation):
             if expected is not None:
-                _require_hash(directory, name, expected, max_hashed)
+                _require_hash(directory, name, expected)
             _raise_if_cancelled(cancellation)
             os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
@@ -74,15 +72,15 @@ def replace_file(
     os.fsync(directory)
 
 
-def _require_hash(directory: int, name: str, expected: str, max_bytes: int) -> None:
+def _require_hash(directory: int, name: str, expected: str) -> None:
     """Check that a file has the expected hash, or does not exist if that is empty.
 
     Raises:
-        OSError: The file has another hash, exists already, or is larger than `max_bytes`.
+        OSError: The file has another hash, exists already, or is larger than `MAX_HASHED`.
     """
     try:
         with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as file:
-            found = hash_bytes(read_bytes(file, max_bytes))
+            found = hash_bytes(read_bytes(file, MAX_HASHED))
     except FileNotFoundError:
         found = ""
     except TooLarge:
