@@ -464,7 +464,7 @@ def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
 @pytest.mark.parametrize("root", [None, 3, b"work"])
 def test_no_path(root: Any) -> None:
     """A value that is not a path is refused by name."""
-    with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is not of type str or PathLike"):
+    with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is not a usable directory"):
         shell_tool(root)
 
 

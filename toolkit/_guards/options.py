@@ -130,5 +130,4 @@ def open_root(root: str | os.PathLike[str] | Root) -> Root:
     """Open a directory, unless it is open already."""
     from toolkit._guards.paths import Root  # slow to load, and only needed here
 
-    check_type("root", root, str, os.PathLike, Root)
     return root if isinstance(root, Root) else Root(root)

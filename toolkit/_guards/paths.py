@@ -69,7 +69,7 @@ class Root:
                 "Windows, run Python in WSL."
             )
         if not isinstance(path, (str, os.PathLike)):
-            raise DefinitionError(f"{path!r:.100} is not a usable directory: give its path, as str or Path.")
+            raise DefinitionError(f"root={path!r:.100} is not a usable directory: give its path, as str or Path.")
         try:
             self._descriptor = os.open(path, _DIRECTORY)
         except (OSError, ValueError) as error:
