@@ -238,8 +238,6 @@ def _parse_coordinates(location: str) -> _Place | None:
     if match is None:
         return None
     latitude, longitude = map(float, match.groups())
-    if abs(latitude) > 90 or abs(longitude) > 180:
-        raise Failed(f"location not found: {location}: latitudes are -90 to 90, longitudes -180 to 180")
     return _Place(name=location, latitude=latitude, longitude=longitude)
 
 
